@@ -88,10 +88,10 @@ brokers: setup ## Fetch the brokers, databases and the browser that tests start;
 connectors: brokers ## The guarantee of each connector under kills and network faults, into build/connectors.md
 	@$(PYTEST) tests/connectors/guarantees/on_*.py $(ARGS)
 
-# Not a part of `test`: they fetch 57 MB from Maven Central and build a server with Go, once, into build/.
-stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go
-	@.ci/check-java && go version
-	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py $(ARGS)
+# Not a part of `test`: they fetch 57 MB from Maven Central and build a server with Go and install one with npm, once, into build/.
+stores: setup ## Checkpoint stores and files on a real HDFS cluster and on emulators of GCS and Azure; needs Java, Go and npm
+	@.ci/check-java && go version && npm --version
+	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py tests/remote_stores/on_azure.py $(ARGS)
 
 # Not a part of `test`: it needs Linux, root, the commands `ip` and `nft`, and some minutes.
 clusters: setup ## A job on a Spark cluster of three hosts (network namespaces), behind a firewall; needs root and Java

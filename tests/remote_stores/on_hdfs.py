@@ -11,6 +11,7 @@ import pytest
 
 from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.object_files import StoreFailed
+from tests.files_contract import FilesContract
 from tests.remote_stores.mini_hdfs import MiniHdfs, mini_hdfs
 from tests.store_contract import StoreContract
 
@@ -42,6 +43,24 @@ class TestWebHdfs(StoreContract):
         return f"webhdfs://{cluster.http_address}/stores/{tmp_path.name}"
 
 
+class TestFilesByHadoopRpc(FilesContract):
+    """``hdfs://``"""
+
+    @pytest.fixture
+    def url(self, cluster: MiniHdfs, tmp_path: Path) -> str:
+        """A folder of its own for each test."""
+        return f"hdfs://{cluster.rpc_address}/files/{tmp_path.name}"
+
+
+class TestFilesByWebHdfs(FilesContract):
+    """``webhdfs://``"""
+
+    @pytest.fixture
+    def url(self, cluster: MiniHdfs, tmp_path: Path) -> str:
+        """A folder of its own for each test."""
+        return f"webhdfs://{cluster.http_address}/files/{tmp_path.name}"
+
+
 @pytest.fixture(params=["hdfs", "webhdfs"])
 def files(request: pytest.FixtureRequest, cluster: MiniHdfs, tmp_path: Path) -> HadoopFiles:
     """Either way to it."""
@@ -50,7 +69,7 @@ def files(request: pytest.FixtureRequest, cluster: MiniHdfs, tmp_path: Path) -> 
 
 
 def test_an_unfinished_write_leaves_no_object(files: HadoopFiles) -> None:
-    files._client.create(f"{files._root}/chain/.7.0123", b"tor")
+    files._client.create(f"{files._root}/chain/.7.0123", iter((b"tor",)), 3)
     assert files.list("chain") == []
     assert files.create_if_absent("chain/7", b"whole")
     assert files.list("chain") == ["chain/7"]

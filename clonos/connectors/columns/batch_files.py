@@ -35,7 +35,7 @@ from clonos.connectors.filesystem.input_files import object_replaced
 from clonos.connectors.object_stores.urls import is_url
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
-from clonos.io.store.bucket import ObjectReplaced
+from clonos.io.store.object_status import ObjectReplaced
 from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow
@@ -21,9 +22,9 @@ PARTITION_TYPES: Final = "text, integers, dates and booleans"
 class DeltaWriter:
     """Transactional writer of a Delta table."""
 
-    def __init__(self, table: str, state: str, rolling: Rolling) -> None:
+    def __init__(self, table: str, staging: Callable[[str], str], rolling: Rolling) -> None:
         self._table = table
-        self._state = state
+        self._staging = staging
         self._rolling = rolling
         self._schema: Any = None
         self._partitions: tuple[str, ...] = ()
@@ -39,7 +40,7 @@ class DeltaWriter:
         for name in self._partitions:
             _check_type(name, self._schema.field(name).type)
         rest = pyarrow.schema([field for field in self._schema if field.name not in self._partitions])
-        folder = f"{self._state}/{context.job_id}/table"
+        folder = self._staging(context.job_id)
         if self._partitions:
             names = tuple(self._schema.names)
             self._writer = PartitionedWriter(

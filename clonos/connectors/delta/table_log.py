@@ -14,13 +14,17 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, OutputFailed
+from clonos.connectors.filesystem.output_files import files_of
+from clonos.connectors.object_stores.urls import checked_url, is_url
 from clonos.core.model.errors import ExtraMissing
+from clonos.io.store.cloud_files import RETRIES_MAX, RETRY_TIME_MAX, S3_REGION, CloudLocation
 
 CONNECTOR: Final = "delta.table"
 ATTEMPTS_MAX: Final = 20
 """Attempts of a transaction that others get ahead of."""
 
 LOG: Final = "_delta_log"
+STORES: Final = ("s3", "gs", "az")
 UNSUPPORTED: Final = ("delta.constraints.", "delta.columnMapping.mode", "delta.enableChangeDataFeed")
 """Configuration of tables whose writers have to do more than to add files."""
 
@@ -35,14 +39,15 @@ class DeltaFile(NamedTuple):
 
 
 class TableLog:
-    """Log of the table in a local folder."""
+    """Log of the table in a folder, or at the URL of one."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self._files, self.path = files_of(path)
+        self._options = storage_options(path) if is_url(path) else None
 
     def exists(self) -> bool:
         """Returns whether the folder has a Delta table."""
-        return os.path.isdir(os.path.join(self.path, LOG))
+        return bool(self._files.names(f"{self.path}/{LOG}"))
 
     def create(self, schema: Any, partition_by: Sequence[str]) -> None:
         """Creates the table, unless another driver does so at this moment.
@@ -56,7 +61,13 @@ class TableLog:
             problem = f"schema= has a type that Delta tables do not have: {error}"
             raise InvalidConnector(CONNECTOR, problem, "Correct it.") from None
         with self._errors("created"):
-            deltalake.DeltaTable.create(self.path, delta_schema, mode="ignore", partition_by=list(partition_by))
+            deltalake.DeltaTable.create(
+                self.path,
+                delta_schema,
+                mode="ignore",
+                partition_by=list(partition_by),
+                storage_options=self._options,
+            )
 
     def schema(self) -> Any:
         """Returns the columns of the table as a ``pyarrow.Schema``."""
@@ -149,7 +160,7 @@ class TableLog:
         raise OutputFailed(self.path, "committed", f"other writers were ahead {ATTEMPTS_MAX} times: {failed}")
 
     def _open(self) -> Any:
-        return library().DeltaTable(self.path)
+        return library().DeltaTable(self.path, storage_options=self._options)
 
     @contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
@@ -158,6 +169,29 @@ class TableLog:
             yield
         except (error_class, OSError) as error:
             raise OutputFailed(self.path, doing, " ".join(str(error).split())) from error
+
+
+def check_url(url: str) -> None:
+    """Raises InvalidConnector if tables cannot be at a URL."""
+    scheme = checked_url(CONNECTOR, url).scheme
+    if scheme not in STORES:
+        problem = f"tables at {scheme}:// are not supported"
+        raise InvalidConnector(CONNECTOR, problem, f"Use {', '.join(f'{each}://' for each in STORES)} or a path.")
+
+
+def storage_options(url: str) -> dict[str, str]:
+    """Returns the options of the library for a URL; credentials come from the environment, as for other files."""
+    place = CloudLocation.parse(url)
+    options = {"max_retries": str(RETRIES_MAX), "retry_timeout": f"{RETRY_TIME_MAX.seconds}s"}
+    if place.is_plain:
+        options["allow_http"] = "true"
+    if place.scheme == "s3":
+        options["aws_region"] = place.region or S3_REGION
+        return options | ({"aws_endpoint": place.endpoint} if place.endpoint else {})
+    if place.scheme == "az":
+        options["azure_storage_account_name"] = place.account
+        return options | ({"azure_storage_endpoint": place.endpoint} if place.endpoint else {})
+    return options | ({"google_base_url": place.endpoint} if place.endpoint else {})
 
 
 def library() -> Any:

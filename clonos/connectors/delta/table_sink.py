@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, OutputInUse, UnexpectedOutput
-from clonos.connectors.delta.table_log import CONNECTOR, DeltaFile, TableLog
+from clonos.connectors.delta.table_log import CONNECTOR, DeltaFile, TableLog, check_url
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import absolute
-from clonos.connectors.filesystem.output_files import LocalFiles, state_folder
+from clonos.connectors.filesystem.output_files import OutputFiles, files_of
 from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.filesystem.output_parts import PART_NAME, PARTS, PREPARED, Part, Rolling, decode_parts
-from clonos.connectors.object_stores.urls import is_url
+from clonos.connectors.object_stores.urls import is_url, split_url
 from clonos.connectors.partitions.folder_names import partition_columns, partition_values
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class DeltaTableSink:
     def __init__(
         self, path: str, *, schema: Any, partition_by: str | Sequence[str] | None, part_rows: int | None
     ) -> None:
-        if not path or is_url(path):
-            problem = f"{path!r} is no folder"
-            raise InvalidConnector(CONNECTOR, problem, "Name a folder of a local or mounted file system.")
+        if not path:
+            raise InvalidConnector(CONNECTOR, "the path is empty", "Name a folder, or the URL of one.")
+        if is_url(path):
+            check_url(path)
         if part_rows is not None and (type(part_rows) is not int or part_rows < 1):
             raise InvalidConnector(CONNECTOR, f"part_rows is {part_rows!r}", "Give a whole number, at least 1.")
         if part_rows is not None and partition_by:
@@ -64,7 +65,8 @@ class DeltaTableSink:
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""
-        return [("table", os.path.realpath(self.path))]
+        path = split_url(self.path).without_options if is_url(self.path) else os.path.realpath(self.path)
+        return [("table", path)]
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Creates the table if it is missing, and claims a folder for the prepared parts of this job.
@@ -76,11 +78,11 @@ class DeltaTableSink:
             self._create(log)
         self._check_schema(log)
         try:
-            self._staging(job_id).prepare(job_id, resume, overwrite=False)
+            OutputFolder(self._staging(job_id)).prepare(job_id, resume, overwrite=False)
         except OutputInUse:
             problem = f"another sink of this job writes to the table {self.path}"
             raise InvalidConnector(CONNECTOR, problem, "Join the streams with union() in front of one sink.") from None
-        LocalFiles().make_folder(self._transactions(job_id))
+        self._files().make_folder(self._transactions(job_id))
 
     def check_output(self, replaces: str) -> bool:
         """Returns False: a start leaves the rows of earlier ones in the table."""
@@ -89,15 +91,15 @@ class DeltaTableSink:
     def release_output(self, job_id: str) -> None:
         """Gives the folder of the job back when its start has failed."""
         if not self._files_by_checkpoint(job_id):
-            LocalFiles().remove_folder(self._transactions(job_id))
-            self._staging(job_id).release(job_id)
-            LocalFiles().remove_folder(self._folder(job_id))
+            self._files().remove_folder(self._transactions(job_id))
+            OutputFolder(self._staging(job_id)).release(job_id)
+            self._files().remove_folder(self._folder(job_id))
 
     def writer(self) -> DeltaWriter:
         """Creates a writer of part files."""
         from clonos.connectors.delta.delta_writer import DeltaWriter  # Arrow takes long to load
 
-        return DeltaWriter(self.path, state_folder(self.path), self.rolling)
+        return DeltaWriter(self.path, self._staging, self.rolling)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Adds the parts to the table in one transaction; a repeated call does nothing.
@@ -111,8 +113,8 @@ class DeltaTableSink:
         files = [_file_of(part, checkpoint, job_id) for part in sorted(found, key=lambda part: part.name)]
         names = msgspec.json.encode([file.path for file in files])
         note = f"{self._transactions(job_id)}/{checkpoint:020}.files"
-        LocalFiles().remove(note)  # of a checkpoint with this number that a rollback has removed
-        LocalFiles().create(note, names)
+        self._files().remove(note)  # of a checkpoint with this number that a rollback has removed
+        self._files().create(note, names)
         for part, file in zip(sorted(found, key=lambda part: part.name), files, strict=True):
             self._show(self._prepared(job_id, part), file)
         log.add(job_id, checkpoint, files)
@@ -135,13 +137,13 @@ class DeltaTableSink:
         for number in [number for number in added if number > checkpoint]:
             if number not in withdrawn:  # the driver died between the files and their transaction
                 for path in added[number]:
-                    LocalFiles().remove(f"{self.path}/{path}")
-            LocalFiles().remove(f"{self._transactions(job_id)}/{number:020}.files")
+                    self._files().remove(f"{self._place()}/{path}")
+            self._files().remove(f"{self._transactions(job_id)}/{number:020}.files")
         self._sweep(job_id, lambda number: number > checkpoint)
         return withdrawn
 
     def _create(self, log: TableLog) -> None:
-        if os.path.isdir(self.path) and any(not name.startswith(".") for name in os.listdir(self.path)):
+        if any(not name.startswith(".") for name in self._files().names(self._place())):
             raise UnexpectedOutput(self.path, "is a folder with files, and no Delta table", "which does not help here")
         if self.schema is None:
             problem = f"there is no table {self.path}, and without schema= its columns are not known"
@@ -170,8 +172,8 @@ class DeltaTableSink:
 
     def _show(self, prepared: str, file: DeltaFile) -> None:
         """Moves a prepared part into the folder of the table, where no reader sees it before the transaction."""
-        path, files = f"{self.path}/{file.path}", LocalFiles()
-        folder = self.path
+        path, files = f"{self._place()}/{file.path}", self._files()
+        folder = self._place()
         for name in os.path.dirname(file.path).split("/") if os.path.dirname(file.path) else ():
             folder = f"{folder}/{name}"
             files.make_folder(folder)
@@ -184,18 +186,18 @@ class DeltaTableSink:
 
     def _sweep(self, job_id: str, is_dead: Callable[[int], bool]) -> None:
         """Removes prepared parts that no commit will name, by the number of their checkpoint."""
-        folder = f"{self._staging(job_id).state}/{PARTS}"
-        for name in LocalFiles().names(folder):
+        folder, files = f"{OutputFolder(self._staging(job_id)).state}/{PARTS}", self._files()
+        for name in files.names(folder):
             match = PART_NAME.fullmatch(name.removesuffix(PREPARED))
             if match and is_dead(int(match["checkpoint"])):
-                LocalFiles().remove(f"{folder}/{name}")
+                files.remove(f"{folder}/{name}")
 
     def _prepared(self, job_id: str, part: Part) -> str:
-        return f"{self._staging(job_id).state}/{PARTS}/{part.name}{PREPARED}"
+        return f"{OutputFolder(self._staging(job_id)).state}/{PARTS}/{part.name}{PREPARED}"
 
     def _files_by_checkpoint(self, job_id: str) -> dict[int, list[str]]:
         """Returns the names of the files of each checkpoint; that of a crash may not be in the table."""
-        folder, files = self._transactions(job_id), LocalFiles()
+        folder, files = self._transactions(job_id), self._files()
         matches = [match for name in files.names(folder) if (match := _NAME.fullmatch(name))]
         return {
             int(match["checkpoint"]): msgspec.json.decode(
@@ -204,11 +206,19 @@ class DeltaTableSink:
             for match in matches
         }
 
-    def _folder(self, job_id: str) -> str:
-        return f"{state_folder(self.path)}/{job_id}"
+    def _files(self) -> OutputFiles:
+        return files_of(self.path)[0]
 
-    def _staging(self, job_id: str) -> OutputFolder:
-        return OutputFolder(f"{self._folder(job_id)}/table")
+    def _place(self) -> str:
+        """Returns the path of the table for ``_files``: without the options of a URL."""
+        return files_of(self.path)[1]
+
+    def _folder(self, job_id: str) -> str:
+        return f"{self._files().state_folder(self._place())}/{job_id}"
+
+    def _staging(self, job_id: str) -> str:
+        """Returns the output whose hidden folder has the prepared parts of a job."""
+        return self._files().input_path(f"{self._folder(job_id)}/table")
 
     def _transactions(self, job_id: str) -> str:
         return f"{self._folder(job_id)}/{TRANSACTIONS}"
@@ -248,7 +258,7 @@ def table(
     """Sink that appends rows to a Delta table, those of a checkpoint in one transaction.
 
     Args:
-        path: folder of the table.
+        path: folder of the table, or its URL in an object store: ``s3://``, ``gs://`` or ``az://``.
         schema: ``pyarrow.Schema`` of the table, which is created if it is missing. Without it the table must exist.
         partition_by: columns by which a new table is partitioned. An existing table has its own.
         part_rows: rows behind which a data file ends and the next one begins. By default a task writes one file per

@@ -15,7 +15,7 @@ from typing import Any
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable
 from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged, is_compressed, uncommitted_name
 from clonos.connectors.filesystem.input_files import object_replaced, open_input, status_of
-from clonos.io.store.bucket import ObjectReplaced
+from clonos.io.store.object_status import ObjectReplaced
 
 SKIP_BYTES = 1 << 20
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError)

@@ -15,7 +15,7 @@ from clonos.connectors.codecs.avro import fastavro
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, SplitMalformed
 from clonos.connectors.filesystem.file_splits import FileSplit, check_still_unchanged, check_unchanged, decode_split
 from clonos.connectors.filesystem.input_files import object_replaced, open_buffered, status_of
-from clonos.io.store.bucket import ObjectReplaced
+from clonos.io.store.object_status import ObjectReplaced
 
 MARK: Final = struct.Struct(">QQ")
 MARKER_BYTES: Final = 16

@@ -14,7 +14,8 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, WILDCARDS, ObjectUrl, split_url
-from clonos.io.store.bucket import Bucket, ObjectStatus
+from clonos.io.store.bucket import AnyBucket
+from clonos.io.store.object_status import ObjectStatus
 
 READ_AHEAD_BYTES_MIN: Final = 256 << 10
 READ_AHEAD_BYTES_MAX: Final = 8 << 20
@@ -45,7 +46,7 @@ class BucketFile:
 
     def __init__(self, url: str) -> None:
         parts = split_url(url)
-        self._bucket: Bucket = parts.store()
+        self._bucket: AnyBucket = parts.store()
         self._key = parts.key
         self.status: ObjectStatus = self._bucket.status(parts.key)
 
@@ -181,7 +182,7 @@ def is_there(url: str) -> bool:
     return True
 
 
-def _exists(bucket: Bucket, key: str) -> bool:
+def _exists(bucket: AnyBucket, key: str) -> bool:
     try:
         bucket.status(key)
     except FileNotFoundError:

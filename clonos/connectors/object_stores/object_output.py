@@ -1,8 +1,8 @@
-"""Files of an output in an object store, which has no rename: a file is uploaded whole, and a commit copies it.
+"""Files of an output in an object store or HDFS: a file is uploaded whole, and a commit moves it.
 
 A part is written to an unnamed local file and uploaded when it is complete, so that nothing of an interrupted part is
-left. A commit copies it within the store to its visible name, atomically, and then removes the first copy. A later
-driver may repeat both steps.
+left. A commit moves it to its visible name. An object store has no rename: it copies the object within the store,
+atomically, and then removes the first copy. A later driver may repeat both steps. HDFS renames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.output_files import is_partition
 from clonos.connectors.object_stores.urls import ObjectUrl, split_url
-from clonos.io.store.bucket import Bucket
+from clonos.io.store.bucket import AnyBucket
 
 COPY_BYTES_MAX: Final = 5 << 30
 """Largest object that S3 copies in one request."""
@@ -26,7 +26,7 @@ COPY_BYTES_MAX: Final = 5 << 30
 class UploadedFile:
     """File in the temporary folder of this machine, without a name; ``publish`` uploads it."""
 
-    def __init__(self, bucket: Bucket, path: str) -> None:
+    def __init__(self, bucket: AnyBucket, path: str) -> None:
         self.size_bytes = 0
         self._bucket = bucket
         self._path = path
@@ -114,10 +114,9 @@ class ObjectFiles:
 
     def move(self, path: str, final_path: str) -> None:
         try:
-            self._bucket.copy(_key(path), _key(final_path))
+            self._bucket.move(_key(path), _key(final_path))
         except FileNotFoundError:
             self._bucket.status(_key(final_path))  # another driver may have moved it
-        self._bucket.delete(_key(path))
 
     def sync(self, folder: str) -> None:
         """Does nothing: each request is durable when it is answered."""
@@ -127,10 +126,10 @@ class ObjectFiles:
             self._bucket.delete(_key(path))
 
     def make_folder(self, path: str) -> None:
-        """Does nothing: a folder is the common begin of keys."""
+        """Does nothing: a folder is the common begin of keys, or appears with its first file."""
 
     def remove_folder(self, path: str) -> None:
-        """Does nothing: a folder without objects does not exist."""
+        self._bucket.remove_folder(_key(path))
 
     def exists(self, path: str) -> bool:
         return self.is_file(path) or self.is_folder(path)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.object_stores.netrc_logins import login_of
 from clonos.connectors.object_stores.urls import WILDCARDS, ObjectUrl, split_url
-from clonos.io.store.bucket import ObjectReplaced, ObjectStatus
+from clonos.io.store.object_status import ObjectReplaced, ObjectStatus
 from clonos.io.system import wall_clock
 
 TIMEOUT_S: Final = 20.0

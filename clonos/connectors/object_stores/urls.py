@@ -1,4 +1,5 @@
-"""URLs of files in object stores: ``s3://bucket/key?endpoint=...&region=...``, ``gs://bucket/key``.
+"""URLs of files in object stores: ``s3://bucket/key?endpoint=...&region=...``, ``gs://bucket/key``,
+``az://container/key?account=...``; and in HDFS, ``hdfs://namenode:port/folder/file``.
 
 The options are those of a checkpoint store, and credentials come from the environment, as there. A pattern may have the
 wildcards ``*``, ``[...]`` and ``**`` in its key; ``?`` begins the options.
@@ -15,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.secrets import masked
-from clonos.io.store.bucket import SCHEMES, Bucket, bucket_of
+from clonos.io.store.bucket import SCHEMES, AnyBucket, bucket_of
 from clonos.io.store.object_files import StoreUnsupported
 
 WEB_SCHEMES: Final = ("https", "http")
@@ -47,8 +48,8 @@ class ObjectUrl(NamedTuple):
         """Returns the URL of another object of the bucket, with the options."""
         return f"{self.scheme}://{self.bucket}/{key}{self.options}"
 
-    def store(self) -> Bucket:
-        """Returns the bucket."""
+    def store(self) -> AnyBucket:
+        """Returns the bucket, or the files of HDFS."""
         return bucket_of(f"{self.scheme}://{self.bucket}{self.options}")
 
 
@@ -118,11 +119,13 @@ def checked_url(connector: str, url: str) -> ObjectUrl:
     parts = split_url(url)
     if parts.scheme in (*WEB_SCHEMES, SFTP):
         problem = f"files at {parts.scheme}:// can only be read, by sources"
-        raise InvalidConnector(connector, problem, "Use s3://, gs:// or a path.")
+        raise InvalidConnector(connector, problem, "Use s3://, gs://, az://, hdfs:// or a path.")
     if parts.scheme not in SCHEMES:
         problem = f"{parts.scheme}:// is not the URL of a store whose files it knows"
         raise InvalidConnector(
-            connector, problem, "Use s3://, gs://, https://, sftp:// or a path; mount or copy other files."
+            connector,
+            problem,
+            "Use s3://, gs://, az://, hdfs://, https://, sftp:// or a path; mount or copy other files.",
         )
     if "@" in parts.bucket:
         problem = "the URL has credentials in front of the bucket"
@@ -131,7 +134,9 @@ def checked_url(connector: str, url: str) -> ObjectUrl:
         raise InvalidConnector(connector, f"{url!r} names no bucket", "Write scheme://bucket/folder/file.")
     if parts.options and not all("=" in option for option in parts.options[1:].split("&")):
         problem = f"{url!r} has {parts.options!r}, but ? begins the options of a URL"
-        raise InvalidConnector(connector, problem, "The options are endpoint= and region=; use * as the wildcard.")
+        raise InvalidConnector(
+            connector, problem, "The options are endpoint=, region= and account=; use * as the wildcard."
+        )
     try:
         parts.store()
     except (StoreUnsupported, ValueError) as error:

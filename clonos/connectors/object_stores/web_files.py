@@ -22,7 +22,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 
 from clonos.connectors.object_stores.netrc_logins import login_of
-from clonos.io.store.bucket import ObjectReplaced, ObjectStatus
+from clonos.io.store.object_status import ObjectReplaced, ObjectStatus
 from clonos.io.system import wall_clock
 
 PIECE_BYTES: Final = 256 << 10

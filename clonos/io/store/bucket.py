@@ -1,4 +1,4 @@
-"""Bucket of S3 or GCS, through ``obstore``: what sources and sinks of files need. Every error is an ``OSError``.
+"""Bucket of S3, GCS or Azure, through ``obstore``: what sources and sinks of files need. Every error is an ``OSError``.
 
 A write and a copy are atomic: no reader sees a part of an object. A read names the version that it expects.
 """
@@ -8,34 +8,28 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable
-from typing import IO, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final, TypeAlias, TypeVar
 
 from clonos.io.store.cloud_files import DEBUG_TEXT, CloudLocation, object_store
+from clonos.io.store.hadoop_bucket import SCHEMES as HADOOP_SCHEMES
+from clonos.io.store.hadoop_bucket import HadoopBucket
 from clonos.io.store.object_files import StoreUnsupported
+from clonos.io.store.object_status import ObjectReplaced, ObjectStatus
 
-SCHEMES: Final = ("s3", "gs", "gcs")
+CLOUD_SCHEMES: Final = ("s3", "gs", "gcs", "az")
+SCHEMES: Final = (*CLOUD_SCHEMES, *HADOOP_SCHEMES)
 UPLOAD_PIECE_BYTES: Final = 16 << 20
 """Size of the pieces of a large upload. A store takes 10,000 pieces at most, so an object has at most 160 GB."""
 UPLOADS_AT_ONCE: Final = 4
 LISTED_AT_ONCE: Final = 1_000
 SERVER_TEXT_CHARACTERS: Final = 500
+REFUSALS: Final = ("401 Unauthorized", "403 Forbidden", "InvalidAccessKeyId")
+"""Texts of errors by which the library does not class a refusal: that of a list."""
 METADATA_ADDRESSES: Final = ("169.254.169.254", "metadata.google.internal")
 """Where the libraries ask for the credentials of a machine in a cloud when the environment has none."""
 
 Result = TypeVar("Result")
-
-
-class ObjectReplaced(OSError):
-    """An object is not the version that the reader has opened."""
-
-
-class ObjectStatus(NamedTuple):
-    """Size and version of an object. ``modified_ns`` is its time; ``e_tag`` names its content, "" if unknown."""
-
-    size_bytes: int
-    modified_ns: int
-    e_tag: str
 
 
 class Bucket:
@@ -43,6 +37,7 @@ class Bucket:
 
     def __init__(self, location: CloudLocation) -> None:
         self._store = object_store(location, "")
+        self._may_copy_later = location.scheme == "az"
 
     def status(self, key: str) -> ObjectStatus:
         """Returns the status of an object. Raises: FileNotFoundError: there is none."""
@@ -84,8 +79,8 @@ class Bucket:
         found = self._try(lambda: obstore.list(self._store, prefix, chunk_size=LISTED_AT_ONCE).collect())
         return sorted(each["path"] for each in found)
 
-    def upload(self, key: str, file: IO[bytes]) -> None:
-        """Writes an object from an open file, from its present position on."""
+    def upload(self, key: str, file: IO[bytes] | Iterator[bytes]) -> None:
+        """Writes an object from an open file, from its present position on, or from pieces."""
         import obstore
 
         options: Any = {"chunk_size": UPLOAD_PIECE_BYTES, "max_concurrency": UPLOADS_AT_ONCE}
@@ -107,11 +102,21 @@ class Bucket:
             raise
         return True
 
+    def move(self, key: str, target: str) -> None:
+        """Copies an object within the store, and removes the first one. Raises: FileNotFoundError: there is none."""
+        self.copy(key, target)
+        self.delete(key)
+
     def copy(self, key: str, target: str) -> None:
-        """Copies an object within the store. Raises: FileNotFoundError: there is none."""
+        """Copies an object within the store.
+
+        Raises: FileNotFoundError: there is none. OSError: Azure has accepted the request, but is still copying.
+        """
         import obstore
 
         self._try(lambda: obstore.copy(self._store, key, target))
+        if self._may_copy_later and self.status(key).size_bytes != self.status(target).size_bytes:
+            raise OSError(errno.EBUSY, "the store is still copying it")
 
     def delete(self, key: str) -> None:
         """Removes an object, if it exists."""
@@ -121,6 +126,9 @@ class Bucket:
             self._try(lambda: obstore.delete(self._store, key))
         except FileNotFoundError:
             return
+
+    def remove_folder(self, key: str) -> None:
+        """Does nothing: a folder without objects does not exist."""
 
     def _try(self, call: Callable[[], Result]) -> Result:
         from obstore.exceptions import BaseError
@@ -135,17 +143,20 @@ def _os_error(error: Exception) -> OSError:
     from obstore.exceptions import PermissionDeniedError, PreconditionError, UnauthenticatedError
 
     text = " ".join(str(error).partition(DEBUG_TEXT)[0].split())[:SERVER_TEXT_CHARACTERS]
-    if "NoSuchBucket" in text:
+    if "NoSuchBucket" in text or "ContainerNotFound" in text:
         return OSError(errno.ENOENT, f"there is no such bucket: {text}")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "it does not exist")
     if isinstance(error, PreconditionError):
         return ObjectReplaced(errno.ESTALE, "it has been replaced")
     if any(address in text for address in METADATA_ADDRESSES):
-        advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS"
+        advice = (
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS,"
+            " or AZURE_STORAGE_ACCOUNT_KEY"
+        )
         return PermissionError(errno.EACCES, f"there are no credentials for it in the environment: {advice}")
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "InvalidAccessKeyId" in text:
-        advice = "check the credentials in the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or any(mark in text for mark in REFUSALS):
+        advice = "check the credentials in the environment, such as AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY"
         return PermissionError(errno.EACCES, f"the store refuses access ({advice}): {text}")
     return OSError(errno.EIO, text)
 
@@ -155,12 +166,20 @@ def _status(found: Any) -> ObjectStatus:
     return ObjectStatus(found["size"], modified_ns, found["e_tag"] or "")
 
 
-def bucket_of(url: str) -> Bucket:
-    """Returns the bucket that a URL ``scheme://bucket?options`` names.
+AnyBucket: TypeAlias = Bucket | HadoopBucket
+
+
+def bucket_of(url: str) -> AnyBucket:
+    """Returns the bucket that a URL ``scheme://bucket?options`` names, or the files of ``hdfs://namenode``.
 
     Raises: StoreUnsupported: the scheme is not of an object store, or an option is unknown.
     """
-    if url.partition("://")[0] not in SCHEMES:
+    scheme, _, address = url.partition("://")
+    if scheme in HADOOP_SCHEMES:
+        if "?" in address:
+            raise StoreUnsupported(url, "a Hadoop URL takes no options; set HADOOP_USER_NAME and HADOOP_CONF_DIR")
+        return _hadoop_bucket(scheme, address, os.getpid())
+    if scheme not in SCHEMES:
         raise StoreUnsupported(url, "it is not the URL of an object store")
     return _bucket(CloudLocation.parse(url), os.getpid())
 
@@ -168,3 +187,8 @@ def bucket_of(url: str) -> Bucket:
 @functools.lru_cache(maxsize=16)
 def _bucket(location: CloudLocation, process: int) -> Bucket:
     return Bucket(location)
+
+
+@functools.lru_cache(maxsize=16)
+def _hadoop_bucket(scheme: str, address: str, process: int) -> HadoopBucket:
+    return HadoopBucket(scheme, address)

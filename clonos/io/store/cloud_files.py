@@ -21,24 +21,34 @@ DEBUG_TEXT: Final = "\n\nDebug source:"
 RETRY_TIME_MAX: Final = timedelta(seconds=10)
 """Time that the libraries may retry one call, because the caller retries too. Their own limits are minutes."""
 RETRIES_MAX: Final = 4
+GCS_SCHEMES: Final = ("gs", "gcs")
 S3_REGION: Final = "us-east-1"
 """Region if neither the URL nor the environment names one."""
 
 NO_SERVICE_ACCOUNT: Final = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
-S3_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-GCS_ENDPOINT_VARIABLES: Final = ("STORAGE_EMULATOR_HOST",)
+ENDPOINT_VARIABLES: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "gs": ("STORAGE_EMULATOR_HOST",),
+    "gcs": ("STORAGE_EMULATOR_HOST",),
+}
+ACCOUNT_VARIABLES: Final = ("AZURE_STORAGE_ACCOUNT_NAME",)
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True, slots=True)
 class CloudLocation:
-    """Location ``scheme://bucket/prefix?region=...&endpoint=...``; missing parts come from the environment."""
+    """Location ``scheme://bucket/prefix?region=...&endpoint=...``; missing parts come from the environment.
+
+    In Azure the bucket is a container, of the account ``?account=...``.
+    """
 
     scheme: str
     bucket: str
     prefix: str
     endpoint: str
     region: str
+    account: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -47,23 +57,25 @@ class CloudLocation:
 
     @staticmethod
     def parse(url: str) -> CloudLocation:
-        """Parses a URL. Raises: StoreUnsupported when it has an unknown option or no bucket."""
+        """Parses a URL. Raises: StoreUnsupported when it has an unknown option, no bucket or no account."""
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
+        is_azure = parts.scheme == "az"
         endpoint = options.pop("endpoint", "") or options.pop("endpoint_override", "")
-        region = options.pop("region", "")
+        region = "" if is_azure else options.pop("region", "") or _first_set(REGION_VARIABLES)
+        account = (options.pop("account", "") or _first_set(ACCOUNT_VARIABLES)) if is_azure else ""
         if options:
-            raise StoreUnsupported(
-                url, f"its option {sorted(options)[0]} is unknown; the options are endpoint and region"
-            )
+            known = "account and endpoint" if is_azure else "endpoint and region"
+            raise StoreUnsupported(url, f"its option {sorted(options)[0]} is unknown; the options are {known}")
         if not parts.netloc:
             raise StoreUnsupported(url, "it names no bucket")
-        is_s3 = parts.scheme == "s3"
-        endpoint = endpoint or _first_set(S3_ENDPOINT_VARIABLES if is_s3 else GCS_ENDPOINT_VARIABLES)
+        if is_azure and not account:
+            reason = "it names no account: add ?account=NAME, or set AZURE_STORAGE_ACCOUNT_NAME"
+            raise StoreUnsupported(url, reason)
+        endpoint = endpoint or _first_set(ENDPOINT_VARIABLES.get(parts.scheme, ()))
         if endpoint and "://" not in endpoint:
-            endpoint = f"{'https' if is_s3 else 'http'}://{endpoint}"
-        region = region or _first_set(REGION_VARIABLES)
-        return CloudLocation(parts.scheme, parts.netloc, parts.path.strip("/"), endpoint, region)
+            endpoint = f"{'http' if parts.scheme in GCS_SCHEMES else 'https'}://{endpoint}"
+        return CloudLocation(parts.scheme, parts.netloc, parts.path.strip("/"), endpoint, region, account)
 
 
 def _first_set(variables: tuple[str, ...]) -> str:
@@ -186,7 +198,7 @@ def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
 
 def object_store(location: CloudLocation, prefix: str) -> Any:
     """Returns the client of ``obstore`` for the objects below a prefix of the bucket, "" for all."""
-    from obstore.store import GCSStore, S3Store
+    from obstore.store import AzureStore, GCSStore, S3Store
 
     options: dict[str, Any] = {}
     if location.scheme == "s3":
@@ -195,6 +207,11 @@ def object_store(location: CloudLocation, prefix: str) -> Any:
         if location.endpoint:
             options["endpoint"] = location.endpoint
             options["virtual_hosted_style_request"] = False
+    elif location.scheme == "az":
+        store = AzureStore
+        options["account_name"] = location.account
+        if location.endpoint:
+            options["endpoint"] = location.endpoint.rstrip("/")
     else:
         store = GCSStore
         if location.endpoint:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from clonos.io.store.hadoop_rpc import CALL_S_MAX, HadoopRpc
 from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
+from clonos.io.store.object_status import HadoopStatus
 from clonos.io.system.entropy import random_bytes
 
 STACK_TRACES = ("\n\tat ", "\\n\\tat ")
@@ -28,17 +29,29 @@ class HadoopClient(Protocol):
     def read(self, path: str) -> bytes:
         """Returns all bytes of a file."""
 
-    def create(self, path: str, data: bytes) -> None:
-        """Creates a file and the folders above it; the file is closed on return."""
+    def read_range(self, path: str, begin: int, end: int) -> bytes:
+        """Returns the bytes of a file from ``begin`` to ``end``."""
+
+    def create(self, path: str, pieces: Iterator[bytes], size_bytes: int) -> None:
+        """Creates a file of this size and the folders above it; the file is closed on return."""
+
+    def make_folder(self, path: str) -> None:
+        """Creates a folder and those above it, unless they exist."""
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
         """Renames a file atomically. Raises: FileExistsError when the target exists and ``replaces`` is False."""
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it exists."""
+        """Removes a file or an empty folder, if it exists."""
+
+    def status(self, path: str) -> HadoopStatus:
+        """Returns the status of a file or a folder. Raises: FileNotFoundError."""
 
     def is_file(self, path: str) -> bool:
         """Returns True when the file exists."""
+
+    def entries(self, folder: str) -> list[tuple[str, bool]]:
+        """Returns the names in a folder, and whether each is a folder; empty when the folder is missing."""
 
     def files_below(self, folder: str) -> list[str]:
         """Returns the paths of all files below a folder; empty when the folder is missing."""
@@ -58,7 +71,7 @@ class HadoopFiles:
             raise StoreUnsupported(url, f"expected {parts.scheme}://namenode:port/folder")
         self._root = f"/{parts.path.strip('/')}"
         with self._translating_errors("connect"):
-            self._client = _connect(url, parts.scheme, parts.netloc, call_s_max)
+            self._client = connect(url, parts.scheme, parts.netloc, call_s_max)
 
     def read(self, name: str) -> bytes:
         """Returns all bytes of a file."""
@@ -107,7 +120,7 @@ class HadoopFiles:
         folder, _, last = self._path(name).rpartition("/")
         part = f"{folder}/.{last}.{random_bytes(6).hex()}"
         try:
-            self._client.create(part, data)
+            self._client.create(part, iter((data,)), len(data))
             self._client.rename(part, f"{folder}/{last}", replaces)
         except OSError:
             with suppress(OSError):
@@ -121,13 +134,18 @@ class HadoopFiles:
         except OSError as error:
             if name and isinstance(error, FileNotFoundError):
                 raise ObjectMissing(self.url, name) from None
-            reason = str(error)
-            for stack_trace in STACK_TRACES:
-                reason = reason.partition(stack_trace)[0]
-            raise StoreFailed(self.url, action, reason) from None
+            raise StoreFailed(self.url, action, without_stack_trace(str(error))) from None
 
 
-def _connect(url: str, scheme: str, address: str, call_s_max: float) -> HadoopClient:
+def without_stack_trace(text: str) -> str:
+    """Returns the text of an error without the stack trace of the namenode."""
+    for stack_trace in STACK_TRACES:
+        text = text.partition(stack_trace)[0]
+    return text
+
+
+def connect(url: str, scheme: str, address: str, call_s_max: float) -> HadoopClient:
+    """Returns the client of a URL. Raises: StoreUnsupported: its package is not installed."""
     if scheme == "webhdfs":
         from clonos.io.store.web_hdfs import (
             WebHdfs,  # imports an HTTP client that a slot does not need at its start

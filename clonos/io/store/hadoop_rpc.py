@@ -7,10 +7,12 @@ timeout; the next call uses a new connection. (The library's asyncio client pani
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from threading import Thread
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from clonos.io.store.object_status import HadoopStatus
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -50,30 +52,52 @@ class HadoopRpc:
         length_bytes = self._run(lambda client: client.get_file_info(path)).length
         return self._run(lambda client: client.read(path).read(), length_bytes)
 
-    def create(self, path: str, data: bytes) -> None:
+    def read_range(self, path: str, begin: int, end: int) -> bytes:
+        """Returns the bytes of a file from ``begin`` to ``end``."""
+        return self._run(lambda client: client.read(path).read_range(begin, end - begin), end - begin)
+
+    def create(self, path: str, pieces: Iterator[bytes], size_bytes: int) -> None:
         """Creates a file and the folders above it."""
         from hdfs_native import WriteOptions
 
         def create(client: Client) -> None:
             with client.create(path, WriteOptions(create_parent=True, overwrite=False)) as file:
-                file.write(data)
+                for piece in pieces:
+                    file.write(piece)
 
-        self._run(create, len(data))
+        self._run(create, size_bytes)
+
+    def make_folder(self, path: str) -> None:
+        """Creates a folder and those above it, unless they exist."""
+        self._run(lambda client: client.mkdirs(path, create_parent=True))
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
         """Renames a file by the namenode's ``rename2``."""
         self._run(lambda client: client.rename(path, target, replaces))
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it exists."""
+        """Removes a file or an empty folder, if it exists."""
         self._run(lambda client: client.delete(path))
+
+    def status(self, path: str) -> HadoopStatus:
+        """Returns the status of a file or a folder."""
+        found = self._run(lambda client: client.get_file_info(path))
+        return HadoopStatus(found.isdir, found.length, found.modification_time)
 
     def is_file(self, path: str) -> bool:
         """Returns True when the file exists."""
         try:
-            return not self._run(lambda client: client.get_file_info(path)).isdir
+            return not self.status(path).is_folder
         except FileNotFoundError:
             return False
+
+    def entries(self, folder: str) -> list[tuple[str, bool]]:
+        """Returns the names in a folder, and whether each is a folder."""
+        try:
+            found = self._run(lambda client: list(client.list_status(folder)))
+        except FileNotFoundError:
+            return []
+        return [(each.path.rpartition("/")[2], each.isdir) for each in found]
 
     def files_below(self, folder: str) -> list[str]:
         """Returns the paths of all files below a folder."""

@@ -41,7 +41,7 @@ class StoreUnsupported(JobError):
     def __str__(self) -> str:
         return (
             f"{self.url} cannot be used as the checkpoint store: {self.reason}."
-            " Use a folder that all machines share, s3://, gs://, hdfs://, webhdfs:// or postgresql://."
+            " Use a folder that all machines share, s3://, gs://, az://, hdfs://, webhdfs:// or postgresql://."
         )
 
 

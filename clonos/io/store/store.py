@@ -15,6 +15,7 @@ import msgspec
 
 from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.io.store.bucket_files import BucketFiles
 from clonos.io.store.cloud_files import CloudFiles
 from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.store.hadoop_files import HadoopFiles
@@ -116,6 +117,8 @@ def open_files(url: str) -> ObjectFiles:
         return HadoopFiles(url)
     if parts.scheme in POSTGRES_SCHEMES:
         return PostgresFiles(url, open_files)
+    if parts.scheme == "az":
+        return BucketFiles(url)
     return CloudFiles(url)
 
 

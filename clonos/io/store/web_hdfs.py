@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Iterator
 from typing import Annotated, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -14,6 +15,7 @@ import msgspec
 import urllib3
 
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.io.store.object_status import HadoopStatus
 
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_S_MAX: Final = 60.0
@@ -30,6 +32,7 @@ class _Status(msgspec.Struct):
 
     type: str
     length: int = 0
+    modificationTime: int = 0  # noqa: N815  as WebHDFS has it
     pathSuffix: Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00]*\Z")] = ""  # noqa: N815  as WebHDFS has it
 
 
@@ -74,9 +77,17 @@ class WebHdfs:
             raise OSError(f"{path} has {length_bytes} bytes, but {len(content)} were received")
         return content
 
-    def create(self, path: str, data: bytes) -> None:
+    def read_range(self, path: str, begin: int, end: int) -> bytes:
+        """Returns the bytes of a file from ``begin`` to ``end``."""
+        return self._ask("GET", path, "OPEN", offset=str(begin), length=str(end - begin))
+
+    def create(self, path: str, pieces: Iterator[bytes], size_bytes: int) -> None:
         """Creates a file and the folders above it."""
-        self._ask("PUT", path, "CREATE", data, overwrite="false")
+        self._ask("PUT", path, "CREATE", (pieces, size_bytes), overwrite="false")
+
+    def make_folder(self, path: str) -> None:
+        """Creates a folder and those above it, unless they exist."""
+        self._ask("PUT", path, "MKDIRS")
 
     def rename(self, path: str, target: str, replaces: bool) -> None:
         """Renames a file by the namenode's ``rename2``, which is chosen by its options and answers nothing.
@@ -91,8 +102,13 @@ class WebHdfs:
             )
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it exists."""
+        """Removes a file or an empty folder, if it exists."""
         self._ask("DELETE", path, "DELETE")
+
+    def status(self, path: str) -> HadoopStatus:
+        """Returns the status of a file or a folder."""
+        found = self._status(path)
+        return HadoopStatus(found.type == "DIRECTORY", found.length, found.modificationTime)
 
     def is_file(self, path: str) -> bool:
         """Returns True when the file exists."""
@@ -100,6 +116,15 @@ class WebHdfs:
             return self._status(path).type == "FILE"
         except FileNotFoundError:
             return False
+
+    def entries(self, folder: str) -> list[tuple[str, bool]]:
+        """Returns the names in a folder, and whether each is a folder."""
+        try:
+            answer = self._ask("GET", folder, "LISTSTATUS")
+        except FileNotFoundError:
+            return []
+        found = _decoded(answer, _Listing).FileStatuses.FileStatus
+        return [(status.pathSuffix, status.type == "DIRECTORY") for status in found]
 
     def files_below(self, folder: str) -> list[str]:
         """Returns the paths of all files below a folder. Raises: OSError when folders are nested more than 64 deep."""
@@ -118,13 +143,18 @@ class WebHdfs:
     def _status(self, path: str) -> _Status:
         return _decoded(self._ask("GET", path, "GETFILESTATUS"), _Described).FileStatus
 
-    def _ask(self, method: str, path: str, operation: str, data: bytes | None = None, **options: str) -> bytes:
+    def _ask(
+        self, method: str, path: str, operation: str, content: tuple[Iterator[bytes], int] | None = None, **options: str
+    ) -> bytes:
         asked = urlencode({"op": operation, "user.name": self._user, **options})
         try:
             reply = self._pool.request(method, f"{self._root}{quote(path)}?{asked}")
             if reply.status == 307:
-                headers = {} if data is None else {"Content-Type": "application/octet-stream"}
-                reply = self._pool.request(method, _location(reply), body=data, headers=headers)
+                body, headers = None, {}
+                if content is not None:
+                    body, size_bytes = content
+                    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
+                reply = self._pool.request(method, _location(reply), body=body, headers=headers)
         except (urllib3.exceptions.HTTPError, ValueError) as error:  # ValueError: the Location header is no URL
             raise OSError(f"{type(error).__name__}: {error}") from None
         if reply.status >= 300:

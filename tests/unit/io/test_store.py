@@ -324,6 +324,10 @@ def test_the_endpoint_of_a_bucket_comes_from_the_url_or_the_environment(monkeypa
     assert CloudLocation.parse("s3://bucket?endpoint=host:9000").endpoint == "https://host:9000"
     with pytest.raises(StoreUnsupported, match="option reigon is unknown"):
         CloudLocation.parse("s3://bucket/a?reigon=x")
+    with pytest.raises(StoreUnsupported, match=r"no account: add \?account=NAME"):
+        CheckpointStore("az://container/x")
+    with pytest.raises(StoreUnsupported, match="option region is unknown; the options are account and endpoint"):
+        CheckpointStore("az://container/x?account=shop&region=x")
     with pytest.raises(StoreUnsupported, match="no bucket"):
         CloudLocation.parse("s3:///a")
 

@@ -230,7 +230,7 @@ def test_a_start_that_fails_leaves_only_the_table(tmp_path: Path) -> None:
     assert list((tmp_path / ".t.clonos").iterdir()) == []
 
 
-@pytest.mark.parametrize(("path", "options"), [("s3://b/t", {}), ("", {}), ("t", {"part_rows": 0})])
+@pytest.mark.parametrize(("path", "options"), [("hdfs://b/t", {}), ("", {}), ("t", {"part_rows": 0})])
 def test_an_option_that_cannot_work_is_refused(path: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidConnector):
         delta.table(path, **options)
