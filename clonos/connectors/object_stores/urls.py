@@ -139,7 +139,7 @@ def checked_url(connector: str, url: str) -> ObjectUrl:
         )
     try:
         parts.store()
-    except (StoreUnsupported, ValueError) as error:
+    except (StoreUnsupported, OSError, ValueError) as error:  # OSError: a name service without configuration
         problem = f"{url!r}: {error.reason if isinstance(error, StoreUnsupported) else error}"
         raise InvalidConnector(connector, problem, "Correct the URL.") from None
     return parts

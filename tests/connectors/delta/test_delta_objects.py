@@ -75,6 +75,7 @@ def test_a_folder_of_other_objects_and_a_store_without_the_bucket_are_refused(s3
     ("url", "problem"),
     [
         ("hdfs://namenode:8020/lake/t", "tables at hdfs:// are not supported"),
+        ("hdfs://nowhere/lake/t", "No NameNode hosts"),
         ("https://shop.example/t", "files at https:// can only be read"),
         ("s3://bucket/t?secret=1", "its option secret is unknown"),
         ("az://container/t", "it names no account"),
