@@ -132,8 +132,7 @@ class WindowSettings:
             return None
         if isinstance(self.kind, Session):
             has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None
-            is_plain = has_gap and self.rules.is_event_time and not self.rules.lateness_ns
-            return columns_read(aggregation) if is_plain else None
+            return columns_read(aggregation) if has_gap and self.rules.is_event_time else None
         return columns_read(aggregation, has_logs=True) if self._is_aligned else None
 
     def column_operators(

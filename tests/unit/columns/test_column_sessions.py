@@ -39,6 +39,9 @@ from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 LATE = Tag[Any]("late")
 GAPS = st.sampled_from(["1s", "2s", "3s", "10s"])
 DISORDERS = st.sampled_from(["1s", "4s", "20s"])
+LATE_RULES: Any = st.sampled_from(
+    [{}, {"lateness": "3s"}, {"lateness": "20s"}, {"lateness": "5s", "accumulate": False}]
+)
 
 
 def ends(_: None, window: Window, found: list[Any]) -> list[Any]:
@@ -46,11 +49,13 @@ def ends(_: None, window: Window, found: list[Any]) -> list[Any]:
     return [(window.start, result.key, result.end) for result in found]
 
 
-def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is_followed: bool = False) -> None:
+def sessions(
+    graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is_followed: bool = False, **rules: Any
+) -> None:
     """Adds the job: aggregates of each session, and the late records; ``is_followed``: and windows of the results."""
     timestamps = Timestamps("at", out_of_order=disorder, watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps)
-    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**aggregates(), name="totals")
+    results = stream.key_by("key").window(Session(gap), late=LATE, **rules).aggregate(**aggregates(), name="totals")
     results.sink(Outbox(), name="out")
     if is_followed:
         results.window(Tumbling("3s")).apply(ends, name="ends", parallelism=1).sink(Outbox(), name="windows")
@@ -59,26 +64,26 @@ def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(disordered(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
+@given(disordered(), GAPS, DISORDERS, LATE_RULES, st.integers(1, 2), st.integers(1, 60))
 def test_sessions_over_columns_give_what_sessions_over_rows_do(
-    rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int, records_max: int
+    rows: list[dict[str, Any]], gap: str, disorder: str, rules: Any, parallelism: int, records_max: int
 ) -> None:
     found = []
     for source in (Wide(rows), WideColumns(rows)):
         graph = JobGraph("job")
-        sessions(graph, source, gap, disorder)
+        sessions(graph, source, gap, disorder, **rules)
         found.append(run(graph, parallelism, records_max).written)
     assert found[1] == found[0]
 
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
-@given(disordered(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
+@given(disordered(), GAPS, LATE_RULES, ACTIONS, st.integers(1, 2), st.integers(1, 30))
 def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
-    rows: list[dict[str, Any]], gap: str, disorder: str, actions: list[str], parallelism: int, records_max: int
+    rows: list[dict[str, Any]], gap: str, rules: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        sessions(graph, WideColumns(in_tenths(rows)), gap, disorder)
+        sessions(graph, WideColumns(in_tenths(rows)), gap, "1s", **rules)
 
     with patch.object(column_spec, "SIZES", ColumnSizes(compacted_min=2)):
         steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
@@ -102,27 +107,27 @@ def test_first_and_last_values_of_sessions_that_meet_are_those_over_rows(
 
 
 @settings(max_examples=15, deadline=None)
-@given(disordered(), GAPS, DISORDERS, st.integers(1, 60))
+@given(disordered(), GAPS, LATE_RULES, st.integers(1, 60))
 def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_over_rows(
-    rows: list[dict[str, Any]], gap: str, disorder: str, records_max: int
+    rows: list[dict[str, Any]], gap: str, rules: Any, records_max: int
 ) -> None:
     found = []
     for source in (Wide(rows), WideColumns(rows)):
         graph = JobGraph("job")
-        sessions(graph, source, gap, disorder, is_followed=True)
+        sessions(graph, source, gap, "1s", is_followed=True, **rules)
         found.append(run(graph, 1, records_max).written)
     assert found[1] == found[0]
 
 
 @settings(max_examples=10, deadline=None)
-@given(disordered(), GAPS, DISORDERS, st.integers(1, 2))
+@given(disordered(), GAPS, DISORDERS, LATE_RULES, st.integers(1, 2))
 def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int
+    rows: list[dict[str, Any]], gap: str, disorder: str, rules: Any, parallelism: int
 ) -> None:
     found = []
     for source in (Given(rows), Changing(rows)):
         graph = JobGraph("job")
-        sessions(graph, source, gap, disorder)
+        sessions(graph, source, gap, disorder, **rules)
         found.append(run(graph, parallelism, 1).written)
     assert found[1] == found[0]
 
@@ -182,6 +187,52 @@ def _tracking(opening: Any, used: set[type]) -> Any:
     return tracked
 
 
+def test_late_records_of_sessions_stay_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: set[type] = set()
+    for cls in (ColumnSessions, KeyWindows):
+        monkeypatch.setattr(cls, "open", _tracking(cls.open, used))
+    rows = [{"key": "a", "at": START + at, "x": at, "y": 0.5} for at in (1, 2, 9, 3, 8, 30, 4)]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", watermark_every="1s", future_max=None))
+        stream.key_by("key").window(Session("2s"), lateness="8s").aggregate(all=sum_("x"), n=count()).sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [(row.value["all"], row.value["n"]) for row in written] == [(3, 2), (6, 3), (17, 2), (30, 1)]
+    assert used == {ColumnSessions}
+
+
+LATE_CASES: dict[str, tuple[str, str, list[tuple[str, int]], list[Any]]] = {
+    "a further result at the next watermark": (
+        *("2s", "8s", [("a", 1), ("c", 9), ("a", 2), ("c", 10), ("a", 3), ("c", 30)]),
+        [("a", 1), ("a", 2), ("a", 3), ("c", 2), ("c", 1)],
+    ),
+    "forgotten when its lateness has passed": (
+        *("5s", "1s", [("a", 1), ("b", 6), ("b", 8), ("a", 2)]),
+        [("a", 1), ("b", 2)],
+    ),
+    "no further result of rows that take over": (
+        *("2s", "20s", [("a", 1), ("b", 9), ("b", 10), ("b", 11)]),
+        [("a", 1), ("b", 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("source", [Given, ColumnsOf, Changing])
+@pytest.mark.parametrize("case", LATE_CASES)
+def test_a_session_takes_late_records_until_its_lateness_has_passed(source: Any, case: str) -> None:
+    gap, lateness, records, expected = LATE_CASES[case]
+
+    def build(graph: JobGraph) -> None:
+        rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for key, at in records]
+        stream = graph.source(source(rows), timestamps=Timestamps("at", watermark_every="1s", future_max=None))
+        counts = stream.key_by("key").window(Session(gap), lateness=lateness).aggregate(n=count(), total=sum_("x"))
+        counts.sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [(row.key, row.value["n"]) for row in written] == expected
+
+
 def test_sessions_by_two_columns_give_what_those_over_rows_do() -> None:
     rows = [{"key": "ab"[at % 2], "at": START + at * (at % 3), "x": at % 4, "y": 0.5} for at in range(20)]
     found = []
@@ -195,9 +246,12 @@ def test_sessions_by_two_columns_give_what_those_over_rows_do() -> None:
 
 
 @pytest.mark.parametrize("is_column", [True, False])
-@pytest.mark.parametrize(("before", "is_torn"), [([4], True), ([2], True), ([2, 5], False)])
+@pytest.mark.parametrize(
+    ("before", "lateness", "is_torn"),
+    [([4], None, True), ([2], None, True), ([2, 5], None, False), ([4], "3s", True), ([4], "4s", False)],
+)
 def test_a_session_that_begins_behind_the_watermark_gets_a_warning(
-    is_column: bool, before: list[int], is_torn: bool, caplog: pytest.LogCaptureFixture
+    is_column: bool, before: list[int], lateness: str | None, is_torn: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def rows(times: list[int]) -> list[dict[str, Any]]:
         return [{"key": "a", "at": START + at, "x": 1, "y": 0.5} for at in times]
@@ -205,7 +259,7 @@ def test_a_session_that_begins_behind_the_watermark_gets_a_warning(
     def build(graph: JobGraph) -> None:
         given = [*rows(before), {"key": "b", "at": START + 7, "x": 1, "y": 0.5}, *rows([3])]
         stream = graph.source((ColumnsOf if is_column else Given)(given), timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(Session("5s")).count(name="visits").sink(Outbox())
+        stream.key_by("key").window(Session("5s"), lateness=lateness).count(name="visits").sink(Outbox())
 
     assert played(build, records_max=1)
     assert ("the step visits began a session at 2023-11-14T22:13:23+00:00" in caplog.text) == is_torn

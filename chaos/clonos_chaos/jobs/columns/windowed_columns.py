@@ -92,7 +92,7 @@ class WindowedColumns:
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
-            .window(kind, lateness=self._lateness_s if self._gap_s is None else None)
+            .window(kind, lateness=self._lateness_s)
             .aggregate(
                 n=count(),
                 total=sum_("n"),

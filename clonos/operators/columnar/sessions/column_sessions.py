@@ -7,6 +7,9 @@ same order.
 
 Where an aggregate depends on the order of records, a batch is added in parts (``arrival_order``).
 
+A session is open until its lateness has passed. With lateness it also has the column ``pending``: whether records have
+come since its last result.
+
 A record that would be late by its time is not late if it joins an open session. These records, and the others of their
 keys, are looked at one by one.
 """
@@ -45,6 +48,7 @@ SESSIONS_NAME: Final = "sessions"
 START: Final = "start"
 END: Final = "end"
 NUMBER: Final = "number"
+PENDING: Final = "pending"
 """Columns of a session beside those of the aggregates, whose names have a dot."""
 
 
@@ -64,12 +68,14 @@ class ColumnSessions(ColumnWindowing):
         self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
+        self._parts = tuple(dtypes)
         spans = dict.fromkeys((START, END, NUMBER), numpy.int64)
-        self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **dtypes})
+        pending = {PENDING: numpy.bool_} if rules.lateness_ns else {}
+        self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **pending, **dtypes})
         self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in aggregates)
-        self._next_end: int | None = None  # no session ends earlier; None without sessions
+        self._next_end: int | None = None  # no session ends, or is forgotten, earlier; None without sessions
 
     def open(self, scope: Scope) -> None:
         self._state = scope.state
@@ -81,7 +87,7 @@ class ColumnSessions(ColumnWindowing):
         self._next_number: int = self._arrivals.entries.get(0, 0)
         self._make_chains()
         live = self._table.live()
-        self._next_end = int(self._table.values[END][live].min()) if len(live) else None
+        self._next_end = int(self._next_instants(live).min()) if len(live) else None
 
     def prepare(self, checkpoint: int) -> None:
         self._arrivals.set(0, self._next_number)
@@ -92,13 +98,14 @@ class ColumnSessions(ColumnWindowing):
         if len(live):
             self._chains.add(self._chains.keys(self._table.keys(live)[:-1]), live)
 
-    def hand_over(self) -> dict[Any, list[tuple[int, int, int, dict[str, Any]]]]:
-        """Drops the sessions. Returns those of each key: start, end, number, and accumulators by name."""
+    def hand_over(self) -> dict[Any, list[tuple[int, int, int, bool, dict[str, Any]]]]:
+        """Drops the sessions. Returns those of each key: start, end, number, whether pending, and accumulators."""
         values, live = self._table.values, self._table.live()
         parts = [each.accumulators(values, live) for each in self._aggregates]
         names = [each.name for each in self._aggregates]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-        spans = (values[name][live].tolist() for name in (START, END, NUMBER))
+        spans = [values[name][live].tolist() for name in (START, END, NUMBER)]
+        spans.append(self._pending(live).tolist())
         found: dict[Any, list[Any]] = {}
         for key, *session in zip(self._keys.in_rows(self._table.keys(live)), *spans, rows, strict=True):
             found.setdefault(key, []).append(tuple(session))
@@ -153,6 +160,8 @@ class ColumnSessions(ColumnWindowing):
         if len(new):
             slots[new] = self._begun(batch, found, new, places)
         values, of_rows = self._table.values, slots[found.of_rows]
+        if self._rules.lateness_ns:
+            values[PENDING][slots] = True
         for each in self._aggregates:
             each.add(values, of_rows, None if each.of is None else batch.column(each.of))
 
@@ -165,9 +174,12 @@ class ColumnSessions(ColumnWindowing):
         values[START][slots], values[END][slots], values[NUMBER][slots] = found.starts[new], found.ends[new], numbers
         self._look_at_starts(found.starts[new])
         self._chains.add(found.keys[new], slots)
-        next_end = int(found.ends[new].min())
-        self._next_end = next_end if self._next_end is None else min(self._next_end, next_end)
+        self._note_ends(found.ends[new])
         return slots
+
+    def _note_ends(self, ends: Numbers) -> None:
+        next_end = int(ends.min())
+        self._next_end = next_end if self._next_end is None else min(self._next_end, next_end)
 
     def _joined(self, found: BatchSessions) -> Numbers:
         """Joins sessions of a batch with open ones: returns the slots of these, NONE for a session that joins none."""
@@ -189,6 +201,8 @@ class ColumnSessions(ColumnWindowing):
         others = numpy.flatnonzero(is_known & ~is_simple)
         if len(others):
             slots[others] = self._joined_with_several(found, others)
+        if self._rules.lateness_ns and len(ended := slots[slots != NONE]):  # they may have ended, and end again
+            self._note_ends(values[END][ended])
         return slots
 
     def _joined_with_several(self, found: BatchSessions, sessions: Numbers) -> Numbers:
@@ -227,7 +241,8 @@ class ColumnSessions(ColumnWindowing):
         reached_ns: int | None = self._reached.entries.get(0)
         if reached_ns is None:
             return
-        torn = starts[(starts < reached_ns) if before is None else (starts < reached_ns) & (starts < before)]
+        is_behind = starts + self._rules.lateness_ns < reached_ns
+        torn = starts[is_behind if before is None else is_behind & (starts < before)]
         if len(torn):
             start_ns = int(torn[0])
             self._torn_session.warn(lambda: torn_session_text(self._step, start_ns, reached_ns))
@@ -241,8 +256,8 @@ class ColumnSessions(ColumnWindowing):
     # --- late records
 
     def _late(self, keys: Numbers, times: Numbers, reached_ns: int) -> Numbers:
-        """Returns the late rows of a batch: those that end before the watermark and join no open session."""
-        is_doubtful = times + self._gap_ns <= reached_ns
+        """Returns the late rows of a batch: those whose session would be forgotten, and that join no open one."""
+        is_doubtful = times + self._gap_ns + self._rules.lateness_ns <= reached_ns
         if not is_doubtful.any():
             return numpy.empty(0, numpy.int64)
         doubtful = numpy.unique(keys[is_doubtful])
@@ -268,7 +283,7 @@ class ColumnSessions(ColumnWindowing):
         for row, key, time_ns in zip(rows.tolist(), keys.tolist(), times.tolist(), strict=True):
             start, end = time_ns, time_ns + self._gap_ns
             joining = [span for span in spans[key] if span[0] < end and start < span[1]]
-            if not joining and end <= reached_ns:
+            if not joining and end + self._rules.lateness_ns <= reached_ns:
                 late.append(row)
                 continue
             joining.append((start, end))
@@ -288,37 +303,68 @@ class ColumnSessions(ColumnWindowing):
         self.out.on_watermark(watermark)
 
     def next_event_ns(self) -> int | None:
-        """Returns an instant before which no session ends."""
+        """Returns an instant before which no session ends or is forgotten."""
         return self._next_end
 
     def due_events(self, until_ns: int | None) -> list[DueTimer]:
-        """Returns the end of sessions that end at ``until_ns`` at the latest; none at the end of the input."""
+        """Returns the sessions that end or are forgotten until ``until_ns``; none at the end of the input."""
         if until_ns is None or self._next_end is None or self._next_end > until_ns:
             return []
         live = self._table.live()
-        ends = self._table.values[END][live]
-        has_ended = ends <= until_ns
-        left = ends[~has_ended]
+        instants = self._next_instants(live)
+        is_due = instants <= until_ns
+        left = instants[~is_due]
+        due = live[is_due]
+        if self._rules.lateness_ns:  # those that end now are forgotten later
+            ends = self._table.values[END][due] + self._rules.lateness_ns
+            left = numpy.concatenate((left, ends[ends > until_ns]))
         self._next_end = int(left.min()) if len(left) else None
-        ended = live[has_ended]
-        return [DueTimer(until_ns, ended)] if len(ended) else []
+        return [DueTimer(until_ns, due)] if len(due) else []
+
+    def _next_instants(self, slots: Numbers) -> Numbers:
+        """Returns when sessions end, or those without a pending result are forgotten."""
+        ends: Numbers = self._table.values[END][slots]
+        return ends if not self._rules.lateness_ns else ends + ~self._pending(slots) * self._rules.lateness_ns
+
+    def _pending(self, slots: Numbers) -> NDArray[numpy.bool_]:
+        """Returns which sessions have records that no result has."""
+        has_pending = self._rules.lateness_ns > 0
+        return self._table.values[PENDING][slots] if has_pending else numpy.ones(len(slots), numpy.bool_)
 
     def fire_events(self, due: Sequence[DueTimer]) -> None:
         for timer in due:
-            self._end(timer.token)
+            self._end(timer.token, timer.instant_ns)
 
     def end_of_time(self) -> None:
-        self._end(self._table.live())
+        self._end(self._table.live(), None)
 
-    def _end(self, slots: Numbers) -> None:
-        """Emits the results of sessions by their end and first arrival, and forgets them."""
+    def _end(self, slots: Numbers, until_ns: int | None) -> None:
+        """Emits the pending results of sessions by their end and first arrival, and forgets what has to be.
+
+        ``until_ns``: sessions whose lateness has passed then are forgotten; None: all.
+        """
         if not len(slots):
             return
         table, values = self._table, self._table.values
         if self._layout != table.layout:
             self._make_chains()
-        slots = slots[numpy.lexsort((values[NUMBER][slots], values[END][slots]))]
-        starts, ends = values[START][slots], values[END][slots]
-        for batch in self._results.batches(table.keys, values, slots, starts, ends):
+        pending = slots[self._pending(slots)]
+        pending = pending[numpy.lexsort((values[NUMBER][pending], values[END][pending]))]
+        starts, ends = values[START][pending], values[END][pending]
+        for batch in self._results.batches(table.keys, values, pending, starts, ends):
             self.out.columns(batch)
-        self._remove(slots)
+        is_over = numpy.ones(len(slots), numpy.bool_)
+        if until_ns is not None and self._rules.lateness_ns:
+            is_over = values[END][slots] + self._rules.lateness_ns <= until_ns
+            self._clear(slots[~is_over])
+        if is_over.any():
+            self._remove(slots[is_over])
+
+    def _clear(self, slots: Numbers) -> None:
+        """Takes note that the results of sessions have left, which stay open."""
+        if not len(slots):
+            return
+        self._table.touch(slots)
+        values = self._table.values
+        for name in (PENDING,) if self._rules.accumulates else (PENDING, *self._parts):
+            values[name][slots] = 0

@@ -45,8 +45,8 @@ class SessionsByType(WindowedByType):
     def _hand_over(self, columns: ColumnSessions, rows: KeyWindows) -> None:
         for key, sessions in columns.hand_over().items():
             cells = []
-            for start, end, number, parts in sessions:
+            for start, end, number, is_pending, parts in sessions:
                 cell = new_cell((start, end), number, None)
-                cell[PENDING], cell[ACCUMULATOR] = 1, self._accumulator(parts)
+                cell[PENDING], cell[ACCUMULATOR] = int(is_pending), self._accumulator(parts)
                 cells.append(cell)
             rows.fill(key, cells)
