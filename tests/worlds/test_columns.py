@@ -102,6 +102,7 @@ def test_the_twin_of_chosen_records_sees_a_result_that_is_missing_repeated_or_st
         "first": [(0, None, 4, 4)],
         "last": [(0, None, 4, 4), (0, None, 9, 9)],
         "span": [(0, None, 4, 4), (0, None, 9, 9)],
+        "span end": [(0, None, 5, 5), (0, None, 9, 9)],
     }
     for seed in range(200):
         chosen = ChosenColumns(Random(seed), has_times=True)

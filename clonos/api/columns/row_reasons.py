@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.numeric import Mean
-from clonos.operators.columnar.row_forms import END, START, TIME
+from clonos.operators.columnar.row_forms import END, SPAN_TIME, START, TIME
 from clonos.operators.columnar.support import column_of, columns_read, parts_of
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def _session_reason(settings: WindowSettings, kind: Session) -> str:
         return "sessions whose gap is a function work on rows"
     if kind.max_length_ns is not None:
         return "sessions with max_length= work on rows"
-    if not settings.rules.is_event_time:
-        return "sessions by the clock work on rows"
-    return "sessions with lateness= work on rows"
+    return "sessions by the clock work on rows"
 
 
 def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool = False) -> str:
@@ -86,6 +84,11 @@ def key_reason(keys: Sequence[str], schema: Any) -> str:
         if key in schema.names and not are_keys(schema, (key,)):
             return f"a key of the type {schema.field(key).type} works on rows"
     return ""
+
+
+def span_reason(keys: Sequence[str], schema: Any) -> str:
+    """Returns the same for a step whose results have the column of the time of spans."""
+    return f"it has a column {SPAN_TIME!r} of its own" if SPAN_TIME in schema.names else key_reason(keys, schema)
 
 
 def rank_reason(keys: Sequence[str], by: str, k: int, schema: Any) -> str:

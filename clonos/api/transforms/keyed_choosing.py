@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import COMPUTE_FIRST
 from clonos.api.columns.column_checks import check_present
 from clonos.api.columns.forms import refuse_columns
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason
+from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason, span_reason
 from clonos.api.columns.schemas import known_schema
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -20,8 +20,9 @@ from clonos.expressions.expression import Expr
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
-from clonos.operators.columnar.row_forms import RECORDS
+from clonos.operators.columnar.row_forms import RECORDS, SPAN_TIME
 from clonos.operators.event_time.durations import duration_ns
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch, LastWithin
@@ -189,8 +190,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         function = None if by is None else _function_of(name or kind, by)
         has_times = self._graph.have_times(self._inputs)
         check_present(self._graph, self._inputs, name or kind, f"compares {by!r}", by)
-        has_columns = not (keep == "last" and within_ns is not None) and (by is None or isinstance(by, str))
-        keys = key_columns(self._graph, self._inputs) if has_columns else ()
+        keys = key_columns(self._graph, self._inputs) if by is None or isinstance(by, str) else ()
         make: Callable[[str], Callable[[], Operator]] = partial(
             partial, Deduplicate if keep == "first" else LastOfBatch, by=function
         )
@@ -202,6 +202,9 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             retained = DeduplicateWithin if keep == "first" else LastWithin
             make = partial(partial, retained, by=function, within_ns=within_ns, has_times=has_times)
         all_keys = (*keys, *(() if by is None or by in keys else (by,)))
+        timed: dict[str, Any] = {}
+        if keys and has_times and keep == "last" and within_ns is not None:
+            timed = {"timestamp_column": TimestampColumn(SPAN_TIME), "schema_from": _schema_of_spans}
         choice = FirstOfBatch if keep == "first" else LastInBatch
         has_state = keep == "first" or within_ns is not None or has_times
         within = str(within_ns) if has_state else "a batch"
@@ -213,10 +216,10 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             runs_user_code=by is not None,
             selects_rows=True,
             emits_columns=bool(keys),
-            row_reason='keep="last" with within= works on rows' if keep == "last" and within_ns is not None else "",
-            rows_for=partial(key_reason, all_keys) if keys else None,
+            rows_for=partial(span_reason if timed else key_reason, all_keys) if keys else None,
             partial=(lambda _: partial(choice, all_keys)) if keys and within_ns is None else None,
             state=(("keep", keep), ("within", within), ("event time", str(has_times)), _field_text(by)),
+            **timed,
         )
         return self._stream(step)
 
@@ -227,6 +230,12 @@ def _schema_of_lists(keys: tuple[str, ...], names: tuple[str, ...], by: str, k: 
     from clonos.operators.columnar.choosing.column_lists import list_fields  # loads pyarrow
 
     return list_fields(schema, names)
+
+
+def _schema_of_spans(schema: Any) -> Any | None:
+    from clonos.operators.columnar.choosing.last_of_span import schema_of_spans  # loads pyarrow
+
+    return schema_of_spans(schema)
 
 
 def _field_text(by: Any) -> tuple[str, str]:

@@ -32,6 +32,9 @@ JOIN_TIME: Final = "join_time"
 """Column of a join by timestamps: the timestamp of the result, which is the later one of both sides."""
 
 
+SPAN_TIME: Final = "span_time"
+"""Column of the last records of spans of a key: the timestamp of the result, a microsecond before the span ends."""
+
 RECORDS: Final = "records"
 """Column of the highest records of a key, which ``top_k`` gives as a list."""
 
@@ -76,7 +79,17 @@ class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
     is_count: bool = False
 
 
-RowForm = WindowForm | TotalForm | PairForm
+class RecordForm(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+    """Form of records that have fewer columns in rows, and in a sink of columns right behind their step.
+
+    ``columns``: those that rows have. ``form``: what rows of these are, b"" for dicts.
+    """
+
+    columns: tuple[str, ...]
+    form: bytes = b""
+
+
+RowForm = WindowForm | TotalForm | PairForm | RecordForm
 
 
 class ColumnsLost(JobError):
@@ -111,6 +124,8 @@ def rows_of(batch: Any) -> list[Any]:
         return list(zip(_side_rows(batch, form.left), _side_rows(batch, form.right), strict=True))
     if isinstance(form, TotalForm):
         return _total_rows(batch, form)
+    if isinstance(form, RecordForm):
+        return rows_of(_records(batch, form))
     return _window_rows(batch, form)
 
 
@@ -126,6 +141,8 @@ def for_sink(batch: Any) -> Any | None:
     if not metadata or FORM_KEY not in metadata:
         return batch
     form = _decoder.decode(metadata[FORM_KEY])
+    if isinstance(form, RecordForm):
+        return for_sink(_records(batch, form))
     return without_form(batch) if isinstance(form, TotalForm) and form.is_count else None
 
 
@@ -135,6 +152,10 @@ def without_form(batch: Any) -> Any:
         return batch
     metadata = {name: value for name, value in batch.schema.metadata.items() if name != FORM_KEY}
     return batch.replace_schema_metadata(metadata or None)
+
+
+def _records(batch: Any, form: RecordForm) -> Any:
+    return batch.select(form.columns).replace_schema_metadata({FORM_KEY: form.form} if form.form else None)
 
 
 def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:

@@ -7,7 +7,7 @@ finds no span that has ended, and opens a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from clonos.core.values import ValueBeyondLimit
@@ -128,11 +128,13 @@ class DeduplicateWithin(Deduplicate):
                 retained.append(index)
         self._emit(retained, records, times)
 
-    def fill(self, entries: dict[Any, tuple[int, ...]]) -> None:
-        super().fill(entries)
-        for key, opened in entries.items():
-            for opener_ns in opened:
-                self._timers.set(opener_ns + self._within_ns, key)
+    def fill_spans(self, spans: Iterable[tuple[Any, Any]]) -> None:
+        """Takes over spans of other keys: the user's key, and what the table has of each, in the order of opening."""
+        entries: dict[Any, tuple[Any, ...]] = {}
+        for key, span in spans:
+            entries[key] = (*entries.get(key, ()), span)
+            self._timers.set(_opener_of(span) + self._within_ns, key)
+        self.fill(entries)
 
     def _instants(self, times: Times, count: int) -> Sequence[int]:
         return [self._recorder.instant_ns(False)] * count if times is None else times

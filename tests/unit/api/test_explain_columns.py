@@ -80,6 +80,10 @@ class Remember:
             lambda stream: stream.key_by("a").window(Session("1s")).aggregate(all=collect(), name="next"),
             "collect() works on rows",
         ),
+        (
+            lambda stream: stream.key_by("a").window(Session("1s", max_length="9s")).count(name="next"),
+            "sessions with max_length= work on rows",
+        ),
         (lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect(), name="next"), ""),
         (lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect("n"), name="next"), ""),
         (
@@ -115,6 +119,7 @@ class Remember:
         *("filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"),
         *(
             "list of a session",
+            "long session",
             "list of records",
             "list",
             "trigger",

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from clonos import col
+from clonos import Job, col, files
+from clonos.agg import count
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
+from clonos.api.plan.explaining import explain_graph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
+from clonos.job.description import graph_of
 from clonos.operators.columnar.choosing.column_deduplicate import ColumnDeduplicate
 from clonos.operators.transforms.deduplicate import Deduplicate
 from tests.unit.columns.choice_in_front import in_front
@@ -54,7 +59,14 @@ kinds = st.builds(
     st.sampled_from([None, "1s", "3s", "7s"]),
     st.booleans(),
     st.sampled_from([("key",), ("key", "x")]),
-) | st.builds(Kind, st.sampled_from([None, "x"]), st.just("last"), st.none(), st.booleans(), st.just(("key",)))
+) | st.builds(
+    Kind,
+    st.sampled_from([None, "x"]),
+    st.just("last"),
+    st.sampled_from([None, "1s", "3s", "7s"]),
+    st.booleans(),
+    st.just(("key",)),
+)
 
 
 def deduplicated(graph: JobGraph, source: Any, kind: Kind) -> None:
@@ -212,6 +224,21 @@ def test_a_record_belongs_to_a_span_that_a_later_one_has_opened(within: str) -> 
     assert len(found[0]["chosen"]) < len(rows)
 
 
+@pytest.mark.parametrize("actions", [[], ["read", "barrier", "restore"]])
+@pytest.mark.parametrize(("times", "last"), [((8, 5, 6, 4), [5, 8]), ((5, 8, 6), [6, 8])])
+def test_a_record_in_two_spans_belongs_to_that_which_was_opened_first(
+    times: tuple[int, ...], last: list[int], actions: list[str]
+) -> None:
+    rows = [{"key": "a", "at": START + at, "x": at, "y": 0.0} for at in times]
+    kind = Kind(None, "last", "3s", True)
+    (given_rows, found), (_, restored) = (
+        steady_and_troubled(lambda graph, source=source: deduplicated(graph, source, kind), actions, 1, 1)
+        for source in (Given(rows), ColumnsOf(rows))
+    )
+    assert restored == found == given_rows
+    assert [row["x"] for row in found["chosen"]] == last
+
+
 def test_of_last_records_of_one_instant_the_later_one_is_passed_on() -> None:
     rows = [{"key": "a", "at": START + at, "x": number, "y": 0.0} for number, at in enumerate([1, 3, 3, 3, 2])]
     kind = Kind(None, "last", None, True)
@@ -228,3 +255,99 @@ def test_records_keep_their_form() -> None:
     windows.key_by("value").deduplicate().sink(Outbox(), name="first")
     ((_, found),) = run(graph, 1).written.items()
     assert [(row.key, row.value) for row in found] == [("a", 2)]
+
+
+SPANS = [("a", 0), ("b", 1), ("a", 2), ("a", 9), ("b", 2), ("a", 5), ("b", 30)]
+
+
+def spans_of(source: Any, add: Any) -> dict[str, list[Any]]:
+    """Runs a job with the last records of spans of 4 s, and what ``add`` puts behind them."""
+    graph = JobGraph("job")
+    stream = graph.source(source, timestamps=Timestamps("at", out_of_order="3s", watermark_every="1s", future_max=None))
+    add(stream.key_by("key").deduplicate(keep="last", within="4s", name="last"))
+    return run(graph, 1, 2).written
+
+
+def spans_given() -> list[dict[str, Any]]:
+    return [{"key": key, "at": START + at, "x": number, "y": 0.5} for number, (key, at) in enumerate(SPANS)]
+
+
+def test_windows_behind_the_last_records_of_spans_see_the_same_timestamps_as_over_rows() -> None:
+    def add(last: Any) -> None:
+        last.window(Tumbling("3s")).apply(in_window, name="windows", parallelism=1).sink(Outbox())
+
+    found = [spans_of(source, add) for source in (Given(spans_given()), ColumnsOf(spans_given()))]
+    assert found[1] == found[0]
+    assert [row for rows in found[0].values() for row in rows] == [(1, 2), (4, 4), (7, 5), (10, 3), (31, 6)]
+
+
+def in_window(_: None, window: Any, records: list[Any]) -> list[Any]:
+    """Returns the start of the window, and the number of each record."""
+    return [(round(window.start.timestamp()) - START, record["x"]) for record in records]
+
+
+def test_the_last_records_of_spans_have_their_time_as_a_column_for_steps_on_columns() -> None:
+    (found,) = spans_of(ColumnsOf(spans_given()), lambda last: last.filter(col("x") < 6).sink(Outbox())).values()
+    times = [(row["x"], (row["span_time"] - datetime.fromtimestamp(START, UTC)).total_seconds()) for row in found]
+    assert times == [(2, 3.999999), (4, 4.999999), (5, 8.999999), (3, 12.999999)]
+
+
+def test_files_of_columns_get_the_last_records_of_spans_as_they_came(tmp_path: Path) -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf(spans_given()), timestamps=Timestamps("at", out_of_order="9s", future_max=None))
+    stream.key_by("key").deduplicate(keep="last", within="4s").sink(files.parquet(tmp_path), parallelism=1)
+    assert list(written_table(graph, tmp_path).column_names) == ["key", "at", "x", "y"]
+
+
+def written_table(graph: JobGraph, folder: Path) -> Any:
+    """Runs a job with one sink of files, and returns what is in these."""
+    image = graph.compile(Options(), parallelism=1)
+    running = Run(image)
+    sinks: dict[int, Any] = {number: each for number, each in image.sinks.items() if hasattr(each, "commit")}
+    ((vertex, sink),) = sinks.items()
+    sink.prepare_output("job", False, False)
+    running.finish(9)
+    running.barrier(1)
+    sink.commit("job", 1, running.prepared.pop(vertex, []))
+    running.close()
+    return parquet.read_table(folder)
+
+
+def test_the_last_results_of_windows_in_a_span_keep_their_form() -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("aabbaab")]
+    found = []
+    for source in (Given(rows), ColumnsOf(rows)):
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", future_max=None))
+        windows: Any = stream.key_by("key").window(Tumbling("1s")).aggregate(n=count())
+        last = windows.key_by(*(("key",) if isinstance(source, ColumnsOf) else (key_of,))).deduplicate(
+            keep="last", within="3s"
+        )
+        last.sink(Outbox())
+        found.append(list(run(graph, 1, 2).written.values()))
+    assert found[1] == found[0]
+    assert [row.key for (written_rows,) in found[:1] for row in written_rows] == ["a", "b", "a", "b"]
+
+
+def key_of(result: Any) -> Any:
+    """Returns the key of a result of windows."""
+    return result.key
+
+
+def test_the_plan_has_the_reason_of_a_column_with_the_name_of_the_time_of_spans(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"key": ["a"], "at": [START], "span_time": [1]}), tmp_path / "part.parquet")
+    job = Job("job")
+    read = job.source(files.parquet(f"{tmp_path}/*.parquet"), timestamps=Timestamps("at"))
+    read.key_by("key").deduplicate(keep="last", within="1s", name="last").sink(Outbox())
+    (step,) = [step for step in explain_graph(graph_of(job), Options(), 1).steps if step.name == "last"]
+    assert step.row_reason == "it has a column 'span_time' of its own"
+
+
+def test_a_column_with_the_name_of_the_time_of_spans_makes_rows() -> None:
+    rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+    named = stream.with_columns(span_time=col("x"))
+    named.key_by("key").deduplicate(keep="last", within="1s").sink(Outbox())
+    ((_, found),) = run(graph, 1).written.items()
+    assert found == [{**rows[0], "span_time": 1}]

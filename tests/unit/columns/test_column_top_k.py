@@ -163,9 +163,20 @@ def _tracking(used: set[type], process: Any) -> Any:
         (lambda keyed: keyed.top_k(2000, "x", rank="rank"), "k above 1,024 works on rows"),
         (lambda keyed: keyed.deduplicate("x", within="3s"), ""),
         (lambda keyed: keyed.deduplicate("y"), "a key of the type double works on rows"),
-        (lambda keyed: keyed.deduplicate("x", keep="last", within="3s"), 'keep="last" with within= works on rows'),
+        (lambda keyed: keyed.deduplicate("x", keep="last", within="3s"), ""),
+        (lambda keyed: keyed.deduplicate("y", keep="last", within="3s"), "a key of the type double works on rows"),
     ],
-    ids=["top_k", "lists", "lists by texts", "texts", "large k", "deduplicate", "floats", "last within"],
+    ids=[
+        "top_k",
+        "lists",
+        "lists by texts",
+        "texts",
+        "large k",
+        "deduplicate",
+        "floats",
+        "last within",
+        "last within by floats",
+    ],
 )
 def test_explain_gives_the_reason_for_which_a_step_works_on_rows(choose: Any, reason: str, tmp_path: Path) -> None:
     pa.parquet.write_table(SCHEMA.empty_table(), tmp_path / "part.parquet")

@@ -18,8 +18,8 @@ from clonos.expressions.building import col
 Record = dict[str, Any]
 Columns = Stream[Record]
 
-KINDS: Final = ("top", "list", "first", "last", "span")
-TIMED: Final = frozenset({"last", "span"})
+KINDS: Final = ("top", "list", "first", "last", "span", "span end")
+TIMED: Final = frozenset({"last", "span", "span end"})
 """Kinds that need timestamps for a result that does not depend on the order of channels."""
 
 WITHIN_S: Final = 4
@@ -47,8 +47,9 @@ class ChosenColumns:
             return cast(Columns, keyed.top_k(self._k, "n", parallelism=self._parallelism))
         if self.kind == "first":
             return cast(Columns, keyed.distinct("key", parallelism=self._parallelism))
-        within = {"within": WITHIN_S} if self.kind == "span" else {"keep": "last"}
-        return cast(Columns, keyed.deduplicate(**within, parallelism=self._parallelism))
+        rules: dict[str, Any] = {} if self.kind == "span" else {"keep": "last"}
+        within = None if self.kind == "last" else WITHIN_S
+        return cast(Columns, keyed.deduplicate(within=within, parallelism=self._parallelism, **rules))
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
         """Returns the row of a result."""
@@ -82,6 +83,11 @@ class ChosenColumns:
         times = sorted(at for _, _, _, at in rows)
         if self.kind == "last":
             return bool(times) and times[-1] == max(record["at"] for record in given)
+        if self.kind == "span end":  # a record, and the last one of its span, are near the record that has opened it
+            has_last = bool(times) and times[-1] == max(record["at"] for record in given)
+            return has_last and all(
+                any(record["at"] <= at < record["at"] + 2 * WITHIN_S for at in times) for record in given
+            )
         are_apart = all(later - earlier >= WITHIN_S for earlier, later in pairwise(times))
         return are_apart and all(any(abs(record["at"] - at) < WITHIN_S for at in times) for record in given)
 

@@ -47,11 +47,15 @@ class ColumnDeduplicate(ColumnOperator):
         raise AssertionError("the operator by type gives rows to the one over rows")
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
-        is_chosen = self._choose(batch, [_plain(batch.column(name)) for name in self._keys])
+        is_chosen = self._choose(batch, self._keys_of(batch))
         if is_chosen.all():
             self.out.columns(batch)
         elif is_chosen.any():
             self.out.columns(batch.filter(pyarrow.array(is_chosen)))
+
+    def _keys_of(self, batch: Any) -> list[Any]:
+        """Returns the columns of the keys of records."""
+        return [_plain(batch.column(name)) for name in self._keys]
 
     def _user_keys(self, columns: list[Any]) -> list[Any]:
         """Returns the keys that the operator over rows has: the stream's key, or a pair of it and ``by``."""
@@ -154,20 +158,23 @@ class FirstOfSpan(ColumnDeduplicate):
         return f"{self._step}/{SPANS_NAME}/{number}"
 
     def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:
-        times = self.time_array(batch) if self._has_times else None
-        if times is None:
-            times = numpy.full(batch.num_rows, self._recorder.instant_ns(False), numpy.int64)
+        times = self._times(batch)
         found = numpy.zeros(len(times), numpy.bool_)
         left, index = numpy.arange(len(times)), KeyIndex(self._types)
         while True:
             is_new = ~self._is_duplicate(keys, times[left])
             if not is_new.any():
                 return found
-            left, keys = left[is_new], _filtered(keys, is_new)
+            left, keys = left[is_new], filtered(keys, is_new)
             is_first = self._marks.first(index.add(keys), len(index))
-            self._open_spans(_filtered(keys, is_first), times[left[is_first]])
+            self._open_spans(filtered(keys, is_first), times[left[is_first]])
             found[left[is_first]] = True
-            left, keys = left[~is_first], _filtered(keys, ~is_first)
+            left, keys = left[~is_first], filtered(keys, ~is_first)
+
+    def _times(self, batch: Any) -> IntArray:
+        """Returns the instants of records, by the clock without timestamps."""
+        times: IntArray | None = self.time_array(batch) if self._has_times else None
+        return numpy.full(batch.num_rows, self._recorder.instant_ns(False), numpy.int64) if times is None else times
 
     def _is_duplicate(self, keys: list[Any], times: IntArray) -> NDArray[numpy.bool_]:
         """Returns which records belong to a span that is open."""
@@ -175,7 +182,7 @@ class FirstOfSpan(ColumnDeduplicate):
         numbers = times // self._within_ns
         for number in numpy.unique(numbers).tolist():
             is_here = numbers == number
-            theirs = _filtered(keys, is_here)
+            theirs = filtered(keys, is_here)
             for other in (number - 1, number, number + 1):
                 table = self._tables.get(other)
                 if table is None:
@@ -193,7 +200,7 @@ class FirstOfSpan(ColumnDeduplicate):
             table = self._tables.get(number)
             if table is None:
                 table = self._tables[number] = self._state.column_table(self._name(number), self._spec)
-            slots = table.slots(_filtered(keys, is_here))
+            slots = table.slots(filtered(keys, is_here))
             table.touch(slots)
             table.values["opened"][slots] = times[is_here]
             earliest = int(times[is_here].min())
@@ -201,14 +208,12 @@ class FirstOfSpan(ColumnDeduplicate):
 
     def hand_over(self, rows: Any) -> None:
         assert isinstance(rows, DeduplicateWithin), rows
-        entries: dict[Any, tuple[int, ...]] = {}
+        spans: list[tuple[Any, int]] = []
         for number, table in self._tables.items():
             live = table.live()
-            opened = table.values["opened"][live].tolist()
-            for key, opened_ns in zip(self._user_keys(table.keys(live)), opened, strict=True):
-                entries[key] = (*entries.get(key, ()), opened_ns)
+            spans += zip(self._user_keys(table.keys(live)), table.values["opened"][live].tolist(), strict=True)
             self._state.drop(self._name(number))
-        rows.fill(entries)
+        rows.fill_spans(spans)
 
     # --- time
 
@@ -248,7 +253,8 @@ class FirstOfSpan(ColumnDeduplicate):
         self._earliest[number] = int(table.values["opened"][table.live()].min())
 
 
-def _filtered(columns: list[Any], is_wanted: NDArray[numpy.bool_]) -> list[Any]:
+def filtered(columns: list[Any], is_wanted: NDArray[numpy.bool_]) -> list[Any]:
+    """Returns the rows of columns that are wanted."""
     return columns if is_wanted.all() else [column.filter(pyarrow.array(is_wanted)) for column in columns]
 
 
