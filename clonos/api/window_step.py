@@ -126,6 +126,11 @@ class WindowSettings:
             raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
         return 1
 
+    @property
+    def has_logs(self) -> bool:
+        """Returns whether aggregates over columns may have logs."""
+        return self._is_aligned
+
     def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
         """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
         if self.trigger is not None or self.evictor is not None:

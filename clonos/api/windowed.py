@@ -255,8 +255,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             has_all = settings.rules.late_tag is not None or reads_records(aggregation)
             columns["reads"] = None if has_all else reads if keys else reads or None
             columns["partial"] = settings.partial_operators(aggregation, keys, reads) if keys else None
-            columns["schema_from"] = partial(_result_schema, aggregation, keys)
-            columns["rows_for"] = partial(type_reason, aggregation, keys, has_logs=True)
+            columns["schema_from"] = partial(_result_schema, aggregation, keys, settings.has_logs)
+            columns["rows_for"] = partial(type_reason, aggregation, keys, has_logs=settings.has_logs)
         return self._step(
             kind,
             make,
@@ -275,7 +275,9 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         )
 
 
-def _result_schema(aggregation: Aggregation[Any, Any], keys: tuple[str, ...], schema: Any) -> Any | None:
+def _result_schema(
+    aggregation: Aggregation[Any, Any], keys: tuple[str, ...], has_logs: bool, schema: Any
+) -> Any | None:
     from clonos.operators.columnar.result_schemas import schema_of_windows  # loads pyarrow
 
-    return schema_of_windows(aggregation, keys, schema)
+    return schema_of_windows(aggregation, keys, schema, has_logs=has_logs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.numeric import Mean
 from clonos.operators.columnar.row_forms import END, SPAN_TIME, START, TIME
@@ -39,8 +39,7 @@ def window_name_reason(keys: Sequence[str], aggregation: Aggregation[Any, Any]) 
 
 def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], keys: Sequence[str]) -> str:
     """Returns why windows over columns work on rows."""
-    has_logs = isinstance(settings.kind, Tumbling | Sliding)
-    if reason := aggregate_reason(aggregation, has_logs=has_logs) or window_name_reason(keys, aggregation):
+    if reason := aggregate_reason(aggregation, has_logs=settings.has_logs) or window_name_reason(keys, aggregation):
         return reason
     if settings.trigger is not None:
         return "windows with a trigger work on rows"

@@ -18,7 +18,7 @@ from clonos.kernels.arrays import arrow_of
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.distinct import CountDistinct
 from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
-from clonos.operators.aggregates.values import First, Max, Min
+from clonos.operators.aggregates.values import First, Last, Max, Min
 from clonos.operators.columnar.support import LISTED, SKETCHED, column_of, is_of_records, parts_of
 
 State = Mapping[str, Any]
@@ -275,7 +275,7 @@ def column_aggregates(
 ) -> list[ColumnAggregate] | None:
     """Makes the aggregates of an aggregation that ``columns_read`` accepts, for batches of a schema.
 
-    ``has_logs``: distinct values are counted in a log.
+    ``has_logs``: aggregates may have a log, which has distinct values, and values that are no numbers.
 
     Returns None if one of them cannot be made for the type of its column, or the column is missing.
     """
@@ -309,7 +309,11 @@ def _made(name: str, aggregation: Any, of: str, schema: Any, has_logs: bool) -> 
 
         return sketched(name, aggregation, of, type_)
     if not _is_supported(aggregation, type_):
-        return None
+        if not has_logs or type(aggregation) not in (Min, Max, First, Last):
+            return None
+        from clonos.operators.columnar.logs.retained_values import retained
+
+        return retained(name, aggregation, of, type_)
     if type(aggregation) in (Sum, Mean):
         return _sum(name, aggregation, of, type_)
     if type(aggregation) in (Variance, Stddev):

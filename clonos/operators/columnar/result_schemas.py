@@ -17,9 +17,14 @@ from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.steps.running_aggregates import name_before
 
 
-def schema_of_windows(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> Any | None:
-    """Returns the columns of the results of windows over records of a schema; None if they are rows."""
-    found = _fields(aggregation, keys, schema, has_logs=True)
+def schema_of_windows(
+    aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool
+) -> Any | None:
+    """Returns the columns of the results of windows over records of a schema; None if they are rows.
+
+    ``has_logs``: see ``column_aggregates``.
+    """
+    found = _fields(aggregation, keys, schema, has_logs=has_logs)
     if found is None:
         return None
     times = [pyarrow.field(name, INSTANT) for name in (START, END, TIME)]

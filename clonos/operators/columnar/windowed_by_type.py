@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.aggregates.aggregate import Aggregation, Named
@@ -33,6 +33,9 @@ class ColumnWindowing(ColumnOperator):
 
 class WindowedByType(ByType):
     """Operator of windows, by an operator over columns or one over rows."""
+
+    has_logs: ClassVar[bool] = True
+    """Whether aggregates over columns may have logs."""
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class WindowedByType(ByType):
                 check_key_types([_plain(schema.field(name)).type for name in self._keys])
         except TypeError:
             return None
-        if column_aggregates(self._aggregation, schema, has_logs=True) is None:
+        if column_aggregates(self._aggregation, schema, has_logs=self.has_logs) is None:
             return None
         if self._reads_records:
             metadata = schema.metadata or {}
@@ -83,7 +86,7 @@ class WindowedByType(ByType):
     def _new_columns(self, schema: Any) -> ColumnWindowing:
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
-        aggregates = column_aggregates(self._aggregation, schema, has_logs=True)
+        aggregates = column_aggregates(self._aggregation, schema, has_logs=self.has_logs)
         assert aggregates is not None, "the state says that these types are columns"
         return self._new_windows(aggregates, [_plain(schema.field(name)) for name in self._keys])
 

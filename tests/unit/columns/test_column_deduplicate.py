@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -232,7 +233,7 @@ def test_a_record_in_two_spans_belongs_to_that_which_was_opened_first(
     rows = [{"key": "a", "at": START + at, "x": at, "y": 0.0} for at in times]
     kind = Kind(None, "last", "3s", True)
     (given_rows, found), (_, restored) = (
-        steady_and_troubled(lambda graph, source=source: deduplicated(graph, source, kind), actions, 1, 1)
+        steady_and_troubled(partial(deduplicated, source=source, kind=kind), actions, 1, 1)
         for source in (Given(rows), ColumnsOf(rows))
     )
     assert restored == found == given_rows

@@ -16,7 +16,7 @@ from clonos import col
 from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
@@ -234,8 +234,8 @@ def classes_used(rows: list[dict[str, Any]], schema: Any, monkeypatch: pytest.Mo
 
 
 def test_types_that_have_no_column_of_state_are_aggregated_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"key": "a", "at": START, "name": "x"}]
-    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("name", pa.string())])
+    rows = [{"key": "a", "at": START, "name": ["x"]}]
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("name", pa.list_(pa.string()))])
     assert classes_used(rows, schema, monkeypatch, n=count()) == {ColumnWindows}
     assert classes_used(rows, schema, monkeypatch, n=count(), least=min_("name")) == {PaneWindows}
 
@@ -315,7 +315,7 @@ def test_a_step_on_columns_behind_windows_in_rows_fails_with_one_sentence(is_bat
 
     def build(graph: JobGraph) -> None:
         stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        sums = stream.key_by("key").window(Tumbling("5s")).aggregate(total=min_("key"))
+        sums = stream.key_by("key").window(Session("5s")).aggregate(total=min_("key"))
         out = sums.map_batches(lambda batch: batch, name="next") if is_batches else sums.select("total", name="next")
         out.sink(Outbox())
 

@@ -86,7 +86,7 @@ def test_the_plan_does_not_know_the_columns_of_results_that_are_rows() -> None:
     graph = JobGraph("job")
     stream: Any = graph.source(Described(ROWS, SCHEMA), timestamps=Timestamps("at", future_max=None))
     results: list[Callable[[], Any]] = [
-        lambda: stream.key_by("key").window(Tumbling("2s")).aggregate(first=first("key")),
+        lambda: stream.key_by("key").window(Session("2s")).aggregate(first=first("key")),
         lambda: stream.key_by("key").aggregate(first=first("key")),
         lambda: stream.join(stream.select("at", key=col("x").cast("uint64")), on=("x", "key"), between=("-2s", "2s")),
     ]

@@ -105,7 +105,7 @@ def test_deduplicate_by_a_column_passes_results_on_as_they_came(give: Any, more:
 
 def test_a_step_that_names_columns_behind_windows_in_rows_fails_with_one_sentence() -> None:
     graph = JobGraph("job")
-    first = source(graph, ColumnsOf).key_by("key").window(Tumbling("10s")).aggregate(n=min_("key"), name="given")
+    first = source(graph, ColumnsOf).key_by("key").window(Session("10s")).aggregate(n=min_("key"), name="given")
     first.window(Tumbling("30s")).aggregate(a=top_k(2, "n"), name="next").sink(Outbox())
     with pytest.raises(ColumnsLost, match="the step next works on columns, and gets rows"):
         run(graph, 1, 7)
@@ -121,7 +121,7 @@ def test_a_step_that_names_columns_behind_windows_in_rows_fails_with_one_sentenc
 )
 def test_the_plan_refuses_a_step_on_columns_behind_windows_whose_types_need_rows(extend: Any) -> None:
     graph = JobGraph("job")
-    first = source(graph).key_by("key").window(Tumbling("10s")).aggregate(n=min_("key"), name="given")
+    first = source(graph).key_by("key").window(Session("10s")).aggregate(n=min_("key"), name="given")
     extend(first).sink(Outbox())
     message = r"the step next works on columns, and given gives it rows, because min_\('key'\) of the type string works"
     with pytest.raises(ColumnsNeeded, match=message):
@@ -149,7 +149,7 @@ def test_the_plan_reports_a_sink_of_rows_behind_steps_that_pass_results_on(tmp_p
     graph = JobGraph("job")
     stream = source(graph)
     sampled(stream)[0].sink(files.jsonl(str(tmp_path / "sampled")), name="sampled")
-    in_rows = stream.key_by("key").window(Tumbling("10s")).aggregate(n=min_("key"), name="texts")
+    in_rows = stream.key_by("key").window(Session("10s")).aggregate(n=min_("key"), name="texts")
     in_rows.sink(files.jsonl(str(tmp_path / "texts")), name="texts_out")
     reasons = {each.name: each.row_reason for each in explain_graph(graph, Options(), 1).steps}
     assert reasons["sampled"] == "it writes the rows that given gives; put select(...) in front of it for columns"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import approx_distinct, bottom_k, collect, count, count_distinct, distinct, quantile, top_k
+from clonos.agg import (
+    approx_distinct,
+    bottom_k,
+    collect,
+    count,
+    count_distinct,
+    distinct,
+    first,
+    last,
+    max_,
+    min_,
+    quantile,
+    top_k,
+)
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.plan.explaining import explain_graph
-from clonos.api.windows import Session, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate
@@ -51,6 +65,10 @@ def aggregates() -> dict[str, Any]:
         "number": count_distinct("x"),
         "some": approx_distinct("x", error=0.2),
         "median": quantile("x", 0.5),
+        "earliest": first("key"),
+        "latest": last("key"),
+        "least": min_("key"),
+        "greatest": max_("key"),
     }
 
 
@@ -112,6 +130,41 @@ def test_windows_with_logs_stay_in_columns(monkeypatch: pytest.MonkeyPatch) -> N
     assert classes_used(rows, schema, monkeypatch, **columns) == {ColumnWindows}
     assert classes_used(rows, schema, monkeypatch, longest=top_k(1, "name")) == {PaneWindows}
     assert classes_used(rows, schema, monkeypatch, median=quantile("x", 0.5)) == {ColumnWindows}
+
+
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "texts": (pa.string(), ["b", None, "a", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "Z", ""]),
+    "large texts": (pa.large_string(), ["b", "a", None]),
+    "dictionary": (pa.dictionary(pa.int32(), pa.string()), ["b", "a", "b", None, "c"]),
+    "bytes": (pa.binary(), [b"\xff", b"", b"a", None]),
+    "decimals": (pa.decimal128(9, 2), [Decimal("1.10"), Decimal("-3.00"), None, Decimal("1.10")]),
+    "unsigned": (pa.uint64(), [2**63 + 1, 5, None, 2**64 - 1]),
+}
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_first_last_least_and_greatest_values_of_any_type_are_those_over_rows(
+    values: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_, cells = VALUES[values]
+    rows = [{"key": "ab"[place % 2], "at": START + place, "x": cell} for place, cell in enumerate([*cells, *cells])]
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", type_)])
+    named = {"first": first("x"), "last": last("x"), "least": min_("x"), "most": max_("x")}
+    assert classes_used(rows, schema, monkeypatch, **named) == {ColumnWindows}
+    found = []
+    for source in (Given(rows), ColumnsOf(rows, schema)):
+        graph = JobGraph("job")
+        stream: Any = graph.source(source, timestamps=Timestamps("at", out_of_order="9s", future_max=None))
+        stream.key_by("key").window(Sliding("6s", every="3s")).aggregate(**named).sink(Outbox())
+        found.append(run(graph, 1, 3).written)
+    assert found[1] == found[0]
+
+
+def test_first_values_of_lists_stay_in_columns_and_least_ones_go_on_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.list_(pa.int64()))])
+    rows = [{"key": "a", "at": START, "x": [2, 1]}]
+    assert classes_used(rows, schema, monkeypatch, first=first("x")) == {ColumnWindows}
+    assert classes_used(rows, schema, monkeypatch, least=min_("x")) == {PaneWindows}
 
 
 def test_lists_of_windows_are_columns_of_lists() -> None:

@@ -29,6 +29,7 @@ LISTS: Final[dict[str, tuple[Any, Callable[[Any], Any], Callable[[list[int]], An
         lambda numbers: tuple(sorted(numbers, reverse=True)[:2]),
     ),
     "different": (count_distinct("n"), int, lambda numbers: len(set(numbers))),
+    "text": (max_("text"), str, lambda numbers: max(map(str, numbers))),
     "median": (quantile("n", 0.5), float, lambda numbers: float(sorted(numbers)[(len(numbers) - 1) // 2])),
 }
 """Aggregates whose state is a log: each with what a result is compared as, and what it must be."""
@@ -90,7 +91,9 @@ class WindowedColumns:
         if self._has_ends:
             lists |= {"first": first("n"), "last": last("n")}
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
+            stream.with_columns(
+                key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4, text=col("n").cast(str)
+            )
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind, lateness=self._lateness_s)
             .aggregate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.windowed_by_type import WindowedByType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 class SessionsByType(WindowedByType):
     """Operator of session windows over keyed columns, with a fixed gap in event time."""
+
+    has_logs: ClassVar[bool] = False
 
     def __init__(
         self,
