@@ -23,6 +23,10 @@ UPLOAD_PIECE_BYTES: Final = 16 << 20
 """Size of the pieces of a large upload. A store takes 10,000 pieces at most, so an object has at most 160 GB."""
 UPLOADS_AT_ONCE: Final = 4
 LISTED_AT_ONCE: Final = 1_000
+RETRIES_MAX: Final = 20
+"""Retries of one call within the time of `RETRY_TIME_MAX`: nothing else retries for a source or a sink, which has to
+outlast a short failure of the network."""
+
 SERVER_TEXT_CHARACTERS: Final = 500
 REFUSALS: Final = ("401 Unauthorized", "403 Forbidden", "InvalidAccessKeyId")
 """Texts of errors by which the library does not class a refusal: that of a list."""
@@ -36,7 +40,7 @@ class Bucket:
     """Objects of a bucket by their whole keys."""
 
     def __init__(self, location: CloudLocation) -> None:
-        self._store = object_store(location, "")
+        self._store = object_store(location, "", RETRIES_MAX)
         self._may_copy_later = location.scheme == "az"
 
     def status(self, key: str) -> ObjectStatus:

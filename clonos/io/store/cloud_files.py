@@ -21,6 +21,7 @@ DEBUG_TEXT: Final = "\n\nDebug source:"
 RETRY_TIME_MAX: Final = timedelta(seconds=10)
 """Time that the libraries may retry one call, because the caller retries too. Their own limits are minutes."""
 RETRIES_MAX: Final = 4
+BACKOFF_MAX: Final = timedelta(seconds=1)
 GCS_SCHEMES: Final = ("gs", "gcs")
 S3_REGION: Final = "us-east-1"
 """Region if neither the URL nor the environment names one."""
@@ -196,7 +197,7 @@ def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
     return files, object_store(location, location.prefix)
 
 
-def object_store(location: CloudLocation, prefix: str) -> Any:
+def object_store(location: CloudLocation, prefix: str, retries_max: int = RETRIES_MAX) -> Any:
     """Returns the client of ``obstore`` for the objects below a prefix of the bucket, "" for all."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
@@ -222,10 +223,11 @@ def object_store(location: CloudLocation, prefix: str) -> Any:
         location.bucket,
         prefix=prefix or None,
         client_options={"allow_http": location.is_plain},
-        retry_config=_retry_config(),
+        retry_config=_retry_config(retries_max),
         **options,
     )
 
 
-def _retry_config() -> Any:
-    return {"max_retries": RETRIES_MAX, "retry_timeout": RETRY_TIME_MAX}
+def _retry_config(retries_max: int) -> Any:
+    backoff = {"max_backoff": BACKOFF_MAX}
+    return {"max_retries": retries_max, "retry_timeout": RETRY_TIME_MAX, "backoff": backoff}
