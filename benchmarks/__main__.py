@@ -34,6 +34,7 @@ NAMES: Final = (
         FAILOVER,
         "stalled_consumer",
         "startup",
+        "driver_death",
         "footprint",
         "snapshot",
         "growth",

@@ -29,6 +29,7 @@ from clonos.server.job_api.server_thread import listen_tcp, server_config
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import RegisterInUse
 from clonos.server.submission.submissions import Submissions
+from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("clonos.server")
@@ -147,7 +148,7 @@ def _running(options: ServeOptions) -> Iterator[tuple[KnownJobs, Submissions | N
     register = open_register(options.register, options.folder)
     try:
         submissions = Submissions(register, options.folder) if options.allow_submit else None
-        supervisor = Supervisor(register, options.folder / "jobs", strategy)
+        supervisor = Supervisor(register, options.folder / "jobs", strategy, SpareDriver.of(options.folder))
         try:
             supervisor.start()
             yield KnownJobs(register, supervisor), submissions

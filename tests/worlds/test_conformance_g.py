@@ -15,6 +15,7 @@ from clonos.core.model.errors import Blame
 from clonos.core.wire.messages import Message
 from clonos_chaos.directed.loss_cases import CONTROL_MESSAGES
 from clonos_chaos.sim.external_systems import SimService
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
@@ -198,6 +199,19 @@ def test_g48_tasks_continue_while_the_coordinator_restarts() -> None:
     for world in played(48, "coordinator restarts while tasks live on"):
         assert world.store_term == 2
         assert all(len(incarnations) == 1 for incarnations in world.oracle.incarnations.values())
+
+
+def test_g48_a_coordinator_that_knows_its_slots_waits_for_the_answer_of_each_and_not_for_a_lease() -> None:
+    for world in played(48, "coordinator that knows its slots restarts, and their first answers are lost"):
+        assert world.store_term == 2
+        assert all(len(incarnations) == 1 for incarnations in world.oracle.incarnations.values())
+        assert world.ended_ns < world.coordinator.began_ns + world.options.lease_ms * MILLISECOND_NS
+
+
+def test_g48_a_coordinator_with_named_slots_replaces_an_ended_slot_without_waiting_for_a_lease() -> None:
+    for world in played(48, "coordinator that knows its slots restarts while one of them dies"):
+        assert incarnations_of(world, "b/0") == 2
+        assert world.ended_ns < world.coordinator.began_ns + world.options.lease_ms * MILLISECOND_NS
 
 
 def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:

@@ -57,6 +57,10 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "garbage_is_collected_too_early": ("37 all but the keeper die", 0),
     "output_is_committed_twice": ("35 sink dies after it has acknowledged", 0),
     "poison_is_tried_for_ever": ("49 poison record whose inputs merge differently", 0),
+    "new_coordinators_await_one_slot": (
+        "48 coordinator that knows its slots restarts, and their first answers are lost",
+        0,
+    ),
     "slots_that_come_are_not_used": ("37 all processes but one die, and others come", 0),
     "fenced_sinks_wait_for_a_view": ("48 all that know a later incarnation of a sink die, and the coordinator", 0),
     "fenced_sinks_begin_anew_only": (

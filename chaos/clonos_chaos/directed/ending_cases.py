@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clonos.core.model.ids import SlotId
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.replication_messages import AppendLog
@@ -187,6 +187,26 @@ def _coordinator_restarts(seed: int) -> World:
         line(RICH, RICH, RICH),
         [at("batch delivered", restarts_coordinator(20), along("a/0", "b/0"), nth=8)],
     )
+
+
+@directed_test("48 coordinator that knows its slots restarts, and their first answers are lost")
+def _answers_of_named_slots_are_lost(seed: int) -> World:
+    first = at("batch delivered", restarts_coordinator(20), along("a/0", "b/0"), nth=8)
+    answers = both(after(first), lambda world, reached: reached.receiver == COORDINATOR)
+    world = directed(seed, line(RICH, RICH, RICH), [first, lost(View, answers, times=15)])
+    world.names_slots = world.survives_all = True
+    return world
+
+
+@directed_test("48 coordinator that knows its slots restarts while one of them dies")
+def _named_slot_dies(seed: int) -> World:
+    def dies(world: World, reached: PointReached) -> None:
+        world.restart_coordinator(20)
+        world.faults.kill(world.slot_of(world.job.task("b/0")))  # type: ignore[union-attr,arg-type]
+
+    world = directed(seed, line(RICH, RICH, RICH), [at("batch delivered", dies, along("a/0", "b/0"), nth=8)])
+    world.names_slots = world.survives_all = True
+    return world
 
 
 @directed_test("48 old coordinator wakes up while it was committing")

@@ -293,6 +293,16 @@ def new_coordinators_ask_nobody(mutation: Mutation) -> None:
     mutation.swap(startup, "_request_view", lambda state, phase, slot: False)
 
 
+@mutant("9")
+def new_coordinators_await_one_slot(mutation: Mutation) -> None:
+    """A new coordinator that knows its slots by name waits until each of them has answered or is known to be dead."""
+
+    def has_one_answered(state: CoordinatorState, phase: Any) -> bool:
+        return any(slot in state.statuses for slot in phase.named)
+
+    mutation.swap(startup, "_have_all_answered", has_one_answered)
+
+
 @mutant("6.9")
 def slots_that_come_are_not_used(mutation: Mutation) -> None:
     """A task that lacks a standby or a keeper in another process gets one as soon as a slot registers."""

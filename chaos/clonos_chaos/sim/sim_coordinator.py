@@ -25,11 +25,12 @@ from clonos.core.coordinator.coordinator_events import (
     MetadataWritten,
     OutputCommitted,
     Received,
+    SlotGone,
     Ticked,
     WriteOutcome,
 )
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
-from clonos.core.wire.control_messages import SlotStatus, Snapshotted, View
+from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
 from clonos.io.process.fault_points import FaultPoint
@@ -58,7 +59,12 @@ class SimCoordinator:
         world.store_term = self.term
         resume = world.chain[max(world.chain)] if world.chain else None
         is_first = self.term == 1
-        self.handle(Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
+        named = tuple(world.named) if world.names_slots else ()
+        resume = None if is_first else resume
+        self.handle(Begin(self.term, "fuzz", slots_needed, resume, awaits_slots=not is_first, named=named))
+        for slot in named:
+            if world.slots[slot].is_dead:
+                self.handle(SlotGone(slot, "it has ended before the coordinator began", self.clock.now_ns))
         self.tick()
 
     def tick(self) -> None:
@@ -90,7 +96,9 @@ class SimCoordinator:
 
     def _note_received(self, event: Received) -> None:
         message = event.message
-        if isinstance(message, SlotStatus):
+        if isinstance(message, Register):
+            self.world.named.setdefault(message.slot)  # written down before the machine registers the slot
+        elif isinstance(message, SlotStatus):
             self.status_received_ns[event.slot] = self.clock.now_ns
         elif isinstance(message, Snapshotted):
             if self.is_current:

@@ -146,6 +146,10 @@ class WorldOutcome:
 class World:
     """Simulated cluster with a job, made from a seed. ``run`` runs the job to its end."""
 
+    expects_failure = survives_all = False  # where the job is to fail, the caller judges; no rollback may happen
+    ended_ns = 0  # when the job ended, before its processes did
+    named: dict[SlotId, None]  # slots that have registered, in this order
+
     def __init__(
         self,
         seed: int,
@@ -162,8 +166,7 @@ class World:
         ``records_max`` and ``only_faults`` make a world smaller: only these of the drawn faults are injected, each with
         the given state of its random stream.
         """
-        self.seed = seed
-        self.expects_failure = False  # where the job is to fail, the caller judges
+        self.seed, self.named = seed, {}
         self.is_validated = seed % VALIDATED_EVERY == 0
         rng = Random(seed)
         budget_rng = Random(f"budgets of {seed}")  # a separate stream: other draws do not depend on it
@@ -205,6 +208,7 @@ class World:
         self._digest = blake2b(digest_size=8)
         needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
         self.slots_needed = max(2, needed)  # one slot may be a keeper's
+        self.names_slots = Random(f"named slots of {seed}").random() < 0.5  # whether a new coordinator knows them
         self.coordinator = SimCoordinator(self, 1)
 
     # ------------------------------------------------------------------ running
@@ -231,6 +235,8 @@ class World:
             raise WorldFailed(self.report(complaint), complaint) from crashes[0]
         if not self.expects_failure:
             self.oracle.judge()
+        if self.survives_all and self.outcome.rollbacks:
+            self.fail(f"{self.outcome.rollbacks} rollbacks, although all tasks or their logs were alive")
         self._see_processes_end()
         outcome = self.outcome
         outcome.digest = self._sum_up()
@@ -322,7 +328,7 @@ class World:
     def end(self, ending: JobDone | JobFailed) -> None:
         """Records the end of the job."""
         assert self.ending is None, (self.ending, ending)
-        self.ending = ending
+        self.ending, self.ended_ns = ending, self.clock.now_ns
 
     def restart_coordinator(self, down_ms: int) -> None:
         """Kills the coordinator; after a while another one claims the next term."""

@@ -21,9 +21,10 @@ class Begin:
     ``slots_needed`` 0 stands for one slot per task, and at least 2 if standbys or keepers are wanted. ``versions`` is
     what a slot must have; names that either side lacks are not compared. ``can_spread``: the provider can deliver slots
     in another domain, so it makes sense to wait for one. ``awaits_slots``: slots of an earlier coordinator may live
-    (protocol 9), so listen to them for one lease before deciding anything. ``retained``: completed checkpoints before
-    ``resume`` whose objects are kept, ascending. ``driver_host``: the host of the coordinator's process, as its slots
-    name theirs.
+    (protocol 9), so listen to them for one lease before deciding anything. ``named``: every slot that an earlier
+    coordinator has had, so that the wait ends when all of them have answered or are known to be dead; empty if they are
+    not known. ``retained``: completed checkpoints before ``resume`` whose objects are kept, ascending. ``driver_host``:
+    the host of the coordinator's process, as its slots name theirs.
     """
 
     term: int
@@ -33,6 +34,7 @@ class Begin:
     versions: tuple[tuple[str, str], ...] = ()
     can_spread: bool = True
     awaits_slots: bool = False
+    named: tuple[SlotId, ...] = ()
     now_ns: int = 0
     retained: tuple[CheckpointMetadata, ...] = ()
     driver_host: str = ""

@@ -49,12 +49,14 @@ class Idle:
 class Listening:
     """Phase in which a new coordinator learns what slots of an earlier one host, until a lease has passed (protocol 9).
 
-    It waits longer, at most until ``last_ns``, for slots that have sent a message but not their installed view.
+    It waits longer, at most until ``last_ns``, for slots that have sent a message but not their installed view. It ends
+    early when each of the ``named`` slots, if there are any, has reported its view or is known to have ended.
     """
 
     until_ns: int
     last_ns: int
     highest_view: View | None  # highest view that a slot has installed
+    named: tuple[SlotId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
         state.phase = Closing()
     elif event.awaits_slots:
         lease_ns = state.limits.lease_ns
-        state.phase = Listening(state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None)
+        state.phase = Listening(state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None, event.named)
     else:
         _await_slots(state)
 
@@ -332,28 +332,40 @@ def _request_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bo
 
     A slot that registered here may also have received the dead coordinator's view later.
     """
-    highest = phase.highest_view.number if phase.highest_view is not None else 0
-    if slot in state.addresses and state.statuses[slot].view <= highest:
+    if _has_reported(state, phase, slot):
         return False
     state.emit(Send(slot, View(ViewNumber(0), 0, state.job_id, (), ())))
     return True
 
 
+def _has_reported(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
+    highest = phase.highest_view.number if phase.highest_view is not None else 0
+    return slot in state.addresses and slot in state.statuses and state.statuses[slot].view <= highest
+
+
 def end_listening(state: CoordinatorState, _event: Ticked) -> None:
-    """Decides after a lease: slots that sent a message live, everything else has failed.
+    """Decides after a lease, or once all named slots have answered: silent slots have failed.
 
     Slots that have not reported their view are asked again and awaited, for another lease at most.
     """
     phase = state.phase
     assert isinstance(phase, Listening)
     without_view = [slot for slot in state.statuses if _request_view(state, phase, slot)]
-    if state.awake_ns < (phase.last_ns if without_view else phase.until_ns):
+    if state.awake_ns < (phase.last_ns if without_view else phase.until_ns) and not _have_all_answered(state, phase):
         return
     highest_view = phase.highest_view
     if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
         _await_slots(state)
         return
     _adopt_view(state, highest_view)
+
+
+def _have_all_answered(state: CoordinatorState, phase: Listening) -> bool:
+    """Returns whether all slots of the earlier coordinator are named, and each has reported its view or is dead."""
+    return bool(phase.named) and all(
+        isinstance(state.lives.get(slot), failure_detector.Dead) or _has_reported(state, phase, slot)
+        for slot in phase.named
+    )
 
 
 def _adopt_view(state: CoordinatorState, highest_view: View) -> None:

@@ -27,6 +27,9 @@ HEADER = struct.Struct("<III")
 IMPORTS: Final = 0xFFFFFFFF
 """Number of an order that forks nothing: it has the names of further modules in place of a launch spec."""
 
+PLACE: Final = 0xFFFFFFFE
+"""Number of an order that forks nothing: it has the place of a job (``packed_place``) in place of a launch spec."""
+
 INPUT_FD = 0
 
 NOT_IN_SLOTS: Final = frozenset({"Handle"})
@@ -80,6 +83,24 @@ def import_for_job(modules: Iterable[str]) -> None:
         sys.stderr.write(f"the fork server of slots cannot import {' '.join(modules)}: {error!r}\n")
 
 
+def packed_place(folder: str, output: str, path: Iterable[str]) -> bytes:
+    """Returns the body of a ``PLACE`` order. ``folder``: working folder of the slots; ``output``: file to which their
+    standard output and error are appended; ``path``: import path."""
+    return b"\0".join(os.fsencode(each) for each in (folder, output, *path))
+
+
+def _move_to(place: bytes) -> None:
+    """Gives this process, and so its slots, what a fork server inherits that is started for a job."""
+    folder, output, *path = (os.fsdecode(each) for each in place.split(b"\0"))
+    os.chdir(folder)
+    opened = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(opened, descriptor)
+    os.close(opened)
+    sys.path[:] = path
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+
+
 class ForkServer:
     """Running children, with the orders that they serve."""
 
@@ -88,7 +109,7 @@ class ForkServer:
         self.order_of_pid: dict[int, int] = {}
 
     def serve(self) -> bool:
-        """Reads one order and forks its slot, or imports modules. Returns False when the driver has ended."""
+        """Reads an order: forks a slot, imports modules, or takes a place. Returns False when the driver has ended."""
         header = _read_exactly(HEADER.size)
         if header is None:
             return False
@@ -98,6 +119,9 @@ class ForkServer:
             return False
         if order == IMPORTS:
             import_for_job(body.decode("utf-8").split())
+            return True
+        if order == PLACE:
+            _move_to(body)
             return True
         gc.freeze()  # else the garbage collector of the child would touch, and so copy, these pages
         pid = os.fork()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +70,20 @@ class ForkServerProcess:
                 opened.close()
         return cls(process, events_read_fd, _inherited(hash_seed, warm_modules, output))
 
+    def move_to(self, hash_seed: str, warm_modules: tuple[str, ...], output: Path) -> ForkServerProcess:
+        """Gives a fork server that has forked nothing the working folder and the import path that this process has now,
+        and ``output`` as the standard output of its slots. Returns it as one whose output is this process's.
+
+        Raises: BrokenPipeError: it has ended.
+        """
+        from clonos.io.process.fork_server import HEADER, PLACE, packed_place  # with cloudpickle
+
+        assert self.process.stdin is not None, "it was opened as a pipe"
+        place = packed_place(os.getcwd(), str(output), _import_path())
+        self.process.stdin.write(HEADER.pack(PLACE, 0, len(place)) + place)
+        self.process.stdin.flush()
+        return replace(self, inherited=_inherited(hash_seed, warm_modules, None))
+
     def discard(self) -> None:
         """Ends a fork server that has forked nothing."""
         self.process.kill()
@@ -95,7 +109,14 @@ def fork_server_ahead(run: RunOptions | None, warm_modules: tuple[str, ...] = WA
         yield
         return
     hash_seed = random_hash_seed()
-    before = _ahead.set((hash_seed, ForkServerProcess.start(hash_seed, warm_modules)))
+    with offered(hash_seed, ForkServerProcess.start(hash_seed, warm_modules)):
+        yield
+
+
+@contextmanager
+def offered(hash_seed: str, fork_server: ForkServerProcess) -> Iterator[None]:
+    """Offers a fork server to the job that starts within the block, and ends it if the job does not take it."""
+    before = _ahead.set((hash_seed, fork_server))
     try:
         yield
     finally:
@@ -132,5 +153,9 @@ def _inherited(hash_seed: str, warm_modules: tuple[str, ...], output: Path | Non
 
 def _environment(hash_seed: str) -> dict[str, str]:
     """Returns the environment of slots: the driver's, with one hash seed and the driver's import path."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    path = os.pathsep.join(_import_path())
     return ONE_THREAD | os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+
+
+def _import_path() -> list[str]:
+    return [entry or os.getcwd() for entry in sys.path]

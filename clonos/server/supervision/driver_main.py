@@ -1,8 +1,10 @@
-"""Program of a driver process: ``python -m clonos.server.supervision.driver_main FOLDER ATTEMPT``.
+"""Program of a driver process: ``python -m clonos.server.supervision.driver_main``.
 
 It takes the lock of the job's folder, runs the job from what its store has, serves the job's API on a Unix socket in
 the folder, and writes there how it ended. It outlives the server. A SIGTERM ends it with a final checkpoint, from which
 a later driver continues: only a request over the API ends the job.
+
+It begins as a spare driver, which learns the folder from its standard input (``spare_driver.py``).
 """
 
 from __future__ import annotations
@@ -12,22 +14,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from logging.handlers import MemoryHandler, RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from clonos.config import RunOptions, resolve_settings
+from clonos.config import SlotKind
 from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import Blame, ClonosError
 from clonos.core.model.progress import SETTLED_PHASES
-from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.io.process.fork_server_process import WARM_MODULES, offered
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.io.system.process_identity import machine, started_at
 from clonos.job.script.job_file import load_job, put_on_path
 from clonos.server.register.job_record import DriverProcess
 from clonos.server.supervision.job_folder import REPORTED_DOCUMENTS, DriverEnd, JobFolder, JobSpec
+from clonos.server.supervision.waiting_driver import SpareSlots, waited_for_a_job
 
 if TYPE_CHECKING:
     from clonos.job import Handle, Result
@@ -46,16 +49,19 @@ API_AFTER_S: Final = 5.0
 API_LOOK_EVERY_S: Final = 0.05
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(lock_wait_s: float = LOCK_WAIT_S) -> int:
     """Runs one driver and returns its exit code: 0, or 5 if another driver has the folder."""
-    folder, attempt = JobFolder(Path(arguments[0])), int(arguments[1])
-    lock = folder.lock(LOCK_WAIT_S)
+    taken = waited_for_a_job()
+    if taken is None:
+        return 0
+    folder, attempt = taken.folder, taken.attempt
+    lock = folder.lock(lock_wait_s)
     if lock is None:
         return ANOTHER_DRIVER
     folder.clear_end()
     folder.write_driver(DriverProcess(os.getpid(), started_at(os.getpid()), machine(), attempt))
     os.chdir(folder.files)
-    folder.write_end(_end_of(folder, attempt, _log_to(folder)))
+    folder.write_end(_end_of(folder, attempt, _log_to(folder), taken.slots))
     return 0
 
 
@@ -73,10 +79,10 @@ def _log_to(folder: JobFolder) -> MemoryHandler:
     return early
 
 
-def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler) -> DriverEnd:
+def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler, slots: SpareSlots) -> DriverEnd:
     """Runs the job and returns its end."""
     try:
-        return _run(folder, attempt, folder.read_spec(), early)
+        return _run(folder, attempt, folder.read_spec(), early, slots)
     except ClonosError as error:
         logger.error("%s", short_report(error))
         from clonos.job import JobSuperseded
@@ -90,10 +96,10 @@ def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler) -> DriverEnd:
         return DriverEnd(attempt, "failed", 0, Blame.LIBRARY, f"{type(error).__name__}: {error}")
 
 
-def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler) -> DriverEnd:
+def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler, slots: SpareSlots) -> DriverEnd:
     options: dict[str, object] = {"store": str(folder.store), **spec.options, "resume": True}
     put_on_path(spec.target)
-    with fork_server_ahead(_known(options | {"slots": spec.slots})):
+    with _fork_server(folder, spec.slots, slots):
         collect_rarely()
         handle = load_job(spec.target).start(command_line=options)
     with handle, handle.handling_signals(), _serving(handle, folder, early):
@@ -101,11 +107,13 @@ def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler) -
     return DriverEnd(attempt, result.ending.value, result.checkpoint)
 
 
-def _known(options: dict[str, object]) -> RunOptions | None:
-    try:
-        return resolve_settings({}, options).run
-    except ClonosError:
-        return None
+def _fork_server(folder: JobFolder, kind: str, slots: SpareSlots) -> AbstractContextManager[None]:
+    """Returns a context in which the fork server that was started ahead of the job waits for it."""
+    if kind == SlotKind.PROCESS:
+        with suppress(BrokenPipeError):  # it has ended, so the job starts another one
+            return offered(slots.hash_seed, slots.fork_server.move_to(slots.hash_seed, WARM_MODULES, folder.output))
+    slots.fork_server.discard()
+    return nullcontext()
 
 
 @contextmanager
@@ -163,4 +171,4 @@ def _keep_last(handle: Handle, folder: JobFolder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

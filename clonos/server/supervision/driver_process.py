@@ -9,15 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 
-from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.process_identity import machine, started_at
 from clonos.server.register.job_record import DriverProcess
-from clonos.server.supervision.job_folder import JobFolder
-
-DRIVER_MODULE = "clonos.server.supervision.driver_main"
 
 
 class RunningDriver:
@@ -28,21 +23,8 @@ class RunningDriver:
         self._child = child
 
     @classmethod
-    def spawn(cls, folder: JobFolder, attempt: int) -> RunningDriver:
-        """Starts a driver, which outlives this process. Raises: EnvironmentFault."""
-        try:
-            with folder.output.open("wb") as output:
-                child = subprocess.Popen(
-                    [sys.executable, "-P", "-m", DRIVER_MODULE, str(folder.path), str(attempt)],
-                    cwd=folder.files,
-                    env=os.environ | {"PYTHONSAFEPATH": "1"},  # a job's numbers.py is not that of the interpreter
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise EnvironmentFault(f"a driver cannot be started with {sys.executable}: {error}") from None
+    def of_child(cls, child: subprocess.Popen[bytes], attempt: int) -> RunningDriver:
+        """Returns the driver that a child of this process is, or is about to be."""
         return cls(DriverProcess(child.pid, started_at(child.pid), machine(), attempt), _open(child.pid), child)
 
     @classmethod

@@ -57,7 +57,7 @@ class SupervisedJob:
         register: Register,
         strategy: RestartStrategy,
         background: Background,
-        spawn: Callable[[JobFolder, int], RunningDriver] = RunningDriver.spawn,
+        spawn: Callable[[JobFolder, int], RunningDriver],
         link: DriverLink | None = None,
     ) -> None:
         self.record, self.folder = record, folder

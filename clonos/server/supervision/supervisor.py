@@ -23,6 +23,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.job.continuing.restart_strategy import RestartStrategy
 from clonos.server.register.register import Register
 from clonos.server.supervision.job_folder import JobFolder
+from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervised_job import SupervisedJob
 
 logger = logging.getLogger("clonos.server")
@@ -34,10 +35,12 @@ WARN_EVERY_S: Final = 10.0
 
 
 class Supervisor:
-    """Supervisor of the jobs of a register. ``folder``: where each job has a folder of its id."""
+    """Supervisor of the jobs of a register. ``folder``: where each job has a folder of its id. ``spare``: starts
+    drivers."""
 
-    def __init__(self, register: Register, folder: Path, strategy: RestartStrategy) -> None:
+    def __init__(self, register: Register, folder: Path, strategy: RestartStrategy, spare: SpareDriver) -> None:
         self._register, self._folder, self._strategy = register, folder, strategy
+        self._spare = spare
         self._jobs: dict[str, SupervisedJob] = {}
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
@@ -74,6 +77,7 @@ class Supervisor:
         if self._thread.ident is not None:
             self._thread.join()
         self._links.shutdown()
+        self._spare.close()
         for job in self._jobs.values():
             job.close()
         os.close(self._wake_read)
@@ -98,6 +102,7 @@ class Supervisor:
                 if job.has_ended:
                     del self._jobs[job.record.id]
                     job.close()
+            self._guard(partial(self._spare.tick, time.monotonic(), is_wanted=bool(self._jobs)))
 
     def _tick(self, job: SupervisedJob) -> None:
         job.tick(time.monotonic())
@@ -138,7 +143,7 @@ class Supervisor:
     def _add(self, job_id: str) -> None:
         record = self._register.job(job_id)
         self._jobs[job_id] = SupervisedJob(
-            record, self.folder_of(job_id), self._register, self._strategy, self._background
+            record, self.folder_of(job_id), self._register, self._strategy, self._background, self._spare.spawn
         )
 
     def _background(self, work: Callable[[], Callable[[], None] | None]) -> None:

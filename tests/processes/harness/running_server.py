@@ -125,6 +125,19 @@ class RunningServer:
         assert found is not None, "it was there"
         return found
 
+    def spare(self) -> psutil.Process:
+        """The spare driver, for which this waits."""
+        assert self._process is not None, "the server has been started"
+        server = psutil.Process(self._process.pid)
+
+        def found() -> list[psutil.Process]:
+            drivers = {each.read_driver() for each in map(JobFolder, self.folder.glob("jobs/*"))}
+            known = {driver.pid for driver in drivers if driver is not None}
+            return [child for child in server.children() if child.pid not in known]
+
+        wait_for(found, "a spare driver")
+        return found()[0]
+
     def counts(self, job_id: str) -> Counter[tuple[str, int]]:
         """How often each row is in the output of the word count."""
         files = sorted((self.folder_of(job_id).files / "out").glob("*.jsonl"))
@@ -133,15 +146,18 @@ class RunningServer:
 
     def close(self) -> None:
         """Ends the server and every driver that lives, with its slots."""
+        family = []
         if self._process is not None:
+            family = psutil.Process(self._process.pid).children(recursive=True)
             self.kill()
         for folder in self.folder.glob("jobs/*"):
             found = JobFolder(folder).read_driver()
             if found is not None and started_at(found.pid) == found.started_at:
                 with suppress(psutil.NoSuchProcess):
-                    family = psutil.Process(found.pid).children(recursive=True)
+                    slots = psutil.Process(found.pid).children(recursive=True)
                     os.kill(found.pid, signal.SIGKILL)
-                    psutil.wait_procs(family, timeout=LIMIT_S)
+                    psutil.wait_procs(slots, timeout=LIMIT_S)
+        psutil.wait_procs(family, timeout=LIMIT_S)
 
 
 def word_count_file(folder: Path, *, injection: bool = False) -> Path:

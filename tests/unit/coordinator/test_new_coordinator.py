@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.coordinator.coordinator_effects import Alarm, Effect, RequestSlots, StoodDown
-from clonos.core.coordinator.coordinator_events import Begin, Ticked
+from clonos.core.coordinator.coordinator_events import Begin, SlotGone, Ticked
 from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
@@ -165,3 +165,47 @@ def test_a_fencing_report_of_a_dead_incarnation_is_ignored() -> None:
     fenced = SinkFenced(sink.task, Incarnation(1), view_number(1, 7), Incarnation(view_number(2, 7)))
     assert harness.receive(sink.hosting_slot, fenced) == ()
     assert harness.view == before
+
+
+def _named(harness: CoordinatorHarness, silent: tuple[int, ...] = (), dead: tuple[int, ...] = ()) -> CoordinatorHarness:
+    """Another coordinator that knows all slots by name, after a tenth of a lease; some are silent, some have ended."""
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    again.do(Begin(2, "job-1", len(harness.slots), harness.coordinator.completed, (), True, True, tuple(harness.slots)))
+    for slot in dead:
+        again.do(SlotGone(SlotId(slot), "killed"))
+    again.slots = {slot: state for slot, state in harness.slots.items() if slot not in (*silent, *dead)}
+    again.tick(500)
+    return again
+
+
+def test_a_new_coordinator_that_knows_its_slots_decides_when_all_have_answered() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = _named(harness)
+    assert again.number == view_number(2, 1)
+    assert again.view.placements == harness.view.placements
+
+
+def test_a_new_coordinator_that_knows_its_slots_waits_a_lease_for_a_silent_one() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = _named(harness, silent=(harness.of(2).hosting_slot,))
+    assert again.coordinator.phase == "listening"
+    again.tick(4_600)
+    assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]
+
+
+def test_a_new_coordinator_with_named_slots_does_not_wait_for_a_slot_that_has_ended() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = _named(harness, dead=(harness.of(2).hosting_slot,))
+    assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]
+    assert again.view.generation == harness.view.generation
+
+
+def test_a_new_coordinator_whose_slots_have_all_ended_starts_like_a_resume_at_once() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = _named(harness, dead=tuple(harness.slots))
+    assert again.coordinator.phase == "starting"

@@ -22,6 +22,7 @@ from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
 from clonos.server.submission.submissions import Submissions
 from clonos.server.supervision.job_folder import JobFolder
+from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
 WRITE, READ = "w" * 20, "r" * 20
@@ -40,7 +41,9 @@ class App:
         self.register: Register = open_register(None, folder)
         self.register.add(JobRecord("ended-1", "words", JobStatus.FINISHED, 1_000, "job.py", checkpoint=7))
         self.register.add(JobRecord("runs-1", "words", JobStatus.RUNNING, 2_000, "job.py", {"store": "s://u:pw@h/b"}))
-        self.supervisor = Supervisor(self.register, folder / "jobs", NoRestart())  # not started: no driver lives
+        self.supervisor = Supervisor(
+            self.register, folder / "jobs", NoRestart(), SpareDriver("1")
+        )  # not started: no driver lives
         submissions = Submissions(self.register, folder) if allows_submission else None
         known = KnownJobs(self.register, self.supervisor)
         roles = role_by_token({WRITE: Role.WRITE, READ: Role.READ})

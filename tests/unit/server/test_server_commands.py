@@ -21,6 +21,7 @@ from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
+from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
 WRITE, READ = "w" * 20, "r" * 20
@@ -34,7 +35,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
     ended = JobRecord("words-1", "words", JobStatus.FAILED, 1_000, "job.py", checkpoint=7, error="it [b]broke[/b]")
     opened.add(msgspec.structs.replace(ended, ended_at_ms=1_500))
     opened.add(JobRecord("words-2", "words", JobStatus.RUNNING, 2_000, "job.py"))
-    supervisor = Supervisor(opened, tmp_path / "jobs", NoRestart())
+    supervisor = Supervisor(opened, tmp_path / "jobs", NoRestart(), SpareDriver("1"))
     roles = role_by_token({WRITE: Role.WRITE, READ: Role.READ})
     listener = listen_tcp("127.0.0.1", 0)
     monkeypatch.setenv("CLONOS_SERVER", f"http://127.0.0.1:{listener.getsockname()[1]}")
