@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from clonos.core.model.errors import EnvironmentFault, JobError
 
 if TYPE_CHECKING:
@@ -158,6 +156,8 @@ def _wanted(parsed: argparse.Namespace, rows: Iterable[StateRow]) -> Iterator[St
 
 def _keys(given: str) -> set[str]:
     """Returns a key as the rows have it: the JSON that was given, and the text itself."""
+    import msgspec
+
     from clonos.connectors.json_text import json_text
 
     found = {json_text(given)}
@@ -232,6 +232,8 @@ JSON_TEXTS: Final = frozenset({"key", "value", "other"})
 
 def _print(is_json: bool, rows: Iterable[dict[str, Any]], summary: str) -> None:
     if is_json:
+        import msgspec
+
         for row in rows:
             line = {name: msgspec.Raw(text.encode()) if name in JSON_TEXTS else text for name, text in row.items()}
             sys.stdout.write(msgspec.json.encode(line).decode() + "\n")

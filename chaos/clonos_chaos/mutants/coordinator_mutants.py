@@ -182,8 +182,8 @@ def dropped_keepers_count_as_ready(mutation: Mutation) -> None:
         ever.update({(slot, task): by for slot, reports in state.statuses.items() for task, by in reports.keepers})
         return right(state, view, domains)
 
-    def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, hosts: Any) -> Any:
-        return right(options, domains, assignment, replace(ready, keepers=ever), hosts)
+    def place(right: Any, options: Any, domains: Any, assignment: Any, ready: Any, *more: Any) -> Any:
+        return right(options, domains, assignment, replace(ready, keepers=ever), *more)
 
     mutation.wrap(failover, "assignment_for", assignment_for)
     mutation.wrap(failover, "place", place)

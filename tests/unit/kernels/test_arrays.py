@@ -28,7 +28,7 @@ def test_building_windows_over_columns_imports_no_pandas() -> None:
         "import pyarrow, sys; from clonos import agg; from clonos.operators.aggregates.aggregate import Named;"
         "from clonos.operators.columnar.result_schemas import schema_of_windows;"
         "schema = pyarrow.schema({'k': pyarrow.int64(), 'n': pyarrow.int64(), 'x': pyarrow.float64()});"
-        f"found = schema_of_windows(Named(dict({aggregates})), ['k'], schema);"
+        f"found = schema_of_windows(Named(dict({aggregates})), ['k'], schema, has_logs=True);"
         "print(found.field('n').type, found.field('half').type, 'pandas' in sys.modules)"
     )
     assert printed_by(program) == "int64 double False"
