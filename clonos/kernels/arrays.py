@@ -97,7 +97,9 @@ def arrow_of(values: NDArray[Any], is_null: NDArray[numpy.bool] | None = None) -
     """
     is_bool = values.dtype == numpy.bool_
     data = numpy.packbits(values, bitorder="little") if is_bool else numpy.ascontiguousarray(values)
-    validity = None if is_null is None else pyarrow.py_buffer(numpy.packbits(~is_null, bitorder="little"))
+    validity = (
+        None if is_null is None or not is_null.any() else pyarrow.py_buffer(numpy.packbits(~is_null, bitorder="little"))
+    )
     kind = pyarrow.from_numpy_dtype(values.dtype)
     return pyarrow.Array.from_buffers(kind, len(values), [validity, pyarrow.py_buffer(data)])
 

@@ -16,7 +16,7 @@ from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.row_forms import ColumnsLost, for_sink, rows_of
+from clonos.operators.columnar.row_forms import OWN_METADATA, ColumnsLost, for_sink, rows_of
 from clonos.operators.connector_contract import (
     AbortingSink,
     RecordBatch,
@@ -150,11 +150,19 @@ class ToKeys(Operator):
 
 
 class ToColumnKeys(Operator):
-    """Output of columns partitioned by one or several columns."""
+    """Output of columns partitioned by one or several columns.
 
-    def __init__(self, ports: Sequence[int], columns: tuple[str, ...]) -> None:
+    Batches leave with the columns that are read behind it. They leave whole if one of these is missing, which the step
+    there reports, and if they have a form of their own.
+    """
+
+    def __init__(
+        self, ports: Sequence[int], columns: tuple[str, ...], read: Sequence[frozenset[str] | None] = (None,)
+    ) -> None:
+        """Creates the output. ``read``: for each port the columns that are read behind it, None for all."""
         self._ports = tuple(ports)
         self._columns = columns
+        self._read = None if None in read else frozenset().union(*(each for each in read if each is not None))
         self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
@@ -168,8 +176,16 @@ class ToColumnKeys(Operator):
     def columns(self, batch: Any) -> None:
         found, _ = self.guard.each(lambda batch: self._groups.of(list(map(batch.column, self._columns))), [batch])
         for groups in found:
+            narrowed = batch if self._read is None else self._with_read(batch, self._read)
             for port in self._ports:
-                self._collector.columns(port, batch, groups)
+                self._collector.columns(port, narrowed, groups)
+
+    def _with_read(self, batch: Any, read: frozenset[str]) -> Any:
+        """Returns a batch with the columns that are read."""
+        names = batch.schema.names
+        left = [name for name in names if name in read]
+        has_form = any(name.startswith(OWN_METADATA) for name in batch.schema.metadata or ())
+        return batch if has_form or len(left) in (len(names), 0) or len(left) != len(read) else batch.select(left)
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port in self._ports:

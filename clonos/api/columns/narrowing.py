@@ -15,8 +15,12 @@ from clonos.api.graph import Step, StepInput
 from clonos.expressions.expression import Expr
 from clonos.expressions.pushdown import Comparison, split_condition
 from clonos.operators.column_contract import Bound, NarrowableSource
+from clonos.operators.event_time.timestamps import TimestampColumn
 
 FOREIGN: Final = ("arrow", "polars")
+
+ReadColumns = frozenset[str] | None
+"""Names of the columns that a step reads, None for all."""
 
 
 class Narrowing(NamedTuple):
@@ -54,6 +58,13 @@ def narrowing_of(step: Step, steps: Sequence[Step]) -> Narrowing | None:
     bounds = () if step.has_times else tuple(_bounds(step, steps, schema))
     is_whole = columns is None or len(columns) == len(schema.names)
     return None if is_whole and not bounds else Narrowing(None if is_whole else columns, bounds)
+
+
+def read_behind(reader: Step, keys: tuple[str, ...], timestamp_column: TimestampColumn | None) -> ReadColumns:
+    """Returns the columns of records that an exchange by these keys has to carry to a step."""
+    if reader.reads is None:
+        return None
+    return frozenset((*keys, *reader.reads, *(() if timestamp_column is None else (timestamp_column.name,))))
 
 
 def _readers(step: Step, steps: Sequence[Step]) -> list[tuple[Step, StepInput]]:

@@ -17,7 +17,7 @@ from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
 from clonos.api.columns.forms import needs_columns
-from clonos.api.columns.narrowing import narrowed_sources
+from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_behind
 from clonos.api.columns.schemas import check_timestamps_remain
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
@@ -111,8 +111,8 @@ class _Compiler:
         self._edges: list[Edge] = []
         self._vertex_of: list[PlannedVertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._key_outputs: dict[tuple[int, int, str, int], tuple[int, list[int]]] = {}
-        """Nodes that partition by key, with their ports, by vertex, node and tag in front, and id of the ``KeyBy``."""
+        self._key_outputs: dict[tuple[int, int, str, int], tuple[list[int], list[ReadColumns]]] = {}
+        """Ports of nodes that partition by key, and what is read behind, by vertex, node, tag and id of ``KeyBy``."""
 
     def image(self) -> JobImage:
         sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
@@ -320,15 +320,19 @@ class _Compiler:
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
             parent, tag = vertex.add(node, parent, tag), ""
         key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))
+        read = read_behind(reader, columns, self._timestamp_column(step_input))
         if key_output is not None:
-            key_output[1].append(port)
+            key_output[0].append(port)
+            key_output[1].append(read)
         else:
-            ports = [port]  # grows with each further edge that has the same key
-            make = partial(ToColumnKeys, ports, columns) if by_column else partial(ToKeys, ports, key, rows_are_keys)
+            ports, reads = [port], [read]  # both grow with each further edge that has the same key
+            make: Callable[[], Operator] = partial(ToKeys, ports, key, rows_are_keys)
+            if by_column:
+                make = partial(ToColumnKeys, ports, columns, reads)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
-            number = vertex.add(node, parent, tag)
-            self._key_outputs[vertex.number, parent, tag, id(key_by)] = number, ports
+            vertex.add(node, parent, tag)
+            self._key_outputs[vertex.number, parent, tag, id(key_by)] = ports, reads
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:

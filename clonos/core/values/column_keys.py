@@ -44,8 +44,8 @@ class KeyGroups:
         columns = [without_views(column) for column in columns]
         groups = key_groups(columns, self._max_parallelism)
         if groups is not None:
-            long = numpy.flatnonzero(groups < 0)
-            if len(long):
+            if len(groups) and groups.min() < 0:
+                long = numpy.flatnonzero(groups < 0)
                 groups[long] = self._computed(values_of([column.take(long) for column in columns]))
             return groups
         index = self._index_for([_value_type(column) for column in columns])

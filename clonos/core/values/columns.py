@@ -35,6 +35,9 @@ HEAD_BYTES_MAX = 1 << 16
 known_schemas: dict[bytes, pyarrow.Schema] = {}
 """Schemas without dictionaries, by the bytes of their message; each was read and validated once."""
 
+last_schema: tuple[pyarrow.Schema, bytes | None] | None = None
+"""Schema of the last batch that was encoded, and the bytes of its message; None for them if it has dictionaries."""
+
 
 def get_ready_for_columns() -> None:
     """Imports the kernels, pyarrow and, by building an array, what its first array needs, for example pandas.
@@ -55,18 +58,23 @@ def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.
     """
     import pyarrow
 
-    size, has_dictionaries = pyarrow.ipc.get_record_batch_size(batch), _has_dictionaries(batch.schema)
-    if has_dictionaries:
+    global last_schema
+    schema, size = batch.schema, pyarrow.ipc.get_record_batch_size(batch)
+    last = last_schema  # which another thread may replace
+    if last is None or not schema.equals(last[0], check_metadata=True):
+        last_schema = last = schema, None if _has_dictionaries(schema) else schema.serialize().to_pybytes()
+    head = last[1]
+    if head is None:
         size = max(size, batch.nbytes)  # with the dictionaries
     if size > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded batch", size, bytes_max)
-    if has_dictionaries:
+    if head is None:
         sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        with pyarrow.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(batch)
         data: bytes = sink.getvalue().to_pybytes()
         return data
-    return b"".join((batch.schema.serialize(), batch.serialize(), END_OF_STREAM))  # what a stream writer gives
+    return b"".join((head, batch.serialize(), END_OF_STREAM))  # what a stream writer gives
 
 
 def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> pyarrow.RecordBatch:

@@ -18,6 +18,8 @@ from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, 
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
 FORM_KEY: Final = b"clonos.rows"
+OWN_METADATA: Final = b"clonos."
+"""Begin of the names of metadata that say what the records of a schema are."""
 
 SINGLE: Final = "value"
 """Column of the only value of a result, such as that of ``count()``: the value of other results is a dict by name."""

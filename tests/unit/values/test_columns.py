@@ -88,6 +88,22 @@ def test_dictionaries_of_batches_of_one_schema_may_differ(nested: bool) -> None:
         assert decode_columns(encode_columns(batch)).equals(batch)
 
 
+SIMILAR = [
+    pyarrow.schema([pyarrow.field("n", pyarrow.int64())]),
+    pyarrow.schema([pyarrow.field("n", pyarrow.int64())], metadata={"made by": "a test"}),
+    pyarrow.schema([pyarrow.field("n", pyarrow.int64(), metadata={"unit": "m"})]),
+    pyarrow.schema([pyarrow.field("n", pyarrow.int64(), nullable=False)]),
+    pyarrow.schema([pyarrow.field("m", pyarrow.int64())]),
+]
+
+
+@pytest.mark.parametrize("second", SIMILAR[1:], ids=str)
+def test_a_batch_behind_one_of_a_similar_schema_keeps_its_schema(second: Any) -> None:
+    for schema in (SIMILAR[0], second, SIMILAR[0]):
+        batch = pyarrow.record_batch([pyarrow.array([1, 2])], schema=schema)
+        assert decode_columns(encode_columns(batch)).schema.equals(schema, check_metadata=True)
+
+
 def test_a_process_remembers_a_limited_number_of_schemas() -> None:
     for number in range(SCHEMAS_MAX + 10):
         batch = pyarrow.record_batch({f"n{number}": [1]})

@@ -47,9 +47,12 @@ def _row_by_row(aggregate: ColumnAggregate, totals: State, slots: Slots, cells: 
         return {names[0]: grouped.running_counts(totals[names[0]], slots)}
     if type(aggregate) not in (SumColumn, MeanColumn, ExtremeColumn) or choice.native is None:
         return None
-    is_valid = cells.is_valid().to_numpy(zero_copy_only=False)
-    dtype, numbers = aggregate.dtypes()[names[0]], numpy.zeros(len(slots), aggregate.dtypes()[names[0]])
-    numbers[is_valid] = numbers_of(cells.drop_null(), dtype)
+    dtype = aggregate.dtypes()[names[0]]
+    if cells.null_count:
+        is_valid, numbers = cells.is_valid().to_numpy(zero_copy_only=False), numpy.zeros(len(slots), dtype)
+        numbers[is_valid] = numbers_of(cells.drop_null(), dtype)
+    else:
+        is_valid, numbers = numpy.ones(len(slots), numpy.bool_), numbers_of(cells, dtype)
     if isinstance(aggregate, ExtremeColumn):
         values, has_value = (totals[name] for name in names)
         pair = grouped.running_extremes(values, has_value, slots, numbers, is_valid, is_largest=aggregate.is_largest)
