@@ -22,6 +22,7 @@ from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import WriterContext
 
@@ -87,7 +88,7 @@ class RowsWriter:
 
     def write_columns(self, batch: Any) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
-        self.write(batch.to_pylist())
+        self.write(rows_of_columns(batch))
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Returns the rows since the last call as a part; None without rows."""

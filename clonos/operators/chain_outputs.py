@@ -13,6 +13,7 @@ from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import KeyGroups
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -261,7 +262,7 @@ class ToSink(Operator):
         except RowNotWritable as error:
             if not self._sets_aside():
                 raise self.guard.failed() from error
-            self._one_by_one(self._writer, written.to_pylist())
+            self._one_by_one(self._writer, rows_of_columns(written))
         except Exception as error:
             raise self.guard.failed() from error
 

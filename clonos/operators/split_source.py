@@ -15,6 +15,7 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (
@@ -343,7 +344,7 @@ class SourceHead(Operator):
         elif self._is_columnar:
             self.out.columns(batch)
         else:
-            self.out.rows(batch.to_pylist(), times)
+            self.out.rows(rows_of_columns(batch), times)
 
     def close(self) -> None:
         for split in self._splits.values():

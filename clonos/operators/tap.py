@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_rows
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.operator import Operator, Times
 from clonos.operators.user_errors import shortened
 
@@ -37,7 +38,7 @@ class Tap:
 
     def columns(self, batch: Any) -> None:
         """Shows the last rows as dicts and passes the batch on."""
-        self._remove(batch.slice(max(0, batch.num_rows - self._rows_max)).to_pylist())
+        self._remove(rows_of_columns(batch.slice(max(0, batch.num_rows - self._rows_max))))
         self._target.columns(batch)
 
     def _remove(self, rows: list[Any]) -> None:

@@ -21,6 +21,7 @@ from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import parse_json
 from clonos.connectors.object_stores.urls import checked_url, is_url
 from clonos.connectors.partitions.folder_names import partition_values
+from clonos.core.values.column_rows import rows_of_columns
 
 Path = str | os.PathLike[str]
 CHECKSUM_BYTES = 1 << 20
@@ -145,7 +146,7 @@ def _rows_of(path: str, layout: Layout) -> Iterator[Any]:
 
         try:
             for batch in read_batches(path):
-                yield from batch.to_pylist()
+                yield from rows_of_columns(batch)
         except FormatUnreadable as error:
             raise ValueError(str(error)) from None
     elif kind == ".arrow":

@@ -30,6 +30,7 @@ from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import SplitReader
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class CsvRows:
         columns = self._columns or tuple(batch.schema.names)
         text = csv_text_of(batch, columns) if self._delimiter == "," else None
         if text is None:
-            self.rows(batch.to_pylist())
+            self.rows(rows_of_columns(batch))
             return
         self._columns = columns
         if not self._has_header:

@@ -16,6 +16,7 @@ from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class JsonRows:
 
         text = json_text_of(batch)
         if text is None:
-            self.rows(batch.to_pylist())
+            self.rows(rows_of_columns(batch))
         else:
             self._file.write(text)
 

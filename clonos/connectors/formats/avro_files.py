@@ -37,6 +37,7 @@ from clonos.connectors.formats.avro_schemas import avro_schema
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.connectors.typed_records import check_schema
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import SplitReader
 from clonos.operators.event_time.durations import duration_ns
 
@@ -208,7 +209,7 @@ class AvroRows:
 
     def columns(self, batch: Any) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``; raises what ``rows`` raises."""
-        self.rows(batch.to_pylist())
+        self.rows(rows_of_columns(batch))
 
     def flush(self) -> None:
         """Writes the rows that wait as a block."""

@@ -46,6 +46,7 @@ from clonos.connectors.filesystem.output_parts import (
     part_name,
     writer_name,
 )
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, WriterContext
 from clonos.operators.event_time.durations import duration_ns
 
@@ -232,7 +233,7 @@ class WholeWriter:
 
     def write_columns(self, batch: Any) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` with two columns; raises what ``write`` raises."""
-        self.write([tuple(row.values()) for row in batch.to_pylist()])
+        self.write([tuple(row.values()) for row in rows_of_columns(batch)])
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Publishes the files as prepared parts and describes them; returns None without rows."""

@@ -23,6 +23,7 @@ from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
 from clonos.connectors.kafka.message import RowForm
 from clonos.connectors.kafka.transactions import Outgoing, Transactions
 from clonos.core.model.errors import InternalError
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.io.lz4_frames import RATIO_MAX, FrameDamaged, compress, decompress
@@ -227,7 +228,7 @@ class TransactionalKafkaWriter:
 
     def write_columns(self, batch: Any) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
-        self.write(batch.to_pylist())
+        self.write(rows_of_columns(batch))
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Returns the messages since the last call as a part; None without any."""

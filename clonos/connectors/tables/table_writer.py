@@ -17,6 +17,7 @@ from clonos.connectors.tables.table_database import Database, RegistrationChange
 from clonos.connectors.tables.table_statements import SqlStatement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
@@ -97,9 +98,9 @@ class TableWriter:
         """Writes the rows of a ``pyarrow.RecordBatch`` like ``write``, without an object per row where it can."""
         columns = self._sink.columns or tuple(batch.schema.names)
         if self._sink.key_columns or sorted(batch.schema.names) != sorted(columns) or not batch.num_rows:
-            return self.write(first_number, batch.to_pylist())
+            return self.write(first_number, rows_of_columns(batch))
         if not self._dialect.can_insert_columns(batch.schema):
-            return self.write(first_number, batch.to_pylist())
+            return self.write(first_number, rows_of_columns(batch))
         table_rows = self._prepared(columns, True)
         assert isinstance(table_rows, AppendedRows), "there is no key"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any, Final
 
+from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, state_keys
 
@@ -99,8 +100,8 @@ def python_keys(batch: Any, key: str | tuple[str, ...]) -> list[Any]:
 def values_of(columns: list[Any]) -> list[Any]:
     """Returns the value of each row of one column, or a tuple of those of several."""
     if len(columns) == 1:
-        return columns[0].to_pylist()  # type: ignore[no-any-return]
-    return list(zip(*[column.to_pylist() for column in columns], strict=True))
+        return values_of_column(columns[0])
+    return list(zip(*[values_of_column(column) for column in columns], strict=True))
 
 
 def _value_type(column: Any) -> Any:

@@ -17,6 +17,7 @@ import msgspec
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.values import value_limits
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.columns import decode_columns
 from clonos.core.values.rows import Column, column_of, decode_rows, rows_of
 from clonos.core.values.tree import ENCODER
@@ -106,7 +107,7 @@ def decode_records(kind: ElementKind, payload: bytes | memoryview) -> list[Any]:
     records = decode_elements(kind, payload)
     if isinstance(records, TimedRows):
         return records.rows
-    rows: list[Any] = records if isinstance(records, list) else records.to_pylist()
+    rows: list[Any] = records if isinstance(records, list) else rows_of_columns(records)
     return rows
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from clonos.core.model.errors import JobError
 from clonos.core.values.column_keys import python_keys
+from clonos.core.values.column_rows import rows_of_columns, values_of_column
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
@@ -120,7 +121,7 @@ def rows_of(batch: Any) -> list[Any]:
     """Returns the rows of a batch of columns."""
     metadata = batch.schema.metadata
     if not metadata or FORM_KEY not in metadata:
-        return batch.to_pylist()  # type: ignore[no-any-return]
+        return rows_of_columns(batch)
     form = _decoder.decode(metadata[FORM_KEY])
     if isinstance(form, PairForm):
         return list(zip(_side_rows(batch, form.left), _side_rows(batch, form.right), strict=True))
@@ -164,9 +165,9 @@ def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
     keys = python_keys(batch, form.keys) if form.keys else [None] * batch.num_rows
     values: list[Any]
     if form.values == (SINGLE,):
-        values = batch.column(SINGLE).to_pylist()
+        values = values_of_column(batch.column(SINGLE))
     else:
-        values = batch.select(form.values).to_pylist()
+        values = rows_of_columns(batch.select(form.values))
     starts, ends = (_nanoseconds(batch.column(name)) for name in (START, END))
     windows: dict[tuple[int, int], Window] = {}
     found = []
@@ -198,10 +199,11 @@ def _side_rows(batch: Any, form: SideForm) -> list[Any]:
 
 
 def _total_rows(batch: Any, form: TotalForm) -> list[Any]:
-    values = batch.column(form.values[0]) if form.is_count else batch.select(form.values)
-    if not form.keys:
-        return values.to_pylist()  # type: ignore[no-any-return]
-    return list(zip(python_keys(batch, form.keys), values.to_pylist(), strict=True))
+    if form.is_count:
+        values = values_of_column(batch.column(form.values[0]))
+    else:
+        values = rows_of_columns(batch.select(form.values))
+    return list(zip(python_keys(batch, form.keys), values, strict=True)) if form.keys else values
 
 
 def _nanoseconds(column: Any) -> list[int]:

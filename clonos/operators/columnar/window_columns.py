@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy
 import pyarrow
 
+from clonos.core.values.column_keys import values_of
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
@@ -38,7 +39,7 @@ class WindowKeys:
 
     def in_rows(self, columns: list[Any]) -> list[Any]:
         """Returns keys as they are in rows; ``columns`` are those of state."""
-        return user_keys(columns[: len(self.names)]) if self.names else [None] * len(columns[0])
+        return values_of(columns[: len(self.names)]) if self.names else [None] * len(columns[0])
 
 
 class _Window(NamedTuple):
@@ -107,12 +108,6 @@ class WindowColumns:
         names = [*self._keys.names, START, END, TIME, *self._values]
         fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
         return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, self._metadata))
-
-
-def user_keys(columns: list[Any]) -> list[Any]:
-    """Returns keys as they are in rows: the value of one column, or a tuple."""
-    keys: list[Any] = columns[0].to_pylist()
-    return keys if len(columns) == 1 else list(zip(keys, *(each.to_pylist() for each in columns[1:]), strict=True))
 
 
 def _instants(nanoseconds: Any) -> Any:

@@ -63,13 +63,13 @@ class WindowsByType(WindowedByType):
             self._add_partials_to(self._in_rows or self._take_over(), batch, schema)
 
     def _add_partials_to(self, rows: Any, batch: Any, schema: Any) -> None:
+        from clonos.core.values.column_keys import values_of
         from clonos.operators.columnar.column_aggregates import column_aggregates
-        from clonos.operators.columnar.window_columns import user_keys
 
         aggregates = column_aggregates(self._aggregation, schema)
         assert aggregates is not None, "there are partial aggregates of these types"
         for pane, part in runs_of(batch):
-            keys = state_keys(user_keys([part.column(name) for name in self._keys]))
+            keys = state_keys(values_of([part.column(name) for name in self._keys]))
             parts = accumulators_of(aggregates, states_of(part), part.num_rows)
             rows.merge(pane, list(zip(keys, map(self._accumulator, parts), strict=True)))
 

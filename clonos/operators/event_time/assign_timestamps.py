@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
@@ -55,7 +56,7 @@ class AssignTimestamps(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         if not self.takes_columns:
-            self.rows(batch.to_pylist())
+            self.rows(rows_of_columns(batch))
             return
         timed, assigned = self._assigner.assign_columns(batch, self.guard, self._recorder, "")
         if len(assigned):

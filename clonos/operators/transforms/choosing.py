@@ -79,13 +79,15 @@ class Chosen:
     """Function that returns (index of the first predicate that is true, record); one above the last if none is."""
 
     def __init__(self, predicates: tuple[Callable[[Any], object] | bool, ...]) -> None:
-        self._predicates = predicates
+        self._last = next((index for index, each in enumerate(predicates) if each is True), len(predicates))
+        asked = predicates[: self._last]
+        self._predicates = [(index, each) for index, each in enumerate(asked) if not isinstance(each, bool)]
 
     def __call__(self, record: Any) -> tuple[int, Any]:
-        for index, predicate in enumerate(self._predicates):
-            if predicate if isinstance(predicate, bool) else predicate(record):
+        for index, predicate in self._predicates:
+            if predicate(record):
                 return index, record
-        return len(self._predicates), record
+        return self._last, record
 
 
 class Iterated:

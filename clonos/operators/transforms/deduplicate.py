@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import python_keys
+from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
 from clonos.operators.fields import Field
@@ -49,7 +50,7 @@ class Deduplicate(Operator):
             super().keyed_columns(batch, key)
             return
         rows = self.pairs_of(batch, key)  # which may have another form than the columns that ``by`` names
-        keys = list(zip(python_keys(batch, key), batch.column(self._by.name).to_pylist(), strict=True))
+        keys = list(zip(python_keys(batch, key), values_of_column(batch.column(self._by.name)), strict=True))
         self._take(keys, self._stored(keys, rows), [record for _, record in rows], self.times_of(batch))
 
     def fill(self, entries: dict[Any, Any]) -> None:

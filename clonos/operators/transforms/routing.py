@@ -15,6 +15,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.keys import Router, groups_of_task
 from clonos.operators.chain_outputs import ToEdge
 from clonos.operators.operator import Operator, Scope, Times, without
@@ -113,7 +114,7 @@ class ToChosen(ToTask):
         return self.guard.each(self._target, rows)
 
     def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
-        return self._targets(batch.to_pylist())
+        return self._targets(rows_of_columns(batch))
 
     def _target(self, row: Any) -> int:
         target = self._function(row if self._key is None else self._key(row), self._tasks)

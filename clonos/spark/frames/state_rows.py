@@ -12,6 +12,7 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import json_text
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata
 from clonos.core.checkpoint.snapshot import restore_from
+from clonos.core.values.column_rows import rows_of_columns, values_of_column
 from clonos.core.values.keys import key_of
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore
@@ -138,7 +139,7 @@ def _keys(table: SlotColumns, live: Any) -> list[Any]:
         values: list[Any] = _as_type(keys, table.schema.keys[0]).to_pylist()
         return values
     batch = table.keys.take(live)
-    columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+    columns: list[list[Any]] = [values_of_column(column) for column in batch.columns]
     return columns[0] if len(columns) == 1 else [list(key) for key in zip(*columns, strict=True)]
 
 
@@ -161,4 +162,4 @@ def _plain(array: Any) -> list[Any]:
 def _rows_of_store(store: RowStore) -> Iterator[dict[str, Any]]:
     for chunk in store.chunks:
         batch = chunk.batch if chunk.live is None else chunk.batch.filter(pyarrow.array(chunk.live))
-        yield from batch.to_pylist()
+        yield from rows_of_columns(batch)

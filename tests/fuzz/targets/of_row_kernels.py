@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any, Final
 
@@ -11,10 +12,13 @@ import msgspec
 
 from clonos.core.values.rows import SCALAR_DECODERS, TUPLES
 from clonos.kernels import choice
+from clonos.kernels.records import END_US, FIRST_US
 from tests.fuzz.target import Target, of_bytes
 
 KINDS: Final = (1, 2, 3)
 """Kinds of columns that the kernels know: texts, ints and floats."""
+
+EPOCH: Final = datetime(1970, 1, 1)
 
 TAGS: Final = [bytes([tag]) for tag in (0x9F, 0xCB, 0xCC, 0xCF, 0xD3, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD)]
 """Tags of msgpack behind which bytes follow, for inputs that end there."""
@@ -51,6 +55,8 @@ def _samples() -> list[bytes]:
         *(_input(2, flag, order, order) for flag in (0, 1, 2, 4, 8)),
         *(_input(3, flag, struct.pack("<6b", 0, 2, 1, 3, 5, 1), b"abcdef") for flag in (3, 4, 6)),
         *(_input(4, flag, order, bytes(range(7))) for flag in (0, 1, 2)),
+        *(_input(5, flag, struct.pack("<4q", 0, -1, FIRST_US, END_US - 1), b"") for flag in (0, 1, 2)),
+        *(_input(6, flag, b"abc", b"abcdef") for flag in (0, 1, 2, 16)),
     ]
 
 
@@ -172,6 +178,23 @@ def _fold(native: Any, flag: int, first: bytes, second: bytes) -> None:
     assert len(results) == (count if is_done and rows else len(results))
 
 
+def _datetimes(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    """Datetimes are those that Python computes."""
+    zone = (None, UTC, second)[flag % 3]
+    found = native.datetimes(first, zone)
+    wanted = [EPOCH + timedelta(microseconds=each) for (each,) in struct.iter_unpack("<q", first)]
+    assert found == [each.replace(tzinfo=UTC if zone else None) for each in wanted]
+
+
+def _dicts(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    """Each row has the values of its columns."""
+    columns: list[Any] = [list(second[place:]) if flag & 1 else list(second) for place in range(len(first))]
+    columns[1:2] = [None] * (flag >> 4 & 1)
+    names = [chr(each) for each in first]
+    found = native.dicts(tuple(names), tuple(columns), len(second) + (flag >> 1 & 1))
+    assert found == [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or not names
+
+
 def _pair_of(found: Any) -> tuple[Any, Any]:
     state, result = found
     return state, result
@@ -181,4 +204,12 @@ def _beside(state: Any, result: Any) -> Any:
     return result
 
 
-KERNELS: Final[list[Callable[[Any, int, bytes, bytes], None]]] = [_unpack, _pack, _split, _take, _fold]
+KERNELS: Final[list[Callable[[Any, int, bytes, bytes], None]]] = [
+    _unpack,
+    _pack,
+    _split,
+    _take,
+    _fold,
+    _datetimes,
+    _dicts,
+]

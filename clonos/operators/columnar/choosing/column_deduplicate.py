@@ -15,6 +15,7 @@ import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.column_keys import values_of
+from clonos.core.values.column_rows import values_of_column
 from clonos.kernels.key_columns import KeyIndex
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.first_places import Marks
@@ -62,7 +63,7 @@ class ColumnDeduplicate(ColumnOperator):
         found = values_of(columns[: len(self._stream_keys)])
         if self._by is None:
             return found
-        return list(zip(found, columns[self._keys.index(self._by)].to_pylist(), strict=True))
+        return list(zip(found, values_of_column(columns[self._keys.index(self._by)]), strict=True))
 
     @abstractmethod
     def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:

@@ -13,6 +13,7 @@ import numpy
 import pyarrow
 
 from clonos.core.values.column_keys import values_of
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.keys import state_keys
 from clonos.kernels.partition import gather
 from clonos.operators.columnar.by_type import ColumnOperator
@@ -76,7 +77,7 @@ class ColumnTopK(ColumnOperator):
         entries = {}
         if len(live):
             counts, numbers = table.values["count"][live], table.values["numbers"][live]
-            records = self._store.take(numbers[numbers != NO_ROW]).to_pylist()
+            records = rows_of_columns(self._store.take(numbers[numbers != NO_ROW]))
             ends = numpy.cumsum(counts).tolist()
             stored = state_keys(values_of(table.keys(live)))
             for key, start, end in zip(stored, [0, *ends], ends, strict=False):
