@@ -26,6 +26,7 @@ from benchmarks.harness.result_counter import WrongResult
 from benchmarks.workloads import served_job
 from clonos.cli.server_client import ServerClient
 from clonos.core.model.errors import ClonosError
+from clonos.io.process.retained_slots import RetainedSlots
 from clonos.server.supervision.job_folder import JobFolder
 from clonos.spark.java import has_java
 
@@ -89,6 +90,8 @@ def _served(folder: Path, slots: str, kills: int) -> list[float]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(family, LIMIT_S)
+        for file in folder.glob("server/jobs/*/slots.json"):
+            RetainedSlots(file).end_if_any()
 
 
 def _has_completed(client: ServerClient, job_id: str, attempt: int) -> bool:

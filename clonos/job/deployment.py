@@ -12,6 +12,7 @@ from clonos.core.model.errors import ExtraMissing, JobError
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
+from clonos.io.process.retained_slots import retained_slots
 from clonos.io.process.slot_provider import Listener, SlotProvider
 from clonos.io.system.entropy import random_bytes
 
@@ -76,7 +77,8 @@ def _processes(run: RunOptions, hash_seed: str) -> Deployment:
         job_modules = (*(COLUMN_MODULES if has_columns else ()), *modules)
         return ProcessSlots(listener, hash_seed, run.domains, warm_modules=WARM_MODULES, job_modules=job_modules)
 
-    local = _local_folder()
+    retained = retained_slots()
+    local = _local_folder() if retained is None else _local_folder(retained.record.driver_folder)
     return Deployment(
         provider=provider,
         driver_binding=Binding(folder=str(local.path)),
@@ -137,10 +139,10 @@ def _close(own: Any, local: LocalFolder | None) -> None:
         sweep(local.root)  # a killed slot did not remove its folder
 
 
-def _local_folder() -> LocalFolder:
+def _local_folder(name: str = "") -> LocalFolder:
     root = default_root()
     sweep(root)
-    return LocalFolder(root, f"driver-{random_bytes(6).hex()}")
+    return LocalFolder(root, name or f"driver-{random_bytes(6).hex()}")
 
 
 def _driver_binding(context: Context, run: RunOptions) -> Binding:

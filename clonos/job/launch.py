@@ -14,12 +14,15 @@ from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.core.coordinator.checkpoint_ledger import RETAINED_MIN
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
+from clonos.core.model.ids import SlotId
 from clonos.io.process.fault_points import armed
 from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
+from clonos.io.process.retained_slots import RetainedSlot, retained_slots
 from clonos.io.store.metadata_chain import RETAINED_MAX
 from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
+from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.job.staging import session_of
 from clonos.job.starting import Start, default_store, identity_of
@@ -98,7 +101,14 @@ def _prepared(
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
-        record = start.begin(image, hash_seed)
+        retained = retained_slots()
+        living: tuple[RetainedSlot, ...] = ()
+        if retained is not None:
+            what = built_of(graph.file, image, settings, deployment.hash_seed)
+            resumed = start.resumed if start.is_resume and run.checkpoint is None else None
+            living = slots_to_take_over(graph.name, retained, what, image, resumed)
+            retained.begin(what, living)
+        record = start.begin(image, hash_seed, bool(living))
         log_notes(image)
         store = start.store
         begin = Begin(
@@ -110,6 +120,9 @@ def _prepared(
             versions=versions(hash_seed=deployment.hash_seed),
             can_spread=deployment.can_spread,
             driver_host=socket.gethostname(),
+            awaits_slots=bool(living),
+            named=tuple(SlotId(each.slot) for each in living),
+            only_adopts=bool(living),
         )
         launch_spec = _launch_spec(run, deployment, data, store.objects_url)
         plan = DriverPlan(
@@ -121,6 +134,7 @@ def _prepared(
             lambda listener: deployment.provider(listener, image.has_columns, modules),
             listener,
             deployment.address_rewriter,
+            retained,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:

@@ -186,8 +186,10 @@ class Start:
 
     # ------------------------------------------------------------------ changing
 
-    def begin(self, image: JobImage, hash_seed: str) -> JobRecord:
+    def begin(self, image: JobImage, hash_seed: str, is_taken_over: bool = False) -> JobRecord:
         """Marks the store as used by this process, begins a term, copies a savepoint, and prepares the outputs.
+
+        ``is_taken_over``: the tasks of an earlier driver live and go on.
 
         Raises: JobRunning: another start has done so since ``find``. SavepointCorrupt, StoreFailed.
         """
@@ -196,7 +198,8 @@ class Start:
             assert self._found is not None
             record = self._found
             self.store.acquire_term(self._run.checkpoint or 0)
-            logger.warning("%s", self._continued_text(record.name))
+            if not is_taken_over:
+                logger.warning("%s", self._continued_text(record.name))
         else:
             record = self._created = self.store.open_job(
                 self._identity.name,
@@ -213,7 +216,7 @@ class Start:
                 logger.warning("%s starts from %s", record.name, self._savepoint)
             if self._staged is not None:
                 self._staged.remove_others()
-        self._prepare_outputs(image, record.job_id)
+        self._prepare_outputs(image, record.job_id, is_taken_over)
         return record
 
     @property
@@ -237,11 +240,12 @@ class Start:
         age = f", which is {age_text((wall_ns() - written_ns) / 1e9)} old" if written_ns else ""
         return f"{name} continues from checkpoint {resumed.checkpoint}{age}"
 
-    def _prepare_outputs(self, image: JobImage, job_id: str) -> None:
+    def _prepare_outputs(self, image: JobImage, job_id: str, is_taken_over: bool) -> None:
         """Prepares each output, and withdraws what was committed after the checkpoint from which the job resumes.
 
         Later commits exist only when a driver resumed from an earlier checkpoint than the last one; that driver may
-        have ended before it withdrew them.
+        have ended before it withdrew them. Tasks that are taken over keep what they have prepared for the next
+        checkpoints, which would be withdrawn too.
         """
         checkpoint = CheckpointId(0) if self._resumed is None else self._resumed.checkpoint
         number = 0
@@ -252,7 +256,7 @@ class Start:
                 number += 1
             elif (self._run.overwrite or self._replaces) and _may_have_rows(sink):
                 logger.warning("%s", _rows_that_stay(name, sink))
-            if self.is_resume:
+            if self.is_resume and not is_taken_over:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
     def outputs(self) -> list[str]:

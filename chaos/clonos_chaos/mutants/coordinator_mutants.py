@@ -15,6 +15,7 @@ from clonos.core.coordinator import (
     failover,
     failure_policy,
     startup,
+    takeover,
     view_machine,
 )
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
@@ -290,7 +291,7 @@ def terms_are_not_claimed(mutation: Mutation) -> None:
 @mutant("9")
 def new_coordinators_ask_nobody(mutation: Mutation) -> None:
     """A new coordinator asks every slot that contacts it for its view, and waits for the reply."""
-    mutation.swap(startup, "_request_view", lambda state, phase, slot: False)
+    mutation.swap(takeover, "_request_view", lambda state, phase, slot: False)
 
 
 @mutant("9")
@@ -300,7 +301,7 @@ def new_coordinators_await_one_slot(mutation: Mutation) -> None:
     def has_one_answered(state: CoordinatorState, phase: Any) -> bool:
         return any(slot in state.statuses for slot in phase.named)
 
-    mutation.swap(startup, "_have_all_answered", has_one_answered)
+    mutation.swap(takeover, "_have_all_answered", has_one_answered)
 
 
 @mutant("6.9")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator import event_handlers, failure_detector, startup
+from clonos.core.coordinator import event_handlers, failure_detector, startup, takeover
 from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes, Held
 from clonos.core.coordinator.checkpoint_machine import Publishing
 from clonos.core.coordinator.coordinator_effects import Effect
@@ -103,9 +103,9 @@ HANDLERS: Table[None] = {
     (Starting, View): _stay,
     # Listening: to the slots of an earlier coordinator
     (Listening, Register): startup.register,
-    (Listening, View): startup.on_view_reported,
-    (Listening, SlotStatus): startup.on_status,
-    (Listening, Ticked): startup.end_listening,
+    (Listening, View): takeover.on_view_reported,
+    (Listening, SlotStatus): takeover.on_status,
+    (Listening, Ticked): takeover.end_listening,
     (Listening, CheckpointRequested): event_handlers.request_checkpoint,
     (Listening, CheckpointReleased): event_handlers.release_checkpoint,
     (Listening, StopRequested): startup.stop_early,

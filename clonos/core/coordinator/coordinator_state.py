@@ -1,7 +1,8 @@
 """State of the coordinator: the states of its machines and the tables that join them (protocol 5, 6, 8 and 9).
 
-The handlers in ``startup``, ``event_handlers`` and ``failover`` act on it; the rules of each machine are in its own
-module. Some tables could be derived from others; they are kept because a tick for 2,000 tasks must stay below 10 ms.
+The handlers in ``startup``, ``takeover``, ``event_handlers`` and ``failover`` act on it; the rules of each machine are
+in its own module. Some tables could be derived from others; they are kept because a tick for 2,000 tasks must stay
+below 10 ms.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Listening:
     last_ns: int
     highest_view: View | None  # highest view that a slot has installed
     named: tuple[SlotId, ...] = ()
+    only_adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

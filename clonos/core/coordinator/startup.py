@@ -1,4 +1,4 @@
-"""Start of a job: slots register before any task runs, or a new coordinator adopts living slots (protocol 9)."""
+"""Start of a job, or of a new generation at a resume: slots register before any task runs (protocol 8)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ from clonos.core.coordinator.coordinator_state import (
     Starting,
 )
 from clonos.core.coordinator.failover import (
-    assignment_for,
-    fail_tasks,
     install_view,
-    note_progress,
     request_missing,
     update_life,
 )
@@ -44,11 +41,10 @@ from clonos.core.coordinator.first_placement import (
     surplus_slot,
 )
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import SlotId, ViewNumber, view_number
+from clonos.core.model.ids import view_number
 from clonos.core.model.progress import TaskCounter
 from clonos.core.placement.placement_rules import rules_of
-from clonos.core.wire.authorization import fits
-from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, TaskStatus, View
+from clonos.core.wire.control_messages import Register, Release, SlotAddress, TaskStatus
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """Interval at which slots in another domain are requested while all registered slots share one domain."""
@@ -92,9 +88,11 @@ def begin(state: CoordinatorState, event: Begin) -> None:
         state.phase = Closing()
     elif event.awaits_slots:
         lease_ns = state.limits.lease_ns
-        state.phase = Listening(state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None, event.named)
+        state.phase = Listening(
+            state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None, event.named, event.only_adopts
+        )
     else:
-        _await_slots(state)
+        await_slots(state)
 
 
 def slots_wanted(state: CoordinatorState) -> int:
@@ -103,7 +101,8 @@ def slots_wanted(state: CoordinatorState) -> int:
     return max(len(state.plan.tasks), 2 if has_backups else 1)
 
 
-def _await_slots(state: CoordinatorState) -> None:
+def await_slots(state: CoordinatorState) -> None:
+    """Requests slots for a new generation, and starts it when they are there."""
     state.phase = Starting(state.awake_ns, state.awake_ns)
     request_missing(state)
     _start_if_ready(state)
@@ -295,106 +294,3 @@ def check_slots(state: CoordinatorState) -> None:
 def stop_early(state: CoordinatorState, _event: StopRequested) -> None:
     """Stops the job before its first view, so nothing can be lost."""
     state.finish(Ending.ABORTED, "stopped before the job began")
-
-
-# ------------------------------------------------------------------ a new coordinator (protocol 9)
-
-
-def on_view_reported(state: CoordinatorState, event: Received) -> None:
-    """Notes the installed view of a slot, of which the highest becomes the current view."""
-    view, phase = event.message, state.phase
-    assert isinstance(view, View)
-    if not isinstance(phase, Listening) or not fits(view, state.plan):
-        return
-    if phase.highest_view is None or view.number > phase.highest_view.number:
-        state.phase = replace(phase, highest_view=view)
-    for address in view.slots:
-        if address.slot == event.slot and address.slot not in state.addresses:
-            _adopt(state, address)
-
-
-def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
-    state.addresses[address.slot] = address
-    state.lives[address.slot] = failure_detector.Alive(state.awake_ns)
-
-
-def on_status(state: CoordinatorState, event: Received) -> None:
-    """Notes what a living slot hosts, and requests its installed view if that is unknown."""
-    phase = state.phase
-    assert isinstance(event.message, SlotStatus)
-    assert isinstance(phase, Listening)
-    state.statuses[event.slot] = event.message
-    _request_view(state, phase, event.slot)
-
-
-def _request_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
-    """Requests the installed view of a slot that has not reported it yet. Returns whether a request was sent.
-
-    A slot that registered here may also have received the dead coordinator's view later.
-    """
-    if _has_reported(state, phase, slot):
-        return False
-    state.emit(Send(slot, View(ViewNumber(0), 0, state.job_id, (), ())))
-    return True
-
-
-def _has_reported(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
-    highest = phase.highest_view.number if phase.highest_view is not None else 0
-    return slot in state.addresses and slot in state.statuses and state.statuses[slot].view <= highest
-
-
-def end_listening(state: CoordinatorState, _event: Ticked) -> None:
-    """Decides after a lease, or once all named slots have answered: silent slots have failed.
-
-    Slots that have not reported their view are asked again and awaited, for another lease at most.
-    """
-    phase = state.phase
-    assert isinstance(phase, Listening)
-    without_view = [slot for slot in state.statuses if _request_view(state, phase, slot)]
-    if state.awake_ns < (phase.last_ns if without_view else phase.until_ns) and not _have_all_answered(state, phase):
-        return
-    highest_view = phase.highest_view
-    if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
-        _await_slots(state)
-        return
-    _adopt_view(state, highest_view)
-
-
-def _have_all_answered(state: CoordinatorState, phase: Listening) -> bool:
-    """Returns whether all slots of the earlier coordinator are named, and each has reported its view or is dead."""
-    return bool(phase.named) and all(
-        isinstance(state.lives.get(slot), failure_detector.Dead) or _has_reported(state, phase, slot)
-        for slot in phase.named
-    )
-
-
-def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
-    """Continues with the highest view of the earlier coordinator. View (term, 1) changes only what is missing."""
-    state.statuses = {slot: status for slot, status in state.statuses.items() if slot in state.addresses}
-    hosting = {(slot, each.task, each.incarnation) for slot, status in state.statuses.items() for each in status.tasks}
-    missing = [
-        placement.task
-        for placement in highest_view.placements
-        if placement.slot not in state.addresses
-        or (placement.slot, placement.task, placement.incarnation) not in hosting
-    ]
-    state.views = view_machine.Unformed(state.term, state.job_id, highest_view)
-    ledger = replace(
-        state.ledger,
-        generation=highest_view.generation,
-        incarnations=tuple(p.incarnation for p in highest_view.placements),
-    )
-    state.checkpoints = replace(state.checkpoints, ledger=ledger)
-    state.phase = Running()
-    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
-    for status in list(state.statuses.values()):
-        for each in status.tasks:
-            note_progress(state, each)
-    fail_tasks(state, missing, "its slot sent nothing while the new coordinator listened")
-    if not state.is_running:
-        return
-    domains = state.domains()
-    assignment = assignment_for(state, highest_view, domains)
-    addresses = tuple(state.addresses[slot] for slot in domains)
-    install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
-    request_missing(state)

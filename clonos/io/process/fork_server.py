@@ -3,7 +3,8 @@
 Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``. The driver writes orders to its standard input,
 and reads ``started ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. The server starts no thread, because a
 forking process should have only one; those of the libraries that it imports are idle, and the libraries expect forks.
-When its input ends, because the driver has ended, it kills all slots and exits.
+When its input ends, because the driver has ended, it kills all slots and exits; or it waits for their end, if they may
+be taken over by the next driver.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ HEADER = struct.Struct("<III")
 IMPORTS: Final = 0xFFFFFFFF
 """Number of an order that forks nothing: it has the names of further modules in place of a launch spec."""
 
+KILL: Final = 0xFFFFFFFD
+"""Number of an order that forks nothing: it ends all slots, which may outlive their driver (``PLACE``)."""
+
 PLACE: Final = 0xFFFFFFFE
-"""Number of an order that forks nothing: it has the place of a job (``packed_place``) in place of a launch spec."""
+"""Number of an order that forks nothing: it has the place of a job (``packed_place``) in place of a launch spec.
+From then on slots outlive their driver, because the next one may take them over."""
 
 INPUT_FD = 0
 
@@ -58,7 +63,10 @@ def main() -> None:
             os.read(wakeup_read_fd, 4096)
             fork_server.reap()
         if INPUT_FD in ready and not fork_server.serve():
-            fork_server.kill_all()
+            if fork_server.outlives:
+                fork_server.await_all()
+            else:
+                fork_server.kill_all()
             sys.stderr.flush()
             os._exit(0)  # taking down all modules would take 50 ms
 
@@ -107,6 +115,7 @@ class ForkServer:
     def __init__(self, events_fd: int) -> None:
         self.events_fd = events_fd
         self.order_of_pid: dict[int, int] = {}
+        self.outlives = False  # slots go on when the driver has ended, and wait for the next one
 
     def serve(self) -> bool:
         """Reads an order: forks a slot, imports modules, or takes a place. Returns False when the driver has ended."""
@@ -122,6 +131,11 @@ class ForkServer:
             return True
         if order == PLACE:
             _move_to(body)
+            self.outlives = True
+            return True
+        if order == KILL:
+            self.kill_all()
+            self.order_of_pid.clear()
             return True
         gc.freeze()  # else the garbage collector of the child would touch, and so copy, these pages
         pid = os.fork()
@@ -139,6 +153,11 @@ class ForkServer:
             if pid == 0:
                 return
             self._report(f"ended {self.order_of_pid.pop(pid)} {os.waitstatus_to_exitcode(status)}\n")
+
+    def await_all(self) -> None:
+        """Waits for the end of every child: they end themselves when no driver comes."""
+        while self.order_of_pid:
+            self.order_of_pid.pop(os.wait()[0], None)
 
     def kill_all(self) -> None:
         """Kills every child and reports its end."""

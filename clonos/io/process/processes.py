@@ -8,17 +8,21 @@ so that a whole domain can be killed as an executor would be.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
-from clonos.io.process.fork_server import HEADER, IMPORTS
+from clonos.io.process.fork_server import HEADER, IMPORTS, KILL
 from clonos.io.process.fork_server_process import take_or_start
+from clonos.io.process.retained_slots import RetainedSlot, opened
 from clonos.io.process.slot_provider import Listener, SlotEnded
 
+DOMAIN_PREFIX = "process-"
 END_TIMEOUT_S = 10.0
 """Seconds that the fork server has to kill its children and exit."""
 
@@ -45,6 +49,7 @@ class ProcessSlots:
         self._domain_count = domains
         self._lock = threading.Lock()
         self._orders = 0
+        self._adopted: dict[int, int] = {}  # descriptors of the processes of orders that were not forked here
         self._domain_of: dict[int, str] = {}  # orders whose slot runs or was requested
         self._pid_of: dict[int, int] = {}  # process ids. Invariant: only orders in _domain_of
         self._hash_seed = hash_seed
@@ -73,8 +78,38 @@ class ProcessSlots:
         _write(self._fork_server, HEADER.pack(number, len(encoded), len(launch_spec)) + encoded + launch_spec)
         return number
 
+    def adopt(self, slot: RetainedSlot) -> int | None:
+        """Takes over a slot of an earlier driver as if it had been ordered here. Returns the order's number; None if
+        the slot has ended."""
+        descriptor = opened(slot)
+        if descriptor is None:
+            return None
+        with self._lock:
+            if not self._domain_count:  # domains are named after orders, and a name is never used twice
+                self._orders = max(self._orders, 1 + int(slot.domain.removeprefix(DOMAIN_PREFIX)))
+            number = self._orders
+            self._orders += 1
+            self._domain_of[number] = slot.domain
+            self._adopted[number] = descriptor
+        watch = threading.Thread(target=self._watch, args=(number, descriptor), name="adopted slot", daemon=True)
+        self._readers.append(watch)
+        watch.start()
+        return number
+
+    def _watch(self, number: int, descriptor: int) -> None:
+        select.select([descriptor], [], [])
+        with self._lock:
+            del self._adopted[number]
+            os.close(descriptor)
+        self._end(number, "its process has ended")
+
     def close(self) -> None:
         """Ends every slot and the fork server, and waits for them."""
+        with self._lock:
+            for descriptor in self._adopted.values():
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        _write(self._fork_server, HEADER.pack(KILL, 0, 0))
         _close_input(self._fork_server)
         try:
             self._fork_server.wait(END_TIMEOUT_S)
@@ -106,7 +141,7 @@ class ProcessSlots:
         """Returns the domain with the fewest slots, so that a killed domain fills again; avoids ``avoid`` if
         possible."""
         if not self._domain_count:
-            return f"process-{number}"
+            return f"{DOMAIN_PREFIX}{number}"
         living = Counter(self._domain_of.values())
         names = [f"domain-{index}" for index in range(self._domain_count)]
         return min(names, key=lambda name: (name in avoid, living[name]))

@@ -25,6 +25,7 @@ from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import Blame, ClonosError
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.process.fork_server_process import WARM_MODULES, offered
+from clonos.io.process.retained_slots import RetainedSlots, retaining_slots
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.io.system.process_identity import machine, started_at
 from clonos.job.script.job_file import load_job, put_on_path
@@ -99,7 +100,8 @@ def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler, slots: SpareS
 def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler, slots: SpareSlots) -> DriverEnd:
     options: dict[str, object] = {"store": str(folder.store), **spec.options, "resume": True}
     put_on_path(spec.target)
-    with _fork_server(folder, spec.slots, slots):
+    retained = RetainedSlots(folder.slots) if spec.slots == SlotKind.PROCESS and hasattr(os, "pidfd_open") else None
+    with _fork_server(folder, spec.slots, slots), retaining_slots(retained):
         collect_rarely()
         handle = load_job(spec.target).start(command_line=options)
     with handle, handle.handling_signals(), _serving(handle, folder, early):
@@ -167,7 +169,7 @@ def _keep_last(handle: Handle, folder: JobFolder) -> None:
     try:
         folder.write_last({name: link.document(handle.job_id, name) for name in REPORTED_DOCUMENTS})
     except (DriverSilent, DriverRefused) as error:
-        logger.warning("the last documents of the job were not kept: %s", error)
+        logger.warning("the last documents of the job were not retained: %s", error)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class JobFolder:
         self.store = path / "store"
         self.log = path / "driver.log"
         self.output = path / "driver.out"
+        self.slots = path / "slots.json"
 
     def create(self) -> None:
         """Creates the folder, which only this user may read."""

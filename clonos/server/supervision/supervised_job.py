@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
 from clonos.server.job_status import JobStatus
@@ -204,7 +205,7 @@ class SupervisedJob:
             for name in REPORTED_DOCUMENTS:
                 self._register.keep(self.record.id, name, self._link.document(driver_job, name))
         except EnvironmentFault as error:  # of the driver or of the register: the next time is soon
-            logger.debug("job %s: its documents were not kept: %s", self.record.id, error)
+            logger.debug("job %s: its documents were not retained: %s", self.record.id, error)
         return self._on_stored
 
     def _on_stored(self) -> None:
@@ -272,6 +273,7 @@ class SupervisedJob:
         self._start_due_s = now_s + delay_s
 
     def _end(self, verdict: Verdict) -> None:
+        RetainedSlots(self.folder.slots).end_if_any()  # those of a driver that was killed wait for the next one
         end = self.folder.read_end()
         checkpoint = max(self.record.checkpoint, 0 if end is None else end.checkpoint)
         self.record = self._register.apply(

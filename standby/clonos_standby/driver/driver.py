@@ -57,6 +57,8 @@ from clonos.io.net.peers import PeerAddress
 from clonos.io.net.rate_limited_log import RateLimitedLog, logger_of
 from clonos.io.net.transport import AddressRewriter, Transport
 from clonos.io.process.fault_points import armed
+from clonos.io.process.processes import ProcessSlots
+from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.process.slot_provider import Listener, SlotEnded, SlotProvider
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
@@ -68,6 +70,7 @@ from clonos_standby.driver.abandoned_output import Lives
 from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
+from clonos_standby.driver.slot_orders import SlotOrders
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
 
@@ -96,7 +99,8 @@ class DriverPlan:
     """Configuration of a driver. ``launch_spec``: template; address, key and token are set for each slot.
 
     ``store``: open, with its term in ``begin``. ``provider``: creates the slot provider for a listener.
-    ``address_rewriter``: maps addresses for the driver's connections.
+    ``address_rewriter``: maps addresses for the driver's connections. ``retained``: file of slots that outlive the
+    driver, those of an earlier driver among them.
     """
 
     image: JobImage
@@ -107,16 +111,7 @@ class DriverPlan:
     provider: Callable[[Listener], SlotProvider]
     listener: Callable[[Progress], None]
     address_rewriter: AddressRewriter | None = None
-
-
-@dataclass(slots=True)
-class _Order:
-    """Requested slot. ``slot``: the slot that has registered with its token; None before."""
-
-    number: int
-    token: str
-    slot: SlotId | None = None
-    has_ended: bool = False
+    retained: RetainedSlots | None = None
 
 
 class Driver:
@@ -137,8 +132,7 @@ class Driver:
             address_rewriter=plan.address_rewriter,
         )
         self._inbox = Inbox(self._transport.wake)
-        self._orders: dict[int, _Order] = {}
-        self._order_of_token: dict[str, _Order] = {}
+        self._orders = SlotOrders(plan.retained)
         self._events: list[Event] = []
         self._is_closing = False
         self._log = RateLimitedLog(logger)
@@ -154,7 +148,21 @@ class Driver:
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, faults
         )
         self._provider = plan.provider(self._on_slot_ended)
+        self._take_over()
         self._thread = Thread(target=self._run, name="coordinator", daemon=True)
+
+    def _take_over(self) -> None:
+        """Takes over the slots of an earlier driver that live."""
+        retained = self._plan.retained
+        if retained is None or not isinstance(self._provider, ProcessSlots):
+            return
+        for each in retained.record.slots:
+            slot = SlotId(each.slot)
+            self._transport.add_peer(PeerAddress(slot, each.data_address, each.control_address, b""))
+            if (number := self._provider.adopt(each)) is None:
+                self._events.append(SlotGone(slot, "its process has ended", self._clock.now_ns()))
+            else:
+                self._orders.add(number, each.token, slot)
 
     # ------------------------------------------------------------------ for any thread
 
@@ -223,7 +231,7 @@ class Driver:
             self._loop(lambda: self._is_closing or self.result.done())
             if self.result.done():  # else the job was abandoned, and the provider ends slots that were not released
                 deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
-                self._loop(lambda: not self._running_orders() or time.monotonic() > deadline_s)
+                self._loop(lambda: not self._orders.running() or time.monotonic() > deadline_s)
         except BaseException as error:
             if not self.result.done():
                 self.result.set_exception(error)
@@ -249,9 +257,6 @@ class Driver:
             if self._events:
                 events, self._events = self._events, []
                 self._handle(events)
-
-    def _running_orders(self) -> list[_Order]:
-        return [order for order in self._orders.values() if not order.has_ended]
 
     def _close_all(self) -> None:
         self._provider.close()
@@ -303,14 +308,11 @@ class Driver:
         self._slots_log.log(f"lines of {place}", level, f"{writer}: {message.text}", logger_of(message.logger), where)
 
     def _admit(self, register: Register) -> bool:
-        """Returns True when this driver launched the slot: a token is valid for the first slot that registers with
-        it."""
-        order = self._order_of_token.get(register.token)
-        if order is None or order.has_ended or order.slot not in (None, register.slot):
+        """Returns True when this driver launched the slot or took it over."""
+        if not self._orders.take(register):
             what = f"the registration of {slot_name(register.slot)} on {register.host} is refused: its token is invalid"
             self._log.warning("refused registrations", what)
             return False
-        order.slot = register.slot
         self._transport.add_peer(
             PeerAddress(register.slot, register.data_address, register.control_address, register.public_key)
         )
@@ -319,8 +321,7 @@ class Driver:
 
     def _update_admission(self) -> None:
         """Admits unknown keys only while a requested slot has not registered."""
-        is_awaited = any(order.slot is None and not order.has_ended for order in self._orders.values())
-        self._transport.admit_unknown(is_awaited)
+        self._transport.admit_unknown(self._orders.has_unregistered())
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """Reports to the coordinator that no process listens at the slot's address any more."""
@@ -332,10 +333,9 @@ class Driver:
     # ------------------------------------------------------------------ slots
 
     def _handle_slot_end(self, ended: SlotEnded) -> None:
-        order = self._orders.get(ended.order)
-        if order is None or order.has_ended:
+        order = self._orders.end(ended.order)
+        if order is None:
             return
-        order.has_ended = True
         self._update_admission()
         reason = ended.reason or "its process has ended"
         if order.slot is None:
@@ -357,7 +357,7 @@ class Driver:
         except EnvironmentFault as error:
             self.post(SlotRefused(str(error), self._clock.now_ns()))
             return
-        self._orders[number] = self._order_of_token[token] = _Order(number, token)
+        self._orders.add(number, token)
         self._update_admission()
 
     # ------------------------------------------------------------------ effects

@@ -19,6 +19,7 @@ from typing import Any, Final
 import psutil
 
 from clonos.cli.server_client import ServerClient
+from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.process_identity import started_at
 from clonos.server.register.job_record import DriverProcess
 from clonos.server.supervision.job_folder import JobFolder
@@ -154,9 +155,10 @@ class RunningServer:
             found = JobFolder(folder).read_driver()
             if found is not None and started_at(found.pid) == found.started_at:
                 with suppress(psutil.NoSuchProcess):
-                    slots = psutil.Process(found.pid).children(recursive=True)
+                    family += psutil.Process(found.pid).children(recursive=True)
                     os.kill(found.pid, signal.SIGKILL)
-                    psutil.wait_procs(slots, timeout=LIMIT_S)
+                    psutil.wait_procs([psutil.Process(found.pid)], timeout=LIMIT_S)
+            RetainedSlots(JobFolder(folder).slots).end_if_any()
         psutil.wait_procs(family, timeout=LIMIT_S)
 
 

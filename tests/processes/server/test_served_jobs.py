@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from clonos.cli.server_client import RequestFailed
+from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.process_identity import started_at
 from tests.processes.harness.running_server import (
     READ_TOKEN,
@@ -156,3 +157,25 @@ def test_a_job_that_fails_by_its_own_fault_is_not_started_again(tmp_path: Path) 
         assert any("ZeroDivisionError" in line["text"] for line in lines)
         with pytest.raises(RequestFailed, match="is FAILED, which does not allow to stop it"):
             server.client.post(f"/jobs/{job_id}/stop", {})
+
+
+def test_tasks_go_on_without_a_rollback_when_their_driver_is_killed_twice_under_load(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        texts = [FIRST]
+        for restarts in (1, 2):
+            slots = {each.pid for each in RetainedSlots(server.folder_of(job_id).slots).living()}
+            assert len(slots) == 4
+            texts += [SECOND, SECOND]
+            add_words(tmp_path, f"before-{restarts}.txt", SECOND)
+            os.kill(server.driver(job_id).pid, signal.SIGKILL)
+            add_words(tmp_path, f"after-{restarts}.txt", SECOND)
+            _wait_for_counts(server, job_id, *texts)
+            found = server.wait_for_status(job_id, "RUNNING")
+            assert (found["restarts"], found["generation"]) == (restarts, 1)
+            assert {each.pid for each in RetainedSlots(server.folder_of(job_id).slots).living()} == slots
+        os.kill(server.driver(job_id).pid, signal.SIGKILL)
+        server.client.post(f"/jobs/{job_id}/stop", {})
+        assert server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")["stopped"]
+        assert server.counts(job_id) == expected_counts(*texts)
+        assert RetainedSlots(server.folder_of(job_id).slots).living() == ()

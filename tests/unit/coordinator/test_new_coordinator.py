@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.core.coordinator.coordinator_effects import Alarm, Effect, RequestSlots, StoodDown
+from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, RequestSlots, StoodDown
 from clonos.core.coordinator.coordinator_events import Begin, SlotGone, Ticked
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
@@ -209,3 +210,29 @@ def test_a_new_coordinator_whose_slots_have_all_ended_starts_like_a_resume_at_on
     harness.complete(1)
     again = _named(harness, dead=tuple(harness.slots))
     assert again.coordinator.phase == "starting"
+
+
+def test_a_coordinator_that_only_adopts_fails_the_job_when_no_slot_has_a_view() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    named = tuple(harness.slots)
+    completed = harness.coordinator.completed
+    again.do(Begin(2, "job-1", len(named), completed, awaits_slots=True, named=named, only_adopts=True))
+    for slot in named:
+        again.do(SlotGone(slot, "killed"))
+    assert [failed.blame for failed in of_kind(again.tick(100), JobFailed)] == [Blame.ENVIRONMENT]
+    assert again.coordinator.phase == "over"
+
+
+def test_a_coordinator_that_only_adopts_runs_the_job_on_when_a_slot_has_a_view() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    named = tuple(harness.slots)
+    again.do(Begin(2, "job-1", 0, harness.coordinator.completed, awaits_slots=True, named=named, only_adopts=True))
+    again.slots = dict(harness.slots)
+    again.tick(500)
+    assert again.view.placements == harness.view.placements

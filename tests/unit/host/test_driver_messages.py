@@ -120,7 +120,7 @@ def test_a_message_type_that_slots_do_not_send_is_malformed_before_it_reaches_th
 
 def test_a_slot_whose_process_has_ended_cannot_connect(driver: Driver) -> None:
     driver._order(())
-    (order,) = driver._orders.values()
+    (order,) = driver._orders.running()
     register = msgspec.structs.replace(_register(SLOT), token=order.token)
     driver.on_message(SLOT, register, b"")
     driver._transport.send(SLOT, Hold(SLOT))
@@ -141,7 +141,7 @@ def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -
     for _ in range(2):
         driver._order(())
     look()
-    first, second = driver._orders.values()
+    first, second = driver._orders.running()
     driver.on_message(SLOT, msgspec.structs.replace(_register(SLOT), token=first.token), b"")
     look()
     driver._handle_slot_end(SlotEnded(second.number, "it has never registered"))

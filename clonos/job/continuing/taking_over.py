@@ -1,0 +1,64 @@
+"""Slots that have outlived their driver: whether the next driver takes them over, or ends them and resumes.
+
+Tasks of slots that are taken over go on as if nothing had happened: nothing is rolled back, and no output is withdrawn.
+"""
+
+from __future__ import annotations
+
+import logging
+from hashlib import blake2b
+from pathlib import Path
+
+from clonos.config import JobSettings
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, plan_fingerprint
+from clonos.io.process.retained_slots import RetainedSlot, RetainedSlots
+from clonos.operators.chain_outputs import CombinedSinks
+from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.job_image import JobImage
+from clonos_standby.launch_spec import versions
+
+logger = logging.getLogger("clonos.run")
+
+
+def built_of(file: str, image: JobImage, settings: JobSettings, hash_seed: str) -> str:
+    """Returns a digest of what slots and their driver have in common: versions, hash seed, file, plan and options."""
+    try:
+        code = Path(file).read_bytes()
+    except OSError:
+        code = b""
+    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, settings.run, code)
+    return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def slots_to_take_over(
+    name: str, retained: RetainedSlots, what: str, image: JobImage, resumed: CheckpointMetadata | None
+) -> tuple[RetainedSlot, ...]:
+    """Returns the slots of the earlier driver that this one takes over; none, when it has ended them.
+
+    ``what``: of what this driver is built. ``resumed``: the last completed checkpoint; None if the job does
+    not continue from that.
+    """
+    living = retained.living()
+    if not retained.record.slots or not living:
+        return ()
+    reason = _why_not(retained, what, image, resumed)
+    if reason:
+        logger.warning("%s: %d slots that have outlived their driver are ended, because %s", name, len(living), reason)
+        retained.end_all()
+        return ()
+    logger.warning("%s: the tasks go on in %d slots that have outlived their driver", name, len(living))
+    return living
+
+
+def _why_not(retained: RetainedSlots, what: str, image: JobImage, resumed: CheckpointMetadata | None) -> str:
+    if retained.record.built_of != what:
+        return "the job, its options or the library have changed"
+    if resumed is None:
+        return "the job does not continue from its last checkpoint"
+    for sink in image.sinks.values():
+        for each in sink.sinks if isinstance(sink, CombinedSinks) else (sink,):
+            if isinstance(each, TransactionalSink) and not type(each).__module__.startswith("clonos."):
+                return (
+                    f"{type(each).__name__} may drop what they have prepared, when its output is prepared for a start"
+                )
+    return ""
