@@ -116,7 +116,10 @@ def _kill(jobs: JobFolder) -> int:
 def _silence_s(jobs: JobFolder, killed_ns: int) -> float:
     """Returns the longest time after a kill in which a task wrote no new row."""
     longest_ns = 0
-    for path in jobs.files.glob(served_job.FILES):
+    paths = list(jobs.files.glob(served_job.FILES))
+    if not paths:
+        raise WrongResult("the job has no output")
+    for path in paths:
         highest, last_ns = 0, killed_ns
         for end, _, at_ns in served_job.entries(path):
             if end > highest:

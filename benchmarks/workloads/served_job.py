@@ -62,23 +62,27 @@ class PacedReader:
 
 @dataclass(frozen=True, slots=True)
 class CountedSink:
-    """Immediate sink of (key, count) into a file per task."""
+    """Immediate sink of (key, count) into a file per task. ``folder``: that of the job, which is not that of slots on
+    Spark."""
+
+    folder: str
 
     def immediate_writer(self) -> CountedFile:
         """Makes a connection to the file of the task that registers."""
-        return CountedFile()
+        return CountedFile(Path(self.folder))
 
 
 class CountedFile:
     """Registered connection to a file. A new generation writes the rows again that follow its checkpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._file = -1
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Takes the file over from the earlier incarnation."""
-        path = Path(f"counted-{identity.task_name.replace('/', '-')}")
-        generation = Path(f"generation-{identity.task_name.replace('/', '-')}")
+        path = self._folder / f"counted-{identity.task_name.replace('/', '-')}"
+        generation = self._folder / f"generation-{identity.task_name.replace('/', '-')}"
         known = generation.read_text("ascii") if generation.exists() else ""
         is_same = known == str(identity.generation)
         generation.write_text(str(identity.generation), "ascii")
@@ -116,4 +120,4 @@ def key_of(number: int) -> int:
 
 job = Job("served", parallelism=2, checkpoint_every="1s", standbys=1, slots="process")
 numbers = job.source(PacedNumbers(), name="read")
-numbers.key_by(key_of).count(name="count").sink(CountedSink())
+numbers.key_by(key_of).count(name="count").sink(CountedSink(os.getcwd()))
