@@ -14,7 +14,6 @@ from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.core.coordinator.checkpoint_ledger import RETAINED_MIN
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
-from clonos.core.model.ids import SlotId
 from clonos.io.process.fault_points import armed
 from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
@@ -121,7 +120,8 @@ def _prepared(
             can_spread=deployment.can_spread,
             driver_host=socket.gethostname(),
             awaits_slots=bool(living),
-            named=tuple(SlotId(each.slot) for each in living),
+            named=tuple(each.register.slot for each in living),
+            registers=tuple(each.register for each in living),
             only_adopts=bool(living),
         )
         launch_spec = _launch_spec(run, deployment, data, store.objects_url)

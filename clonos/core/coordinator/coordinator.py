@@ -108,7 +108,7 @@ HANDLERS: Table[None] = {
     (Listening, Ticked): takeover.end_listening,
     (Listening, CheckpointRequested): event_handlers.request_checkpoint,
     (Listening, CheckpointReleased): event_handlers.release_checkpoint,
-    (Listening, StopRequested): startup.stop_early,
+    (Listening, StopRequested): takeover.stop,
     (Listening, SlotGone): event_handlers.on_slot_gone,
     (Listening, SlotUnreachable): event_handlers.on_slot_unreachable,
     (Listening, SlotRefused): event_handlers.on_slot_refused,

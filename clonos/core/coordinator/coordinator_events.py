@@ -23,9 +23,9 @@ class Begin:
     in another domain, so it makes sense to wait for one. ``awaits_slots``: slots of an earlier coordinator may live
     (protocol 9), so listen to them for one lease before deciding anything. ``named``: every slot that an earlier
     coordinator has had, so that the wait ends when all of them have answered or are known to be dead; empty if they are
-    not known. ``only_adopts``: the job fails if no view can be taken over, so that its outputs can be prepared first.
-    ``retained``: completed checkpoints before ``resume`` whose objects are kept, ascending.
-    ``driver_host``: the host of the coordinator's process, as its slots name theirs.
+    not known. ``registers``: how those of them registered that may live. ``only_adopts``: the job fails if no view can
+    be taken over, so that its outputs can be prepared first. ``retained``: completed checkpoints before ``resume``
+    whose objects are kept, ascending. ``driver_host``: the host of the coordinator's process, as its slots name theirs.
     """
 
     term: int
@@ -36,6 +36,7 @@ class Begin:
     can_spread: bool = True
     awaits_slots: bool = False
     named: tuple[SlotId, ...] = ()
+    registers: tuple[Register, ...] = ()
     only_adopts: bool = False
     now_ns: int = 0
     retained: tuple[CheckpointMetadata, ...] = ()

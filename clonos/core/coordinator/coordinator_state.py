@@ -58,6 +58,7 @@ class Listening:
     last_ns: int
     highest_view: View | None  # highest view that a slot has installed
     named: tuple[SlotId, ...] = ()
+    registers: tuple[Register, ...] = ()
     only_adopts: bool = False
 
 

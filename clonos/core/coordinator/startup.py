@@ -88,9 +88,8 @@ def begin(state: CoordinatorState, event: Begin) -> None:
         state.phase = Closing()
     elif event.awaits_slots:
         lease_ns = state.limits.lease_ns
-        state.phase = Listening(
-            state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns, None, event.named, event.only_adopts
-        )
+        ends_ns = state.awake_ns + lease_ns, state.awake_ns + 2 * lease_ns
+        state.phase = Listening(*ends_ns, None, event.named, event.registers, event.only_adopts)
     else:
         await_slots(state)
 

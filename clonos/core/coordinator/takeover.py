@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clonos.core.coordinator import failure_detector, view_machine
-from clonos.core.coordinator.coordinator_effects import JobFailed, Send
-from clonos.core.coordinator.coordinator_events import Received, Ticked
+from clonos.core.coordinator import failure_detector, startup, view_machine
+from clonos.core.coordinator.coordinator_effects import Ending, JobFailed, Send
+from clonos.core.coordinator.coordinator_events import Received, StopRequested, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Listening, Running
 from clonos.core.coordinator.failover import (
     assignment_for,
@@ -16,7 +16,6 @@ from clonos.core.coordinator.failover import (
     request_missing,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.startup import await_slots
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, ViewNumber
 from clonos.core.wire.authorization import fits
@@ -33,12 +32,13 @@ def on_view_reported(state: CoordinatorState, event: Received) -> None:
         state.phase = replace(phase, highest_view=view)
     for address in view.slots:
         if address.slot == event.slot and address.slot not in state.addresses:
-            _adopt(state, address)
+            _adopt(state, phase, address)
 
 
-def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
+def _adopt(state: CoordinatorState, phase: Listening, address: SlotAddress) -> None:
     state.addresses[address.slot] = address
     state.lives[address.slot] = failure_detector.Alive(state.awake_ns)
+    state.registers |= {register.slot: register for register in phase.registers if register.slot == address.slot}
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
@@ -78,12 +78,22 @@ def end_listening(state: CoordinatorState, _event: Ticked) -> None:
         return
     highest_view = phase.highest_view
     if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
-        if phase.only_adopts:
+        if state.is_draining:
+            state.finish(Ending.ABORTED, "stopped while no slot of the earlier driver could be taken over")
+        elif phase.only_adopts:
             state.fail(JobFailed(Blame.ENVIRONMENT, "no slot of the earlier driver has a view that can be taken over."))
         else:
-            await_slots(state)
+            startup.await_slots(state)
         return
     _adopt_view(state, highest_view)
+
+
+def stop(state: CoordinatorState, event: StopRequested) -> None:
+    """Remembers that the job shall stop with a last checkpoint once it is taken over, or stops it at once."""
+    if event.drain:
+        state.is_draining = True
+    else:
+        startup.stop_early(state, event)
 
 
 def _have_all_answered(state: CoordinatorState, phase: Listening) -> bool:
@@ -112,7 +122,9 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     )
     state.checkpoints = replace(state.checkpoints, ledger=ledger)
     state.phase = Running()
-    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    state.due_ns = state.awake_ns
+    if not state.is_draining:
+        state.due_ns += state.options.checkpoint_every_ms * NANOSECONDS
     for status in list(state.statuses.values()):
         for each in status.tasks:
             note_progress(state, each)

@@ -86,10 +86,10 @@ class ProcessSlots:
             return None
         with self._lock:
             if not self._domain_count:  # domains are named after orders, and a name is never used twice
-                self._orders = max(self._orders, 1 + int(slot.domain.removeprefix(DOMAIN_PREFIX)))
+                self._orders = max(self._orders, 1 + int(slot.register.domain.removeprefix(DOMAIN_PREFIX)))
             number = self._orders
             self._orders += 1
-            self._domain_of[number] = slot.domain
+            self._domain_of[number] = slot.register.domain
             self._adopted[number] = descriptor
         watch = threading.Thread(target=self._watch, args=(number, descriptor), name="adopted slot", daemon=True)
         self._readers.append(watch)

@@ -17,21 +17,17 @@ from pathlib import Path
 import msgspec
 
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.control_messages import Register
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.process_identity import machine, started_at
 
 
 class RetainedSlot(msgspec.Struct, frozen=True):
-    """Registered slot. ``token``: with which it registered."""
+    """Slot as it registered, and when its process started."""
 
-    slot: int
-    pid: int
+    register: Register
     started_at: str
-    token: str
-    domain: str
-    data_address: str
-    control_address: str
 
 
 class RetainedRecord(msgspec.Struct, frozen=True):
@@ -72,22 +68,22 @@ class RetainedSlots:
 
     def living(self) -> tuple[RetainedSlot, ...]:
         """Returns the slots whose process runs. None can be watched on systems without descriptors of processes."""
-        return tuple(each for each in self.record.slots if started_at(each.pid) == each.started_at)
+        return tuple(each for each in self.record.slots if started_at(each.register.pid) == each.started_at)
 
     def begin(self, built_of: str, slots: tuple[RetainedSlot, ...]) -> None:
         """Notes what the slots are built of, and with which ones the driver begins."""
         self.record = msgspec.structs.replace(self.record, built_of=built_of, slots=slots)
         self._write()
 
-    def add(self, slot: SlotId, pid: int, token: str, domain: str, addresses: tuple[str, str]) -> None:
+    def add(self, register: Register) -> None:
         """Adds a slot that registers."""
-        new = RetainedSlot(slot, pid, started_at(pid), token, domain, *addresses)
+        new = RetainedSlot(register, started_at(register.pid))
         self.record = msgspec.structs.replace(self.record, slots=(*self.record.slots, new))
         self._write()
 
     def remove(self, slot: SlotId) -> None:
         """Removes a slot whose process has ended."""
-        left = tuple(each for each in self.record.slots if each.slot != slot)
+        left = tuple(each for each in self.record.slots if each.register.slot != slot)
         self.record = msgspec.structs.replace(self.record, slots=left)
         self._write()
 
@@ -106,10 +102,10 @@ class RetainedSlots:
 def opened(slot: RetainedSlot) -> int | None:
     """Returns a descriptor of the process of a slot, which is readable when it has ended; None if it has."""
     try:
-        descriptor = os.pidfd_open(slot.pid)
+        descriptor = os.pidfd_open(slot.register.pid)
     except OSError:
         return None
-    if started_at(slot.pid) == slot.started_at:  # looked at while the descriptor holds the number
+    if started_at(slot.register.pid) == slot.started_at:  # looked at while the descriptor holds the number
         return descriptor
     os.close(descriptor)
     return None

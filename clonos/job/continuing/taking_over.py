@@ -6,6 +6,7 @@ Tasks of slots that are taken over go on as if nothing had happened: nothing is 
 from __future__ import annotations
 
 import logging
+import sys
 from hashlib import blake2b
 from pathlib import Path
 
@@ -21,13 +22,19 @@ logger = logging.getLogger("clonos.run")
 
 
 def built_of(file: str, image: JobImage, settings: JobSettings, hash_seed: str) -> str:
-    """Returns a digest of what slots and their driver have in common: versions, hash seed, file, plan and options."""
-    try:
-        code = Path(file).read_bytes()
-    except OSError:
-        code = b""
-    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, settings.run, code)
+    """Returns a digest of what slots and their driver have in common: versions, hash seed, code, plan and options.
+
+    The code is the file of the job, and the modules that this process has imported from below its folder.
+    """
+    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, settings.run, _code(file))
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _code(file: str) -> list[tuple[str, bytes]]:
+    folder = Path(file).resolve().parent
+    found = {file, *(str(getattr(module, "__file__", None) or "") for module in [*sys.modules.values()])}
+    paths = {Path(each).resolve() for each in found if each and "site-packages" not in each}
+    return [(str(path), path.read_bytes()) for path in sorted(paths) if path.is_relative_to(folder) and path.is_file()]
 
 
 def slots_to_take_over(

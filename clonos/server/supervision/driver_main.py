@@ -169,7 +169,7 @@ def _keep_last(handle: Handle, folder: JobFolder) -> None:
     try:
         folder.write_last({name: link.document(handle.job_id, name) for name in REPORTED_DOCUMENTS})
     except (DriverSilent, DriverRefused) as error:
-        logger.warning("the last documents of the job were not retained: %s", error)
+        logger.warning("the last documents of the job were not kept: %s", error)
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ class SupervisedJob:
             for name in REPORTED_DOCUMENTS:
                 self._register.keep(self.record.id, name, self._link.document(driver_job, name))
         except EnvironmentFault as error:  # of the driver or of the register: the next time is soon
-            logger.debug("job %s: its documents were not retained: %s", self.record.id, error)
+            logger.debug("job %s: its documents were not kept: %s", self.record.id, error)
         return self._on_stored
 
     def _on_stored(self) -> None:

@@ -157,12 +157,12 @@ class Driver:
         if retained is None or not isinstance(self._provider, ProcessSlots):
             return
         for each in retained.record.slots:
-            slot = SlotId(each.slot)
-            self._transport.add_peer(PeerAddress(slot, each.data_address, each.control_address, b""))
+            slot, register = each.register.slot, each.register
+            self._transport.add_peer(PeerAddress(slot, register.data_address, register.control_address, b""))
             if (number := self._provider.adopt(each)) is None:
                 self._events.append(SlotGone(slot, "its process has ended", self._clock.now_ns()))
             else:
-                self._orders.add(number, each.token, slot)
+                self._orders.add(number, register.token, slot)
 
     # ------------------------------------------------------------------ for any thread
 

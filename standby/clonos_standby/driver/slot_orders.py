@@ -48,8 +48,7 @@ class SlotOrders:
         if order is None or order.has_ended or order.slot not in (None, register.slot):
             return False
         if self._retained is not None and order.slot is None:
-            addresses = register.data_address, register.control_address
-            self._retained.add(register.slot, register.pid, register.token, register.domain, addresses)
+            self._retained.add(register)
         order.slot = register.slot
         return True
 

@@ -159,12 +159,17 @@ def test_a_job_that_fails_by_its_own_fault_is_not_started_again(tmp_path: Path) 
             server.client.post(f"/jobs/{job_id}/stop", {})
 
 
+def _slots(server: RunningServer, job_id: str) -> set[int]:
+    """The processes of the slots that live."""
+    return {each.register.pid for each in RetainedSlots(server.folder_of(job_id).slots).living()}
+
+
 def test_tasks_go_on_without_a_rollback_when_their_driver_is_killed_twice_under_load(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         job_id = _submitted(server, tmp_path)
         texts = [FIRST]
         for restarts in (1, 2):
-            slots = {each.pid for each in RetainedSlots(server.folder_of(job_id).slots).living()}
+            slots = _slots(server, job_id)
             assert len(slots) == 4
             texts += [SECOND, SECOND]
             add_words(tmp_path, f"before-{restarts}.txt", SECOND)
@@ -173,9 +178,11 @@ def test_tasks_go_on_without_a_rollback_when_their_driver_is_killed_twice_under_
             _wait_for_counts(server, job_id, *texts)
             found = server.wait_for_status(job_id, "RUNNING")
             assert (found["restarts"], found["generation"]) == (restarts, 1)
-            assert {each.pid for each in RetainedSlots(server.folder_of(job_id).slots).living()} == slots
+            assert _slots(server, job_id) == slots
+            shown = server.client.get(f"/jobs/{job_id}/status")["tasks"]
+            assert {each["pid"] for each in shown} == slots
         os.kill(server.driver(job_id).pid, signal.SIGKILL)
         server.client.post(f"/jobs/{job_id}/stop", {})
         assert server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")["stopped"]
         assert server.counts(job_id) == expected_counts(*texts)
-        assert RetainedSlots(server.folder_of(job_id).slots).living() == ()
+        assert _slots(server, job_id) == set()

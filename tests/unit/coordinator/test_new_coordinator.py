@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, RequestSlots, StoodDown
-from clonos.core.coordinator.coordinator_events import Begin, SlotGone, Ticked
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    Effect,
+    Ending,
+    JobDone,
+    JobFailed,
+    RequestSlots,
+    StoodDown,
+)
+from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopRequested, Ticked
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import Register, Release
+from clonos.core.wire.control_messages import Register, Release, Trigger
 from clonos.core.wire.recovery_messages import SinkFenced
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
 
@@ -232,7 +240,39 @@ def test_a_coordinator_that_only_adopts_runs_the_job_on_when_a_slot_has_a_view()
     again = CoordinatorHarness(harness.plan, Options())
     again.do(Ticked(0))
     named = tuple(harness.slots)
-    again.do(Begin(2, "job-1", 0, harness.coordinator.completed, awaits_slots=True, named=named, only_adopts=True))
+    registers, completed = harness.coordinator.slots, harness.coordinator.completed
+    again.do(Begin(2, "job-1", 0, completed, awaits_slots=True, named=named, registers=registers, only_adopts=True))
     again.slots = dict(harness.slots)
     again.tick(500)
     assert again.view.placements == harness.view.placements
+    assert again.coordinator.slots == registers
+
+
+def test_a_job_that_shall_stop_while_it_is_taken_over_stops_with_a_checkpoint() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    named = tuple(harness.slots)
+    again.do(Begin(2, "job-1", 0, harness.coordinator.completed, awaits_slots=True, named=named, only_adopts=True))
+    assert again.do(StopRequested(drain=True)) == ()
+    assert again.coordinator.phase == "listening"
+    again.slots = dict(harness.slots)
+    again.tick(500)
+    assert again.view.placements == harness.view.placements
+    triggers = [message for _, message in sent(again.tick(500), Trigger)]
+    assert triggers
+    assert all(message.then_pause for message in triggers)  # type: ignore[attr-defined]
+
+
+def test_a_job_that_shall_stop_and_cannot_be_taken_over_ends_as_aborted() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    named = tuple(harness.slots)
+    again.do(Begin(2, "job-1", 0, harness.coordinator.completed, awaits_slots=True, named=named, only_adopts=True))
+    again.do(StopRequested(drain=True))
+    for slot in named:
+        again.do(SlotGone(slot, "killed"))
+    assert [ended.ending for ended in of_kind(again.tick(100), JobDone)] == [Ending.ABORTED]

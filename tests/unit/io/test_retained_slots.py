@@ -11,12 +11,16 @@ import msgspec
 import pytest
 
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.control_messages import Register
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.process.retained_slots import RetainedRecord, RetainedSlots
 from clonos.io.process.slot_provider import SlotEnded
 from clonos.io.system.process_identity import started_at
 
-ADDRESSES = ("ipc:///data", "ipc:///control")
+
+def registered(slot: int, pid: int, domain: str) -> Register:
+    """How a slot registers."""
+    return Register(SlotId(slot), domain, "here", "ipc:///data", "ipc:///control", b"key", "token", pid, ())
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 def _retained(folder: Path, pid: int) -> RetainedSlots:
     retained = RetainedSlots(folder / "slots.json")
     retained.begin("version 1", ())
-    retained.add(SlotId(7), pid, "token", "process-3", ADDRESSES)
+    retained.add(registered(7, pid, "process-3"))
     return RetainedSlots(folder / "slots.json")
 
 
@@ -37,7 +41,7 @@ def test_the_next_driver_finds_a_slot_that_lives_and_where_the_last_one_listened
     tmp_path: Path, process: subprocess.Popen[bytes]
 ) -> None:
     retained = _retained(tmp_path, process.pid)
-    assert [(each.slot, each.pid, each.domain) for each in retained.living()] == [(7, process.pid, "process-3")]
+    assert [each.register for each in retained.living()] == [registered(7, process.pid, "process-3")]
     assert RetainedSlots(tmp_path / "slots.json").record.driver_folder == retained.record.driver_folder
     assert (tmp_path / "slots.json").stat().st_mode & 0o077 == 0
     retained.remove(SlotId(7))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,12 +14,12 @@ import pytest
 from clonos import Job, blackhole, values
 from clonos.config import JobSettings, RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
-from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.description import graph_of
 from clonos.operators.job_image import JobImage
+from tests.unit.io.test_retained_slots import registered
 
 SINK: Any = blackhole()
 
@@ -38,14 +40,14 @@ def slots(tmp_path: Path) -> Iterator[RetainedSlots]:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         slots = RetainedSlots(tmp_path / "slots.json")
         slots.begin("this", ())
-        slots.add(SlotId(1), process.pid, "token", "process-0", ("ipc:///data", "ipc:///control"))
+        slots.add(registered(1, process.pid, "process-0"))
         yield slots
 
 
 def test_living_slots_of_the_same_job_are_taken_over(slots: RetainedSlots) -> None:
     image = _image()
     found = slots_to_take_over("words", slots, "this", image, metadata_of_start(image.plan, "words-1", 1))
-    assert [each.slot for each in found] == [1]
+    assert [each.register.slot for each in found] == [1]
     assert slots.living() == found
 
 
@@ -67,7 +69,9 @@ def test_slots_that_cannot_be_taken_over_are_ended_and_the_log_names_the_reason(
     assert reason in caplog.text
 
 
-def test_the_file_the_options_and_the_hash_seed_of_a_job_make_its_slots_differ(tmp_path: Path) -> None:
+def test_the_files_the_options_and_the_hash_seed_of_a_job_make_its_slots_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image, file = _image(), tmp_path / "job.py"
     file.write_text("version 1")
     first = built_of(str(file), image, JobSettings(), "1")
@@ -79,4 +83,10 @@ def test_the_file_the_options_and_the_hash_seed_of_a_job_make_its_slots_differ(t
     ]
     file.write_text("version 2")
     others.append(built_of(str(file), image, JobSettings(), "1"))
-    assert len({first, *others}) == 5
+    module = ModuleType("helper")
+    module.__file__ = str(tmp_path / "helper.py")
+    monkeypatch.setitem(sys.modules, "helper", module)
+    for text in ("a helper", "another helper"):
+        (tmp_path / "helper.py").write_text(text)
+        others.append(built_of(str(file), image, JobSettings(), "1"))
+    assert len({first, *others}) == 7
