@@ -17,7 +17,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, 
 from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.object_stores.urls import checked_url, is_url
 from clonos.core.model.errors import ExtraMissing
-from clonos.io.store.cloud_files import RETRIES_MAX, RETRY_TIME_MAX, S3_REGION, CloudLocation
+from clonos.io.store.cloud_files import BACKOFF_MAX, CONNECTOR_RETRIES_MAX, RETRY_TIME_MAX, S3_REGION, CloudLocation
 
 CONNECTOR: Final = "delta.table"
 ATTEMPTS_MAX: Final = 20
@@ -182,7 +182,11 @@ def check_url(url: str) -> None:
 def storage_options(url: str) -> dict[str, str]:
     """Returns the options of the library for a URL; credentials come from the environment, as for other files."""
     place = CloudLocation.parse(url)
-    options = {"max_retries": str(RETRIES_MAX), "retry_timeout": f"{RETRY_TIME_MAX.seconds}s"}
+    options = {
+        "max_retries": str(CONNECTOR_RETRIES_MAX),
+        "retry_timeout": f"{RETRY_TIME_MAX.seconds}s",
+        "backoff_config.max_backoff": f"{BACKOFF_MAX.seconds}s",
+    }
     if place.is_plain:
         options["allow_http"] = "true"
     if place.scheme == "s3":

@@ -19,7 +19,7 @@ class PortUnavailable(EnvironmentFault):
         )
 
 
-class PollFailed(JobError):
+class PollFailed(EnvironmentFault):
     """An endpoint has not answered for as long as the job waits for it."""
 
     url: str
@@ -44,7 +44,7 @@ class PollRefused(JobError):
         return f"polling {self.url} cannot go on: {self.reason}. {self.advice}"
 
 
-class WebSocketFailed(JobError):
+class WebSocketFailed(EnvironmentFault):
     """A WebSocket has had no connection for as long as the job waits for it."""
 
     url: str

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, TypeAlias, TypeVar
 
-from clonos.io.store.cloud_files import DEBUG_TEXT, CloudLocation, object_store
+from clonos.io.store.cloud_files import CONNECTOR_RETRIES_MAX, DEBUG_TEXT, CloudLocation, object_store
 from clonos.io.store.hadoop_bucket import SCHEMES as HADOOP_SCHEMES
 from clonos.io.store.hadoop_bucket import HadoopBucket
 from clonos.io.store.object_files import StoreUnsupported
@@ -23,9 +23,6 @@ UPLOAD_PIECE_BYTES: Final = 16 << 20
 """Size of the pieces of a large upload. A store takes 10,000 pieces at most, so an object has at most 160 GB."""
 UPLOADS_AT_ONCE: Final = 4
 LISTED_AT_ONCE: Final = 1_000
-RETRIES_MAX: Final = 20
-"""Retries of one call within the time of `RETRY_TIME_MAX`: nothing else retries for a source or a sink, which has to
-outlast a short failure of the network."""
 
 SERVER_TEXT_CHARACTERS: Final = 500
 REFUSALS: Final = ("401 Unauthorized", "403 Forbidden", "InvalidAccessKeyId")
@@ -40,7 +37,7 @@ class Bucket:
     """Objects of a bucket by their whole keys."""
 
     def __init__(self, location: CloudLocation) -> None:
-        self._store = object_store(location, "", RETRIES_MAX)
+        self._store = object_store(location, "", CONNECTOR_RETRIES_MAX)
         self._may_copy_later = location.scheme == "az"
 
     def status(self, key: str) -> ObjectStatus:

@@ -21,6 +21,9 @@ DEBUG_TEXT: Final = "\n\nDebug source:"
 RETRY_TIME_MAX: Final = timedelta(seconds=10)
 """Time that the libraries may retry one call, because the caller retries too. Their own limits are minutes."""
 RETRIES_MAX: Final = 4
+CONNECTOR_RETRIES_MAX: Final = 60
+"""Retries of one call within the same time, for a source or a sink: nothing else retries for it, and it has to
+outlast a short failure of the network."""
 BACKOFF_MAX: Final = timedelta(seconds=1)
 GCS_SCHEMES: Final = ("gs", "gcs")
 S3_REGION: Final = "us-east-1"
