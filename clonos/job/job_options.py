@@ -60,6 +60,7 @@ class StartOptions(TypedDict, total=False):
     parallelism: int
     placement: Literal["spread", "pack"] | PlacementKind
     py_files: str | Sequence[Text]
+    rebalance: bool
     replicas: int | None
     resume: bool
     sharing_depth: int | None

@@ -31,7 +31,7 @@ from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_g
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
 from clonos_chaos.real.triggers import FaultTriggers, Look, PlannedFault, is_live
-from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
+from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, has_moved, judge
 from clonos_chaos.scenario.scenario import BACKUP_PATTERNS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
@@ -272,7 +272,7 @@ class ProcessRun:
             now = (task.pid, task.incarnation)
             before = self._known.get(task.name)
             if before is not None and now != before and task.pid:
-                if self._may_restart_until_s.get(task.name, 0.0) < time.monotonic():
+                if self._may_restart_until_s.get(task.name, 0.0) < time.monotonic() and not has_moved(status, task):
                     self.record.disturbed.append(f"{task.name} {before} -> {now}")
                 else:
                     self._may_restart_until_s[task.name] = time.monotonic() + RESTART_AGAIN_S

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.job.status_view import build_status
 from clonos.status import RecoveryState, Status
 from clonos_chaos.checks.verdict import contradictions
-from clonos_chaos.scenario.run_record import RunRecord
+from clonos_chaos.scenario.run_record import RunRecord, has_moved
 from clonos_chaos.scenario.scenario_oracle import Findings
 from clonos_chaos.sim.external_systems import SimAsked
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -57,7 +57,8 @@ class Observer:
             self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
         for task in status.tasks:
             before = self._known.get(task.name, task.incarnation)
-            if before != task.incarnation and task.name not in self._may_restart:
+            is_free = task.name in self._may_restart or has_moved(status, task)
+            if before != task.incarnation and not is_free:
                 self.record.disturbed.append(f"{task.name} {before} -> {task.incarnation}")
             self._known[task.name] = task.incarnation
 

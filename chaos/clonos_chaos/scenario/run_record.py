@@ -9,8 +9,9 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from clonos.core.coordinator.relocation import REASON
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
-from clonos.status import RecoveryState, Status
+from clonos.status import RecoveryState, Status, TaskState
 from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Scenario, ScenarioLimits, ScenarioOutcome
 from clonos_chaos.scenario.scenario_oracle import KEYS_MAY_CHANGE, Findings
 
@@ -196,6 +197,14 @@ class RunRecord:
                 [round((s.at_ns - self.began_ns) / 1e6), s.live, s.checkpoint, s.retained_bytes] for s in self.samples
             ],
         }
+
+
+def has_moved(status: Status, task: TaskState) -> bool:
+    """Returns whether the coordinator began the present incarnation of a task to move it, and not because one died."""
+    return any(
+        recovery.task == task.name and recovery.incarnation == task.incarnation and recovery.cause == REASON
+        for recovery in status.recoveries
+    )
 
 
 def judge(record: RunRecord) -> None:

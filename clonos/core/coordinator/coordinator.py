@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator import event_handlers, failure_detector, startup, takeover
+from clonos.core.coordinator import event_handlers, failure_detector, relocation, startup, takeover
 from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes, Held
 from clonos.core.coordinator.checkpoint_machine import Publishing
 from clonos.core.coordinator.coordinator_effects import Effect
@@ -139,7 +139,7 @@ HANDLERS: Table[None] = {
     (Running, CheckpointRequested): event_handlers.request_checkpoint,
     (Running, CheckpointReleased): event_handlers.release_checkpoint,
     (Running, StopRequested): event_handlers.stop,
-    (Running, Ticked): event_handlers.tick,
+    (Running, Ticked): relocation.tick,
     (Running, MetadataWritten): event_handlers.on_metadata_written,
     (Running, OutputCommitted): event_handlers.on_output_committed,
     (Running, OutputCommitFailed): event_handlers.on_output_commit_failed,

@@ -208,6 +208,7 @@ class CoordinatorState:
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
         self.rollbacks = 0  # rollbacks since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
+        self.failed_at = CheckpointId(0)  # the last completed checkpoint when a task failed or moved
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()

@@ -104,7 +104,7 @@ def _judge(
     cause: str,
 ) -> None:
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
-    state.records[task] = record
+    state.records[task], state.failed_at = record, state.completed.checkpoint
     advance_checkpoints(state, checkpoint_events.Died((task,)))
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
     reached = ((Milestone.DETECTED, state.now_ns),)

@@ -228,13 +228,15 @@ def place(
     A task whose slot is dead moves to its most advanced standby, else to the slot with the fewest tasks, else it waits.
     A slot that fits the rules of the task comes before a standby that does not.
     Missing or badly placed backups are assigned again beside the old ones, which are dismissed when the new ones are
-    ready.
+    ready. A task that shares its slot has a standby on a slot without tasks, if there is one, so that it can move.
     """
     others_exist = len(set(domains.values())) > 1
+    tasks_on = Counter(assigned.slot for assigned in assignment)
+    may_move = len(tasks_on) < len(domains) and max(tasks_on.values(), default=0) > 1
     unbalanced = [
         task
         for task, assigned in enumerate(assignment)
-        if not is_balanced(targets[task], assigned, domains, others_exist)
+        if (may_move and tasks_on[assigned.slot] > 1) or not is_balanced(targets[task], assigned, domains, others_exist)
     ]
     if not unbalanced:
         return tuple(assignment)
@@ -274,16 +276,31 @@ def _rebalance(
     living_keepers = tuple(s for s in assigned.keepers if s in domains)
     if assigned.slot is None:
         return Assignment(None, living_standbys, living_keepers)
-    own = domains[assigned.slot]
+    own, home = domains[assigned.slot], None
+    if target.standbys and loads.tasks[assigned.slot] > 1:
+        home = _home(task, own, living_standbys, loads)
+        living_standbys += (home,) if home is not None and home not in living_standbys else ()
     wanted = _Backups(
         *(assigned.slot, own, living_standbys, target.standbys, (), lambda slot: ready.has_standby(slot, task)),
         misfits=loads.misfits(task),
+        home=home,
     )
     standbys = _rebalance_backups(wanted, loads)
     wanted = _Backups(
         assigned.slot, own, living_keepers, target.keepers, standbys, lambda slot: ready.has_keeper(slot, task)
     )
     return Assignment(assigned.slot, standbys, _rebalance_backups(wanted, loads))
+
+
+def _home(task: TaskId, own_domain: str, standbys: tuple[SlotId, ...], loads: Loads) -> SlotId | None:
+    """Returns a slot without tasks in another domain, to which a task that shares its slot can move: that of a standby,
+    else the least loaded one."""
+    free = [slot for slot, tasks in loads.tasks.items() if not tasks and loads.domains[slot] != own_domain]
+    fitting = [slot for slot in free if loads.fits(task, slot)]
+    home = min(fitting, key=lambda slot: (slot not in standbys, loads.total[slot], slot), default=None)
+    if home is not None and home not in standbys:
+        loads.add_backup(home)
+    return home
 
 
 class _Backups(NamedTuple):
@@ -297,6 +314,8 @@ class _Backups(NamedTuple):
     is_ready: Callable[[SlotId], bool]
     misfits: tuple[SlotId, ...] = ()
     """Slots in which the task should not run, for standbys."""
+    home: SlotId | None = None
+    """Slot to which the task will move."""
 
 
 def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
@@ -314,8 +333,12 @@ def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
         backups.append(found)
     if len(backups) <= of.wanted:
         return tuple(backups)
+
+    def rank(slot: SlotId) -> tuple[bool, ...]:
+        return not is_elsewhere(slot), slot == of.own_slot, slot != of.home, not is_ready(slot)
+
     # Dismiss an old backup only when the new one is ready, so that the task is never without one.
-    ranked = sorted(backups, key=lambda slot: (not is_elsewhere(slot), slot == of.own_slot, not is_ready(slot)))
+    ranked = sorted(backups, key=rank)
     best = ranked[: of.wanted]
     return tuple(slot for slot in backups if slot in best) if all(map(is_ready, best)) else tuple(backups)
 

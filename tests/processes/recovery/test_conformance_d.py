@@ -206,7 +206,11 @@ def besieged(folder: Path, options: Options) -> Iterator[Siege]:
 
 def _options(standbys: int, checkpoint_every_ms: int) -> Options:
     return Options(
-        checkpoint_every_ms=checkpoint_every_ms, heartbeat_ms=50, standbys=standbys, failures_per_epoch_max=20
+        checkpoint_every_ms=checkpoint_every_ms,
+        heartbeat_ms=50,
+        standbys=standbys,
+        failures_per_epoch_max=20,
+        rebalance=False,  # a task that moves could be held at a point twice
     )
 
 

@@ -78,7 +78,7 @@ def test_the_checks_catch_messages_that_are_never_repeated(monkeypatch: pytest.M
         return
 
     monkeypatch.setattr(event_handlers, "REPEAT", repeat_nothing)
-    assert _is_noticed(range(30, 40))
+    assert _is_noticed(range(40, 60))
 
 
 def test_every_pair_of_phase_and_event_has_a_row_or_is_impossible() -> None:
