@@ -31,6 +31,7 @@ TRANSACTIONAL = Work(draws=True, is_sink=True)
 BOTH = Work(draws=True, ports=(0,), is_sink=True)
 
 OPTIONS = Options(
+    rebalance=True,
     heartbeat_ms=50,
     lease_ms=500,
     checkpoint_every_ms=30,

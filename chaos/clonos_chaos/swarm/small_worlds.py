@@ -14,6 +14,7 @@ def world(seed: int) -> World:
     """Returns the world of a seed."""
     rng = Random(f"probing {seed}")
     options = Options(
+        rebalance=True,
         heartbeat_ms=50,
         lease_ms=300,
         checkpoint_every_ms=rng.choice((20, 60)),

@@ -62,7 +62,8 @@ async def _ask(folder: JobFolder, method: str, url: str, body: bytes | None = No
                 pieces.append(piece)
             return reply.status_code, b"".join(pieces)
     except (httpx.HTTPError, OSError) as error:
-        raise DriverSilent(str(error) or type(error).__name__) from None
+        is_gone = isinstance(error, (httpx.ConnectError, FileNotFoundError))
+        raise DriverSilent(str(error) or type(error).__name__, is_gone) from None
 
 
 async def forward_events(folder: JobFolder, path: str, query: str = "") -> AsyncIterator[bytes]:

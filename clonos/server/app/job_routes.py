@@ -165,15 +165,27 @@ async def _forwarded(known: KnownJobs, job_id: str, verb: str, body: bytes) -> R
     driver_job = known.driver_job(job_id)
     if driver_job is None:
         raise Refused("no_driver", f"The driver of {job_id} is starting: try again in some seconds.", 409)
-    status, reply = await forward(known.supervisor.folder_of(job_id), "POST", f"/jobs/{driver_job}/{verb}", "", body)
+    status, reply = await _ask_driver(known, job_id, "POST", f"/jobs/{driver_job}/{verb}", body)
     return Response(reply, status, media_type="application/json")
+
+
+async def _ask_driver(
+    known: KnownJobs, job_id: str, method: str, path: str, body: bytes | None = None
+) -> tuple[int, bytes]:
+    """Returns the status and the body of a driver's answer. Raises: Refused: it has just ended. DriverSilent."""
+    try:
+        return await forward(known.supervisor.folder_of(job_id), method, path, "", body)
+    except DriverSilent as silent:
+        if not silent.is_gone:
+            raise
+        raise Refused("no_driver", f"The driver of {job_id} has just ended: try again in some seconds.", 409) from None
 
 
 async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
     """Raises: Refused: the driver of the job cannot write savepoints."""
     driver_job = known.driver_job(job_id)
     if driver_job is not None:
-        _, body = await forward(known.supervisor.folder_of(job_id), "GET", f"/jobs/{driver_job}/status")
+        _, body = await _ask_driver(known, job_id, "GET", f"/jobs/{driver_job}/status")
         if json.loads(body).get("savepoints_supported"):
             return
     raise Refused("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)

@@ -15,9 +15,10 @@ BASE_URL: Final = f"{DRIVER_URL}/api/v1"
 
 
 class DriverSilent(EnvironmentFault):
-    """A driver did not answer."""
+    """A driver did not answer. ``is_gone``: no process listens, as when it has just ended."""
 
     reason: str
+    is_gone: bool = False
 
     def __str__(self) -> str:
         return f"the driver of the job does not answer: {self.reason}."

@@ -210,7 +210,6 @@ def _options(standbys: int, checkpoint_every_ms: int) -> Options:
         heartbeat_ms=50,
         standbys=standbys,
         failures_per_epoch_max=20,
-        rebalance=False,  # a task that moves could be held at a point twice
     )
 
 

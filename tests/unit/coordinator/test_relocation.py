@@ -115,7 +115,7 @@ def test_no_task_moves_without_the_option() -> None:
 
 
 def test_tasks_that_must_share_their_slots_stay() -> None:
-    harness = live_chain(domains="ab")
+    harness = live_chain(domains="ab", rebalance=True)
     for checkpoint in (1, 2, 3):
         harness.complete(checkpoint)
         harness.tick(300)

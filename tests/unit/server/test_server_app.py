@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
 from clonos.server.submission.submissions import Submissions
-from clonos.server.supervision.job_folder import JobFolder
+from clonos.server.supervision.job_folder import SOCKET_NAME, JobFolder
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
@@ -164,6 +165,24 @@ def test_a_request_that_the_status_does_not_allow_gets_a_sentence(app: App, verb
 def test_a_request_to_a_driver_that_is_starting_is_refused_for_now(app: App, verb: str) -> None:
     answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", json=BODIES[verb])
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_driver")
+
+
+@pytest.mark.parametrize("has_socket", [False, True])
+@pytest.mark.parametrize("verb", ["savepoint", "kill", "stop"])
+def test_a_request_to_a_driver_that_has_just_ended_is_refused_for_now(
+    app: App, monkeypatch: pytest.MonkeyPatch, verb: str, has_socket: bool
+) -> None:
+    """``has_socket``: the driver was killed, so the file of its socket is there, and nobody listens."""
+    monkeypatch.setattr(app.supervisor, "summary", lambda _: {"id": "words-1", "status": "RUNNING"})
+    folder = app.supervisor.folder_of("runs-1")
+    folder.create()
+    if has_socket:
+        with socket.socket(socket.AF_UNIX) as unheard:
+            unheard.bind(str(folder.path / SOCKET_NAME))
+    body = {"savepoint": "s"} if verb == "stop" else BODIES[verb]
+    answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_driver")
+    assert "has just ended" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["none-1", "a%00b", "%C3%A9", "x" * 300, "..%2E"])
