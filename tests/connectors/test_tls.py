@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -97,6 +99,27 @@ def test_nats_that_asks_for_a_certificate_gets_that_of_the_client(
         nats.sink("mutual", url=server.full_url, ca=authority.ca).check_start()
     written(nats.sink("mutual", url=server.full_url, ca=authority.ca, certificate=authority.client("ann")), [b"x"])
     assert [body for _, _, body in found(server, "MUTUAL")] == [b"x"]
+
+
+def test_nats_that_ends_the_connection_before_it_asks_for_a_certificate_is_a_refusal(authority: Authority) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def play() -> None:
+            connection, _ = listener.accept()
+            connection.sendall(b'INFO {"server_id":"x","max_payload":1000,"tls_required":true,"tls_verify":true}\r\n')
+            with context.wrap_socket(connection, server_side=True) as encrypted:
+                encrypted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, no alert
+
+        server = threading.Thread(target=play)
+        server.start()
+        sink = nats.sink("mutual", url=f"tls://127.0.0.1:{listener.getsockname()[1]}", ca=authority.ca)
+        try:
+            with pytest.raises(NatsRefused, match="asks for a certificate of the client"):
+                sink.check_start()
+        finally:
+            server.join()
 
 
 @pytest.mark.parametrize("user", ["shop:s3cret@", "t0ken-s3cret@", ""])

@@ -32,6 +32,13 @@ class TlsMissing(Exception):
         super().__init__("it does not offer TLS, which tls:// asks for")
 
 
+class CertificateMissing(Exception):
+    """A server asks for a certificate of the client, and the connector has none."""
+
+    def __init__(self) -> None:
+        super().__init__("it asks for a certificate of the client")
+
+
 class Server:
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
 
@@ -137,10 +144,20 @@ class Server:
         except (OSError, ValueError, TimeoutError, TlsMissing, library.errors.Error) as error:
             await closing(connection)
             seen = [each for each in (*last, connection.last_error, error) if each is not None and str(each)]
+            if self._lacks_certificate(connection):
+                seen.append(CertificateMissing())
             refusals = [each for each in seen if is_of_rights(each)]  # the end of the connection may follow it
             cause = (refusals or seen or [TimeoutError("no answer")])[0]
             raise self.failure("connecting", cause) from None
         return connection
+
+    def _lacks_certificate(self, connection: Any) -> bool:
+        """Returns whether the server has asked for a certificate of the client, and there is none.
+
+        The server may end the connection before its alert arrives, so the error need not say it.
+        """
+        announced = getattr(connection, "_server_info", {})  # nats-py has no public name for it
+        return self._trust.certificate is None and bool(announced.get("tls_verify"))
 
     def _options(self) -> dict[str, Any]:
         """Returns where to connect, and as whom.
