@@ -169,6 +169,7 @@ class Status:
     slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()
     recoveries: tuple[RecoveryState, ...] = ()
+    moves: tuple[RecoveryState, ...] = ()  # of tasks that had not failed, to a slot without tasks
     alarms: tuple[str, ...] = ()
     alarms_count: int = 0  # raised since the driver began, with those that ``alarms`` has no more
     totals: Mapping[str, int] = field(default_factory=dict)

@@ -33,6 +33,8 @@ def recovery_sentence(task: TaskId, coordinator: Coordinator) -> str:
     took = f"{(times[Milestone.REPLAYED] - began_ns) / NANOSECONDS_PER_MS:,.0f} ms"
     records = coordinator.counters.get(task, {}).get(TaskCounter.REPLAYED_RECORDS, 0)
     replayed = f"{records:,} {'record' if records == 1 else 'records'} replayed"
+    if recovery.is_move:
+        return f"{name} has moved in {took}{where}"
     if recovery.failed is None:
         return f"{name} runs again from checkpoint {coordinator.checkpoint} after {took}{where}"
     if recovery.cause.startswith("it raised"):

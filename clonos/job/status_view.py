@@ -45,7 +45,8 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         view=0 if view is None else view.number,
         slots=tuple(_slot(each, coordinator.slot_status(each.slot)) for each in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
-        recoveries=tuple(_recovery(plan, recovery) for recovery in coordinator.recoveries),
+        recoveries=tuple(_recovery(plan, each) for each in coordinator.recoveries if not each.is_move),
+        moves=tuple(_recovery(plan, each) for each in coordinator.recoveries if each.is_move),
         alarms=alarms,
         totals=dict(totals),
     )

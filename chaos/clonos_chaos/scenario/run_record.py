@@ -9,7 +9,6 @@ from math import inf
 from statistics import median
 from typing import Any
 
-from clonos.core.coordinator.relocation import REASON
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
 from clonos.status import RecoveryState, Status, TaskState
 from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Scenario, ScenarioLimits, ScenarioOutcome
@@ -201,10 +200,7 @@ class RunRecord:
 
 def has_moved(status: Status, task: TaskState) -> bool:
     """Returns whether the coordinator began the present incarnation of a task to move it, and not because one died."""
-    return any(
-        recovery.task == task.name and recovery.incarnation == task.incarnation and recovery.cause == REASON
-        for recovery in status.recoveries
-    )
+    return any(move.task == task.name and move.incarnation == task.incarnation for move in status.moves)
 
 
 def judge(record: RunRecord) -> None:

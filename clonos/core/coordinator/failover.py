@@ -104,16 +104,38 @@ def _judge(
     cause: str,
 ) -> None:
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
-    state.records[task], state.failed_at = record, state.completed.checkpoint
-    advance_checkpoints(state, checkpoint_events.Died((task,)))
-    state.record_milestone(Milestone.DETECTED, task, dead, cause)
-    reached = ((Milestone.DETECTED, state.now_ns),)
-    _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, _backlog_before(state, task)))
+    state.records[task] = record
+    _end_incarnation(state, task, dead, cause)
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
     state.failed_tasks[task] = verdict.is_single_step
     state.recovering_tasks[task] = None
+
+
+def move_task(state: CoordinatorState, task: TaskId, reason: str) -> None:
+    """Takes the slot from a live task, so that a standby goes on. It does not count as a failure of the task."""
+    dead = state.ledger.incarnations[task]
+    assert dead is not None, task
+    state.assignment = (
+        *state.assignment[:task],
+        state.assignment[task]._replace(slot=None),
+        *state.assignment[task + 1 :],
+    )
+    _end_incarnation(state, task, dead, reason, is_move=True)
+    state.failed_tasks[task] = False
+    state.recovering_tasks[task] = None
+
+
+def _end_incarnation(
+    state: CoordinatorState, task: TaskId, dead: Incarnation, cause: str, is_move: bool = False
+) -> None:
+    """Ends the part of an incarnation in checkpoints, and opens the recovery of its task."""
+    state.failed_at = state.completed.checkpoint
+    advance_checkpoints(state, checkpoint_events.Died((task,)))
+    state.record_milestone(Milestone.DETECTED, task, dead, cause)
+    reached, backlog = ((Milestone.DETECTED, state.now_ns),), _backlog_before(state, task)
+    _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move))
 
 
 def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:

@@ -240,6 +240,7 @@ class Recovery:
     replayed_records: int = 0
     replayed_calls: int = 0
     executed_calls: int = 0
+    is_move: bool = False  # nothing has failed: the task goes on in another slot
 
     @property
     def is_over(self) -> bool:

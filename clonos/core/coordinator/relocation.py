@@ -9,7 +9,7 @@ from clonos.core.coordinator import event_handlers
 from clonos.core.coordinator.checkpoint_machine import Collecting
 from clonos.core.coordinator.coordinator_events import Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
-from clonos.core.coordinator.failover import fail_tasks
+from clonos.core.coordinator.failover import move_task
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskPhase
 from clonos.core.placement.placement_rules import broken_rules
@@ -24,9 +24,7 @@ def tick(state: CoordinatorState, event: Ticked) -> None:
         return
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
-        assigned = state.assignment[task]
-        state.assignment = (*state.assignment[:task], assigned._replace(slot=None), *state.assignment[task + 1 :])
-        fail_tasks(state, (task,), REASON)
+        move_task(state, task, REASON)
 
 
 def _is_quiet(state: CoordinatorState) -> bool:

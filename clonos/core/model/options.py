@@ -56,7 +56,7 @@ class Options:
     standby: StandbyKind = StandbyKind.PASSIVE  # default for steps that do not choose a kind
     keepers: int = 1
     placement: PlacementKind = PlacementKind.SPREAD
-    rebalance: bool = False  # move tasks that share a slot since a loss
+    rebalance: bool = True  # move tasks that share a slot since a loss
     sharing_depth: int | None = None
     replicas: int | None = None  # other domains that must hold a log before sharing of it stops; None: it never stops
     max_parallelism: int = 128

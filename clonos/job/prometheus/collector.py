@@ -166,9 +166,12 @@ def _checkpoint_families(status: Status, counters: JobCounters) -> Iterator[Metr
 def _recovery_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
     job = _of_job(status)
     recoveries = _counter("clonos_recoveries", "Recoveries of a task that have begun.", TASK)
+    moves = _counter("clonos_moves", "Moves of a task to a process without tasks that have begun.", TASK)
     for task in status.tasks:
         recoveries.add_metric(_of_task(status, task.name), counters.recoveries[task.name])
+        moves.add_metric(_of_task(status, task.name), counters.moves[task.name])
     yield recoveries
+    yield moves
     durations = HistogramMetricFamily(
         "clonos_recovery_duration_seconds", "Time from the detection of a failure until the task caught up.", labels=JOB
     )

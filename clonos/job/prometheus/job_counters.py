@@ -150,6 +150,7 @@ class JobCounters:
         # There from the start, at 0: a rate sees no growth in a series that begins with its first value.
         self.recovery_phases = {phase: Histogram(RECOVERY_BOUNDS_S) for phase in PHASES}
         self.recoveries = Counter[str]()  # by task
+        self.moves = Counter[str]()  # by task
         self._checkpoints_seen: set[int] = set()  # of those that are over
         self._milestones_seen: dict[tuple[str, int], int] = {}  # how many, by task and first milestone
         self.rollbacks = 0
@@ -166,6 +167,10 @@ class JobCounters:
         for recovery in status.recoveries:
             if recovery.reached:
                 self._add_recovery(recovery)
+        for move in status.moves:
+            key = move.task, min(move.reached.values(), default=0)
+            self.moves[move.task] += key not in self._milestones_seen
+            self._milestones_seen[key] = 1
         self.rollbacks += 0 < self._generation < status.generation
         self._generation = status.generation
 

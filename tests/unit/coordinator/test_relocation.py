@@ -50,7 +50,16 @@ def test_a_task_that_shares_a_slot_moves_to_its_standby_when_that_has_the_last_c
     assert sharing(harness) == []
     moved = [p.task for p, old in zip(harness.view.placements, before.placements, strict=True) if p.slot != old.slot]
     assert moved == [MAP]
-    assert [each.cause for each in harness.coordinator.recoveries][-1] == REASON
+    recoveries = harness.coordinator.recoveries
+    assert [(each.cause == REASON, each.is_move) for each in recoveries] == [(False, False), (True, True)]
+
+
+def test_a_move_counts_against_no_task_as_a_death() -> None:
+    harness, _ = after_a_loss()
+    harness.complete(2)
+    harness.tick(300)
+    assert sharing(harness) == [], "it has moved"
+    assert not harness.of(MAP).is_single_step, "its one death is no cause for single steps"
 
 
 def behind(harness: CoordinatorHarness, new: SlotId) -> None:

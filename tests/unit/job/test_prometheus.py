@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -80,6 +81,15 @@ def test_each_phase_of_a_recovery_is_counted_once_however_often_it_is_read() -> 
     job.status = _status(_task(3), recoveries=both, generation=9)
     assert job.value("clonos_recoveries_total", **TASK) == 2
     assert job.value("clonos_rollbacks_total", **JOB) == 1
+
+
+def test_a_move_is_counted_apart_from_recoveries() -> None:
+    move = RecoveryState("count/0", 1, 2, "it moves", {"detected": SECOND_NS, "view": 2 * SECOND_NS})
+    job = _Job(replace(_status(_task(2)), moves=(move,)))
+    for _ in range(2):
+        assert job.value("clonos_moves_total", **TASK) == 1
+        assert job.value("clonos_recoveries_total", **TASK) == 0
+        assert job.value("clonos_recovery_duration_seconds_count", **JOB) == 0
 
 
 def test_a_checkpoint_is_counted_when_it_ends() -> None:
