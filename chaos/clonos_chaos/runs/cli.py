@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_scenarios
+from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_and_report, run_folder, run_scenarios
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
 
@@ -126,6 +126,9 @@ def soak(arguments: Sequence[str]) -> int:
     parser.add_argument("--oracle", default="", help="module:function that judges the output of your job")
     parser.add_argument("--no-network-faults", action="store_true", help="kills only; does not need Toxiproxy")
     parser.add_argument("--spark", action="store_true", help="on Spark executors")
+    parser.add_argument(
+        "--server", action="store_true", help="through a server of jobs: kills tasks, executors, drivers and the server"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--html", type=Path, metavar="FILE")
@@ -136,11 +139,29 @@ def soak(arguments: Sequence[str]) -> int:
     where = Where.SPARK if parsed.spark else Where.PROCESSES
     options = ScenarioRunOptions(where, parsed.seed, 1, parsed.json, parsed.html, parsed.png, parsed.keep)
 
+    if parsed.server:
+        if parsed.job != "described" or parsed.oracle:
+            parser.error("--server runs the shipped job: leave out --job and --oracle")
+        return _server_soak(parsed.minutes, parsed.kill_every, options)
+
     def on_record(record: RunRecord) -> None:
         record.notes += figures(record)
         _print_record(record)
 
     return GOOD if run_scenarios([scenario_of(wanted)], options, on_record) else BAD
+
+
+def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOptions) -> int:
+    from clonos_chaos.runs.server_soak import ServerSoak, ServerSoakRun
+
+    slots = "spark" if options.where is Where.SPARK else "process"
+    soak_options = ServerSoak(minutes, kill_every_s, slots, options.seed)
+
+    def run_one() -> RunRecord:
+        with run_folder(options.keep, f"soak-{options.seed}") as folder:
+            return ServerSoakRun(soak_options, folder).run()
+
+    return GOOD if run_and_report([run_one], options, _print_record) else BAD
 
 
 def seeds(arguments: Sequence[str]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from clonos.core.model.errors import EnvironmentFault, JobError
@@ -51,19 +52,36 @@ def run_scenarios(
     if options.where is Where.SIMULATED:
         for reason in filter(None, map(refusal, scenarios)):
             raise JobError(reason)
+    return run_and_report(
+        (
+            partial(run_once, scenario, options.where, options.seed + number, options.keep)
+            for scenario in scenarios
+            for number in range(options.repeat)
+        ),
+        options,
+        on_record,
+    )
+
+
+def run_and_report(
+    runs: Iterable[Callable[[], RunRecord]], options: ScenarioRunOptions, on_record: Callable[[RunRecord], None]
+) -> bool:
+    """Performs runs one after another, and writes the reports; returns whether all were good.
+
+    Raises EnvironmentFault: a report cannot be written.
+    """
     for file in (options.json_file, options.html_file, options.png_file):
         if file is not None:
             make_writable(file)
     records: list[RunRecord] = []
     try:
-        for scenario in scenarios:
-            for number in range(options.repeat):
-                record = run_once(scenario, options.where, options.seed + number, options.keep)
-                records.append(record)
-                on_record(record)
-                if options.json_file is not None:
-                    lines = ",\n".join(json.dumps(one.data()) for one in records)
-                    options.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
+        for run in runs:
+            record = run()
+            records.append(record)
+            on_record(record)
+            if options.json_file is not None:
+                lines = ",\n".join(json.dumps(one.data()) for one in records)
+                options.json_file.write_text(f"[\n{lines}\n]\n", "utf-8")
     finally:
         if records:
             _write_pictures(options, records)
@@ -99,12 +117,16 @@ def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = No
     """Runs a scenario once."""
     if where is Where.SIMULATED:
         return run_simulated(scenario, seed)
-    with _folder(keep, f"{scenario.name}-{seed}") as folder:
+    with run_folder(keep, f"{scenario.name}-{seed}") as folder:
         return ProcessRun(scenario, seed, folder, "spark" if where is Where.SPARK else "process").run()
 
 
 @contextmanager
-def _folder(keep: Path | None, name: str) -> Iterator[Path]:
+def run_folder(keep: Path | None, name: str) -> Iterator[Path]:
+    """Context with the folder of a run: a new one in ``keep``, or a temporary one.
+
+    Raises JobError: it is not empty. EnvironmentFault: it cannot be made.
+    """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="clonos-chaos-") as name_of_it:
             yield Path(name_of_it)

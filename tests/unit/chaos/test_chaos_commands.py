@@ -22,6 +22,8 @@ NOTHING_IS_PROVED_BY = (
     "soak --minutes inf",
     "soak --minutes nan",
     "soak --kill-every 0",
+    "soak --server --job my:job",
+    "soak --server --oracle my:oracle",
     "seeds --from 10 --to 5",
     "seeds --processes 0 --to 2",
     "seeds --minutes -1",
