@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, JobFailed, Milestone, RecoveryEvent
+from clonos.core.coordinator.relocation import REASON as MOVE
 from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
 from clonos.core.wire.control_messages import AT_WORK
@@ -338,7 +339,8 @@ class Handle:
                 self._last_hang = progress.text
         elif isinstance(progress, RecoveryEvent) and progress.milestone is Milestone.REPLAYED:
             # An exception that comes back ends the job with a message of its own.
-            level = logging.INFO if progress.cause.startswith("it raised") else logging.WARNING
+            is_quiet = progress.cause.startswith("it raised") or progress.cause == MOVE
+            level = logging.INFO if is_quiet else logging.WARNING
             sentence = self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task)))
             task = self._launched.image.plan.task_name(TaskId(progress.task))
             logger.log(level, "%s", sentence, extra={"task": task, "incarnation": view_name(progress.incarnation)})

@@ -65,7 +65,8 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.task.maxFailures": "1",  # the driver requests a new slot itself, without Spark's retries
-    "spark.deploy.maxExecutorRetries": "-1",  # no limit for failures of executors
+    "spark.deploy.maxExecutorRetries": "-1",  # no limit for failures of executors, in a standalone cluster
+    "spark.executor.maxNumFailures": "2147483647",  # the same on YARN and Kubernetes
     "spark.python.worker.reuse": "false",  # one process per slot
     "spark.speculation": "false",
     "spark.locality.wait": "0",

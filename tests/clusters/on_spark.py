@@ -6,25 +6,20 @@ are killed, a host is lost, and what travels between the hosts is captured: noth
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from clonos_chaos.real.network_namespaces import Host, Hosts
+from tests.clusters.cluster_job import expected, running, wait_for
 from tests.processes.harness.running_program import ENVIRONMENT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -61,15 +56,6 @@ table inet clonos {{
   }}
 }}
 """
-
-
-def wait_for(look: Callable[[], Any], what: str) -> Any:
-    """Waits until ``look`` returns something, and returns it."""
-    deadline_s, pause = time.monotonic() + LIMIT_S, threading.Event()
-    while not (found := look()):
-        assert time.monotonic() < deadline_s, f"{what} was waited for in vain"
-        pause.wait(0.1)
-    return found
 
 
 @pytest.fixture
@@ -122,101 +108,8 @@ class Capture:
         return b"".join(self._frames)
 
 
-class RunningJob:
-    """``clonos run --ui`` on the cluster, and its API."""
-
-    def __init__(self, folder: Path, hosts: Hosts, *options: str, **variables: str) -> None:
-        self.folder = folder
-        (folder / "in").mkdir()
-        (folder / "job.py").write_text(JOB, "utf-8")
-        self.log = folder / "driver.log"
-        arguments = ["run", "job.py", "--ui", "--ui-port", "0"]
-        for option in (f"master={hosts.master}", f"store={folder}/store", f"data_ports={DATA_PORTS}", *options):
-            arguments += ["--option", option]
-        environment = os.environ | ENVIRONMENT | hosts.driver_environment | variables
-        environment |= {"JOB_FOLDER": str(folder), "SPARK_CONF_DIR": str(folder / "conf")}
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "clonos.cli", "-v", *arguments],
-                cwd=folder,
-                env=environment,
-                stderr=log,
-                stdout=log,
-            )
-        self._url, self._token = wait_for(self._page, "the page of the job")
-
-    def _page(self) -> tuple[str, str] | None:
-        text = self.log.read_text("utf-8", "replace")
-        assert self.process.poll() is None, text[-3000:]
-        found = re.search(r"(http://\S+)/#token=(\S+)", text)
-        return None if found is None else (found[1], found[2])
-
-    def ask(self, path: str, body: object = None) -> Any:
-        """Returns a document of the API; with a body, sends it."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
-        request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers)
-        with urllib.request.urlopen(request, timeout=20) as reply:
-            return json.loads(reply.read())
-
-    @property
-    def job_id(self) -> str:
-        """Id of the job."""
-        return str(self.ask("/jobs")["jobs"][0]["id"])
-
-    def tasks(self) -> dict[str, Any]:
-        """The tasks by name."""
-        return {task["name"]: task for task in self.ask(f"/jobs/{self.job_id}/status")["tasks"]}
-
-    def are_live(self) -> bool:
-        """Whether all tasks are live."""
-        tasks = self.tasks()
-        return bool(tasks) and all(task["phase"] == "live" for task in tasks.values())
-
-    def add(self, name: str, text: str) -> None:
-        """Adds a file of input, at once."""
-        hidden = self.folder / f"{name}.new"
-        hidden.write_text(text, "utf-8")
-        os.replace(hidden, self.folder / "in" / name)
-
-    def rows(self) -> list[tuple[str, int]]:
-        """The rows of the output."""
-        files = sorted((self.folder / "out").glob("*.jsonl"))
-        rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
-        return sorted((row["word"], row["count"]) for row in rows)
-
-    def kill(self, task: str) -> None:
-        """Kills the process of a task and waits until it runs in another one."""
-        pid = self.tasks()[task]["pid"]
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: self.tasks()[task]["pid"] not in (0, pid) and self.are_live(), f"a successor of {task}")
-
-    def stop(self) -> None:
-        """Stops the job with a final checkpoint."""
-        self.ask(f"/jobs/{self.job_id}/stop", {})
-        assert self.process.wait(LIMIT_S) == 0, self.log.read_text("utf-8", "replace")[-3000:]
-
-
-@contextmanager
-def running(folder: Path, hosts: Hosts, *options: str, **variables: str) -> Iterator[RunningJob]:
-    """Context with a job whose tasks run."""
-    job = RunningJob(folder, hosts, *options, **variables)
-    try:
-        wait_for(lambda: job.process.poll() is not None or job.are_live(), "the tasks")
-        assert job.process.poll() is None, job.log.read_text("utf-8", "replace")[-3000:]
-        yield job
-    finally:
-        job.process.kill()
-        job.process.wait()
-
-
 def _text(number: int) -> str:
     return "".join(f"{MARK} word-{number}-{line % 7}\n" for line in range(300))
-
-
-def _expected(*texts: str) -> list[tuple[str, int]]:
-    words = Counter(word for text in texts for word in text.split())
-    return sorted((word, count) for word, total in words.items() for count in range(1, total + 1))
 
 
 def _reaches(address: str, port: int) -> bool:
@@ -243,16 +136,17 @@ def test_a_job_on_three_hosts_keeps_its_output_and_its_secrets_over_kills_and_th
     tmp_path: Path, cluster: Hosts
 ) -> None:
     capture = Capture(cluster)
-    with running(tmp_path, cluster) as job:
+    environment = os.environ | ENVIRONMENT | cluster.driver_environment
+    with running(tmp_path, JOB, environment, f"master={cluster.master}", f"data_ports={DATA_PORTS}") as job:
         tasks = job.tasks()
         assert {tasks[f"count-row/{number}"]["host"] for number in (0, 1)} == {"host-1"}
         job.add("one.txt", _text(1))
-        wait_for(lambda: job.rows() == _expected(_text(1)), "the first output")
+        wait_for(lambda: job.rows() == expected(_text(1)), "the first output")
         job.kill("count-row/0")
         job.kill("read-split/0")
         assert {job.tasks()[f"count-row/{number}"]["host"] for number in (0, 1)} == {"host-1"}
         job.add("two.txt", _text(2))
-        wait_for(lambda: job.rows() == _expected(_text(1), _text(2)), "output after the kills")
+        wait_for(lambda: job.rows() == expected(_text(1), _text(2)), "output after the kills")
         lost = next(host for host in cluster.hosts if host.name == "host-1")
         pid = next(task["pid"] for task in job.tasks().values() if task["host"] == lost.name)
         assert cluster.cut([pid]) == [lost.address]
@@ -260,7 +154,7 @@ def test_a_job_on_three_hosts_keeps_its_output_and_its_secrets_over_kills_and_th
             lambda: job.are_live() and {task["host"] for task in job.tasks().values()} == {"host-0"}, "a take-over"
         )
         job.add("three.txt", _text(3))
-        wait_for(lambda: job.rows() == _expected(_text(1), _text(2), _text(3)), "output without the host")
+        wait_for(lambda: job.rows() == expected(_text(1), _text(2), _text(3)), "output without the host")
         alarms = " ".join(alarm["text"] for alarm in job.ask(f"/jobs/{job.job_id}/status")["alarms"])
         assert "count-row/0 is to run on host-1, and runs on host-0" in alarms
         cluster.heal()
@@ -273,4 +167,4 @@ def test_a_job_on_three_hosts_keeps_its_output_and_its_secrets_over_kills_and_th
     assert b"in-the-clear" in wire
     assert len(wire) > 1_000_000
     assert MARK.encode() not in wire
-    assert job.rows() == _expected(_text(1), _text(2), _text(3))
+    assert job.rows() == expected(_text(1), _text(2), _text(3))

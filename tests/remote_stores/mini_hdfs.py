@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ class MiniHdfs:
 def mini_hdfs(folder: Path) -> Iterator[MiniHdfs]:
     """A cluster that lives as long as the block. What it writes lies in the folder."""
     found = folder / "cluster.xml"
-    class_path = ":".join(map(str, [*_fetched_jars(), *_jars_of_spark()]))
+    class_path = ":".join(map(str, [*fetched_jars(), *jars_of_spark(FROM_SPARK)]))
     arguments = ["-datanodes", "1", "-format", "-writeConfig", str(found), "-D", "dfs.replication=1"]
     with (folder / "cluster.log").open("wb") as log:
         process = subprocess.Popen(
@@ -91,13 +91,15 @@ def _value(configuration: str, name: str) -> str:
     return match[1]
 
 
-def _jars_of_spark() -> list[Path]:
-    return [jar for pattern in FROM_SPARK for jar in sorted(SPARK_JARS.glob(f"{pattern}.jar"))]
+def jars_of_spark(patterns: Iterable[str]) -> list[Path]:
+    """Jars that pyspark ships, by the beginnings of their names."""
+    return [jar for pattern in patterns for jar in sorted(SPARK_JARS.glob(f"{pattern}.jar"))]
 
 
-def _fetched_jars() -> list[Path]:
+def fetched_jars(others: Iterable[str] = ()) -> list[Path]:
+    """Jars from Maven Central: those of the mini cluster, and others."""
     client = next(SPARK_JARS.glob("hadoop-client-api-*.jar")).stem
-    return [_fetch(path.format(hadoop=client.removeprefix("hadoop-client-api-"))) for path in FETCHED]
+    return [_fetch(path.format(hadoop=client.removeprefix("hadoop-client-api-"))) for path in (*FETCHED, *others)]
 
 
 def _fetch(path: str) -> Path:

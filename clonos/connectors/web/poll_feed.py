@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import Secret, without, without_secrets
 from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_behind
 from clonos.connectors.web.web_errors import PollFailed, PollRefused
-from clonos.connectors.web.web_options import revealed_headers
+from clonos.connectors.web.web_options import TRANSIENT, WebServer
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http.http_errors import (
     HttpBodyTooLarge,
     HttpError,
     HttpRedirectRefused,
     HttpRequestInvalid,
-    redacted_url,
 )
 from clonos.io.system import wall_clock
 from clonos.operators.event_time.durations import NANOSECONDS, duration_text
 
 logger = logging.getLogger("clonos.slot")
 
-TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 PAUSE_NS_FIRST: Final = 500_000_000
 PAUSE_NS_MAX: Final = 60 * NANOSECONDS["s"]
 RETRY_AFTER_NS_MAX: Final = 24 * NANOSECONDS["h"]
 """Longest ``Retry-After`` that is obeyed, unless ``patience=`` is longer."""
 
 RETRY_AFTER_DIGITS_MAX: Final = 12
-ANSWER_CHARACTERS_MAX: Final = 200
 _ADVICE: Final = {
     401: "Correct token= or headers=, and resume the job.",
     403: "Correct token= or headers=, or the rights of the user, and resume the job.",
@@ -49,34 +45,20 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     is_last: bool = False
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class Endpoint(WebServer, frozen=True):
     """Endpoint and how it is asked; see ``web.poll``."""
 
-    url: str
-    headers: Mapping[str, str | Secret]
-    token: str | Secret | None
     paging: Paging
     every_ns: int
     patience_ns: int
     limits: HttpLimits
-    ca: str | None
-
-    @property
-    def shown_url(self) -> str:
-        """URL without secrets."""
-        return redacted_url(self.url)
-
-    def clean(self, text: str) -> str:
-        """Returns a text of the server, which may repeat what it was sent, without secrets."""
-        text = without_secrets(text, (*self.headers.values(), self.token))
-        return without(text, [self.token] if isinstance(self.token, str) else [])
 
     def request_headers(self) -> tuple[tuple[str, str], ...]:
         """Returns the headers of a request.
 
         Raises: SecretMissing.
         """
-        return tuple({"Accept": "application/json", **revealed_headers(self.headers, self.token)}.items())
+        return tuple({"Accept": "application/json", **self.revealed_headers()}.items())
 
 
 Journalled = Callable[[bytes, bytes | None, Position | None], bytes]
@@ -150,7 +132,7 @@ class PollFeed:
             if 200 <= reply.status_code < 300 or reply.status_code == 304:
                 self._failing_ns, self._pause_ns = None, PAUSE_NS_FIRST
                 return reply
-            text = endpoint.clean(reply.body.decode("utf-8", "replace"))[:ANSWER_CHARACTERS_MAX].strip()
+            text = endpoint.answer_text(reply.body)
             reason = endpoint.clean(f"it answered {reply.status_code} {reply.reason}".rstrip())
             reason += f": {text}" if text else ""
             if reply.status_code not in TRANSIENT:

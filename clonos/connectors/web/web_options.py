@@ -1,17 +1,57 @@
-"""Checks of options that ``web.poll`` and ``web.websocket`` share."""
+"""What ``web.poll`` and ``web.websocket`` share: the server with its secrets, and checks of options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import Secret, check_text, revealed
+from clonos.connectors.secrets import Secret, check_text, revealed, without, without_secrets
 from clonos.io.http.http_client import HttpRequest
-from clonos.io.http.http_errors import HttpRequestInvalid
+from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
 from clonos.io.http.http_requests import first_hop
 
 Headers = Mapping[str, str | Secret]
+
+TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
+"""Statuses behind which another request may succeed."""
+
+ANSWER_CHARACTERS_MAX: Final = 200
+
+
+class WebServer(msgspec.Struct, frozen=True):
+    """Server from which a source reads, and what it is given. ``ca``: file with the authorities to trust."""
+
+    url: str
+    headers: Headers
+    token: str | Secret | None
+    ca: str | None
+
+    @property
+    def shown_url(self) -> str:
+        """URL without secrets."""
+        return redacted_url(self.url)
+
+    def clean(self, text: str) -> str:
+        """Returns a text of the server, which may repeat what it was sent, without secrets."""
+        text = without_secrets(text, (*self.headers.values(), self.token))
+        return without(text, [self.token] if isinstance(self.token, str) else [])
+
+    def answer_text(self, body: bytes) -> str:
+        """Returns the begin of an answer for an error."""
+        return self.clean(body.decode("utf-8", "replace"))[:ANSWER_CHARACTERS_MAX].strip()
+
+    def revealed_headers(self) -> dict[str, str]:
+        """Returns the headers of a request.
+
+        Raises: SecretMissing.
+        """
+        found = {name: revealed(value) for name, value in self.headers.items()}
+        if self.token is not None:
+            found["Authorization"] = f"Bearer {revealed(self.token)}"
+        return found
 
 
 def checked_headers(connector: str, url: str, headers: Headers | None, token: Any) -> dict[str, str | Secret]:
@@ -40,17 +80,6 @@ def checked_names(connector: str, headers: Headers | None) -> dict[str, str | Se
             raise InvalidConnector(connector, problem, 'Give {"name": "value"}; a value may be a secret.')
         check_text(connector, "headers", value)
     return dict(given)
-
-
-def revealed_headers(headers: Headers, token: str | Secret | None) -> dict[str, str]:
-    """Returns the headers of a request.
-
-    Raises: SecretMissing.
-    """
-    found = {name: revealed(value) for name, value in headers.items()}
-    if token is not None:
-        found["Authorization"] = f"Bearer {revealed(token)}"
-    return found
 
 
 def check_number(connector: str, option: str, value: Any, largest: int | None, what: str) -> None:

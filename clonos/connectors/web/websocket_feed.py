@@ -15,13 +15,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import field_at, url_behind
-from clonos.connectors.web.poll_feed import ANSWER_CHARACTERS_MAX, TRANSIENT
 from clonos.connectors.web.web_errors import WebSocketFailed, WebSocketRefused
-from clonos.connectors.web.web_options import revealed_headers
+from clonos.connectors.web.web_options import TRANSIENT, WebServer
 from clonos.core.model.errors import ExtraMissing
-from clonos.io.http.http_errors import redacted_url
 from clonos.io.system import wall_clock
 from clonos.operators.event_time.durations import NANOSECONDS, duration_text
 
@@ -67,22 +64,13 @@ class SocketLimits(msgspec.Struct, frozen=True):
     patience_ns: int
 
 
-class SocketEndpoint(msgspec.Struct, frozen=True):
+class SocketEndpoint(WebServer, frozen=True):
     """Server and how it is spoken to; see ``web.websocket``."""
 
-    url: str
-    headers: Mapping[str, str | Secret]
-    token: str | Secret | None
     subprotocols: tuple[str, ...]
     subscription: Subscription
     is_bounded: bool
     limits: SocketLimits
-    ca: str | None
-
-    @property
-    def shown_url(self) -> str:
-        """URL without secrets."""
-        return redacted_url(self.url)
 
 
 def messages_of(given: Any) -> list[str | bytes]:
@@ -194,7 +182,7 @@ class WebSocketFeed:
             self._back_off(f"connecting failed: {error}")
         except self._errors.WebSocketException as error:
             advice = "Check that a WebSocket server is there, and correct subprotocols=."
-            raise WebSocketRefused(endpoint.shown_url, f"{error}", advice) from error
+            raise WebSocketRefused(endpoint.shown_url, endpoint.clean(f"{error}"), advice) from error
         except ValueError as error:  # the library does not follow a redirect on a given socket
             if not isinstance(error.__cause__, self._errors.InvalidStatus):
                 raise
@@ -220,7 +208,7 @@ class WebSocketFeed:
         parts = urlsplit(url)
         is_secure = parts.scheme == "wss"
         context = self._authorities() if is_secure else None
-        headers = revealed_headers(endpoint.headers, endpoint.token)
+        headers = endpoint.revealed_headers()
         address = (parts.hostname or "", parts.port or (443 if is_secure else 80))
         # With a socket of ours, the library does not follow a redirect, which would take the headers elsewhere.
         timeout_s = endpoint.limits.timeout_ns / NANOSECONDS["s"]
@@ -251,8 +239,9 @@ class WebSocketFeed:
 
     def _refused(self, response: Any) -> None:
         """Backs off behind an answer in place of a connection. Raises: WebSocketRefused: another would be the same."""
-        text = bytes(response.body or b"").decode("utf-8", "replace")[:ANSWER_CHARACTERS_MAX].strip()
-        reason = f"it answered {response.status_code} {response.reason_phrase}".rstrip() + (f": {text}" if text else "")
+        text = self._endpoint.answer_text(bytes(response.body or b""))
+        status = self._endpoint.clean(f"it answered {response.status_code} {response.reason_phrase}".rstrip())
+        reason = f"{status}: {text}" if text else status
         if response.status_code not in TRANSIENT:
             advice = "Correct the URL, and resume the job."
             if response.status_code in (401, 403):
@@ -290,6 +279,7 @@ class WebSocketFeed:
         """Plans the next connection. Raises: WebSocketFailed: there was none for too long."""
         self._stack.close()
         endpoint, now_ns = self._endpoint, self._monotonic()
+        reason = endpoint.clean(reason)  # that of a closed connection is the server's
         if self._failing_ns is None:
             self._failing_ns = now_ns
             logger.warning("%s has no connection, and tries again: %s", endpoint.shown_url, reason)

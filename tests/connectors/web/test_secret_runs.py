@@ -13,6 +13,7 @@ import pytest
 
 from clonos.connectors import files
 from tests.connectors.secret_runs import WRONG, run_with_secret
+from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.polled_server import Answer, pages
 from tests.unit.connectors.web.receiving_server import receiver
 from tests.unit.connectors.web.sending import LIMIT_S, PATH, free_port, send
@@ -32,6 +33,31 @@ POLL = """
 rows = job.source(web.poll("{url}", records="orders", cursor=web.NEXT_LINK, until="end", {given}))
 rows.sink(files.jsonl("out"))
 """
+
+
+WEBSOCKET = """
+rows = job.source(web.websocket("{url}", send={{"after": 0}}, identity="n", until="close", {given}))
+rows.sink(files.jsonl("out"))
+"""
+
+
+@pytest.mark.parametrize("given", ["token=PASSWORD", 'headers={"X-Shop": PASSWORD}'])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_run_that_connects_with_a_token_writes_it_nowhere(tmp_path: Path, given: str, is_refused: bool) -> None:
+    with Feeds() as server:
+        server.number("feed", [1, 2])
+        server.closes.extend([(1011, f"{TOKEN} is not known now"), (1000, "that is all")])
+        server.answers.extend([(401, {"X-Told": TOKEN}, b"unknown " + TOKEN.encode())] * is_refused)
+        run = run_with_secret(tmp_path, WEBSOCKET.format(url=server.url(), given=given), TOKEN)
+    assert (run.code == 0) is not is_refused, run.shown
+    header, value = ("authorization", f"Bearer {TOKEN}") if given.startswith("token") else ("x-shop", TOKEN)
+    assert {headers[header] for _, headers in server.asked} == {value}
+    if is_refused:
+        assert "401" in run.shown
+    else:
+        assert list(files.read_committed(tmp_path / "run" / "out")) == [{"n": 1, "at": 1}, {"n": 2, "at": 2}]
+        assert "is not known now" in run.shown
+    assert server.address in run.shown
 
 
 @pytest.mark.parametrize("given", ["token=PASSWORD", 'headers={"X-Shop": PASSWORD}'])
