@@ -22,6 +22,9 @@ from clonos.connectors.codecs.plain import (
     FieldsCodec,
     JsonCodec,
     MsgpackCodec,
+    Number,
+    NumberCodec,
+    RawCodec,
     TextCodec,
     XmlCodec,
 )
@@ -35,9 +38,20 @@ T = TypeVar("T")
 
 __all__ = [
     *("Codec", "UndecodableBytes", "UnencodableValue", "SchemaRegistry", "register", "for_type"),
-    *("text", "json", "csv", "xml", "msgpack", "arrow", "avro", "avro_file", "confluent_avro", "protobuf"),
+    *("raw", "text", "number", "json", "csv", "xml", "msgpack", "arrow"),
+    *("avro", "avro_file", "confluent_avro", "protobuf"),
     *("gzip", "zstd", "lz4", "fields"),
 ]
+
+
+def raw() -> Codec[bytes, bytes]:
+    """Bytes as they are."""
+    return RawCodec()
+
+
+def number(kind: type[Number]) -> Codec[bytes, Number]:
+    """A number in digits, such as b"12": ``int`` or ``float``."""
+    return NumberCodec(kind)
 
 
 def text(encoding: str = "utf-8") -> Codec[bytes, str]:
@@ -164,6 +178,8 @@ def _is_record_batch(wanted: Any) -> bool:
 
 
 register(bytes, str, lambda _: text())
+register(bytes, int, number)
+register(bytes, float, number)
 register(bytes, is_record_class, json)
 register(bytes, dict, lambda _: json())
 register(bytes, dict, lambda _: msgpack())

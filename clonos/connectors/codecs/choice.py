@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, is_typeddict
 import msgspec
 
 from clonos.connectors.codecs.codec import Codec, InvalidCodec, UndecodableBytes, shown
+from clonos.connectors.codecs.plain import RawCodec
 from clonos.operators.row_errors import RecordError
 
 CONVERSIONS_MAX: Final = 4
@@ -108,6 +109,8 @@ def codec_of(connector: str, option: str, given: Any, registry: CodecRegistry) -
     """
     if isinstance(given, Codec):
         return given
+    if given is bytes:
+        return RawCodec()
     if is_record_class(given) or isinstance(given, type):
         return registry.chain(bytes, given)
     if callable(given):

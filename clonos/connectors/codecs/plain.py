@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from xml.parsers.expat import ExpatError
@@ -49,6 +49,49 @@ class TextCodec(Codec[bytes, str]):
             return value.encode(self.encoding)
         except UnicodeEncodeError as error:
             raise self.unencodable(value, error) from None
+
+
+class RawCodec(Codec[bytes, bytes]):
+    """Bytes as they are."""
+
+    name = "raw()"
+
+    def decode(self, data: bytes) -> bytes:
+        """See ``Codec``."""
+        return data
+
+    def encode(self, value: bytes) -> bytes:
+        """See ``Codec``."""
+        if not isinstance(value, bytes):
+            raise self.unencodable(value, "it is not bytes")
+        return value
+
+
+Number = TypeVar("Number", bound=float)
+
+
+class NumberCodec(Codec[bytes, Number], Generic[Number]):
+    """A number in digits, as Python writes it."""
+
+    def __init__(self, kind: type[Number]) -> None:
+        if not (kind is int or kind is float):
+            raise InvalidCodec("codecs.number", f"{kind!r:.80} is no class of numbers", "Give int or float.")
+        self.kind: type[Number] = kind
+        self.name = f"number({kind.__name__})"
+
+    def decode(self, data: bytes) -> Number:
+        """See ``Codec``."""
+        parse: Callable[[str], Number] = self.kind
+        try:
+            return parse(bytes(data).decode("ascii"))
+        except ValueError as error:
+            raise self.undecodable(error) from None
+
+    def encode(self, value: Number) -> bytes:
+        """See ``Codec``."""
+        if type(value) is not self.kind:
+            raise self.unencodable(value, f"it is not of the type {self.kind.__name__}")
+        return repr(value).encode("ascii")
 
 
 class JsonCodec(Codec[bytes, T], Generic[T]):

@@ -52,8 +52,8 @@ def sink(
         key: the key of the message: bytes, a str, or a value that becomes JSON. ``kafka.KEY``: the key of the
             stream. None: no key.
         value: the part of the row that is the message's value. None: the whole row.
-        encode: a codec, or a function from the value to bytes. None: bytes as they are, a str in UTF-8, all else as
-            JSON. A value of None becomes a message without a value (a tombstone).
+        encode: a codec, a type, or a function from the value to bytes. None: bytes as they are, a str in UTF-8, all
+            else as JSON. A value of None becomes a message without a value (a tombstone).
         headers: a dict, or pairs of a name and a value. The immediate mode adds ``clonos-task``, ``clonos-number`` and
             ``clonos-generation``.
         timestamp: an aware datetime, or milliseconds since the Unix epoch. ``kafka.TIMESTAMP``: that of the row in

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from clonos.connectors.codecs import for_decoding
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Client, Cluster
 from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, UnknownTopic
-from clonos.connectors.kafka.message import Message, function_of
+from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import (
     CONNECTOR,
     Start,
@@ -175,8 +176,8 @@ def source(
     Args:
         topics: a topic, a list of topics, or ``re.compile(...)`` for all topics whose whole name matches.
         servers: addresses of some brokers: "host:port", several with commas.
-        decode: a codec, or a function from the value of a message to a record. Bytes that it does not decode go to
-            ``errors=`` with their topic, partition and offset. None: records are of the class ``Message``.
+        decode: a codec, a type, or a function from the value of a message to a record. Bytes that it does not decode go
+            to ``errors=`` with their topic, partition and offset. None: records are of the class ``Message``.
         start: where the job begins when it first starts: "earliest", "latest", the first records at or after an aware
             datetime, or the first offset of each partition.
         until: "latest": each partition ends where it ended at the start of the job, and the job with them.
@@ -209,7 +210,7 @@ def source(
         Cluster(CONNECTOR, servers, dict(options or {})),
         start=checked_start(start, choice),
         is_bounded=until is not None,
-        decode=None if decode is None else function_of("decode", decode),
+        decode=None if decode is None else for_decoding(CONNECTOR, decode).decode,
         group=group or "",
         watch_ns=0 if until is not None or watch is None else duration_ns(watch),
         own_timestamps=own,

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from clonos.connectors.codecs import for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.kafka.transactions import Outgoing
@@ -60,7 +61,7 @@ class RowForm:
             _check_part(name, given)
         _check_part("partition", partition)
         self.takes_keys_and_times = isinstance(key, OfStream) or isinstance(timestamp, OfStream)
-        self._encode = function_of("encode", encode)
+        self._encode = plain_bytes if encode is None else for_encoding("kafka.sink", encode).encode
         self._value, self._key, self._headers = value, key, headers
         self._timestamp, self._partition = timestamp, partition
 
@@ -102,19 +103,6 @@ def _check_part(name: str, given: Part) -> None:
         return
     if given is not None and not isinstance(given, str) and not callable(given):
         raise InvalidConnector("kafka.sink", f"{name} is {given!r:.80}", "Give the name of a field, or a function.")
-
-
-def function_of(name: str, codec: Any) -> Callable[[Any], Any]:
-    """Returns the function of a codec, or the function itself.
-
-    Raises: InvalidConnector: it is neither.
-    """
-    if codec is None:
-        return plain_bytes
-    function = getattr(codec, name, codec)
-    if not callable(function):
-        raise InvalidConnector("kafka", f"{name} is {codec!r:.80}", f"Give a codec, or a function for {name}=.")
-    return function  # type: ignore[no-any-return]
 
 
 def _part_of(row: Any, part: str | Callable[[Any], Any] | OfStream) -> Any:

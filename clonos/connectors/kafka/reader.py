@@ -14,6 +14,7 @@ from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import Partition, bounds, partition_of
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.stamped_records import StampedRecords
+from clonos.operators.row_errors import RecordError
 
 logger = logging.getLogger("clonos.slot")
 
@@ -171,7 +172,7 @@ class PartitionReader:
             decode = self._decode
             try:
                 records = [None if (value := message.value()) is None else decode(value) for message in messages]
-            except Exception:  # noqa: BLE001  code of the user; each record is tried alone
+            except RecordError:  # each record is tried alone
                 records = PartlyMalformed(map(self._decoded_alone, messages))
         if not self._is_stamped:
             return records
@@ -197,7 +198,7 @@ class PartitionReader:
         value = message.value()
         try:
             return None if value is None else self._decode(value)
-        except Exception as error:  # noqa: BLE001  code of the user
-            reason = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]
+        except RecordError as error:
+            reason = error.set_aside_text().rstrip(".")[:REASON_CHARACTERS_MAX]
             malformed = UndecodableMessage(self._split.topic, self._split.number, message.offset(), reason)
             return MalformedRecord(self._message(message), malformed)

@@ -35,6 +35,8 @@ class Unknown: ...
     ("wanted", "name"),
     [
         (str, "text('utf-8')"),
+        (int, "number(int)"),
+        (float, "number(float)"),
         (Order, "json(Order)"),
         (Point, "json(Point)"),
         (Line, "json(Line)"),
@@ -51,7 +53,7 @@ def test_several_codecs_for_a_type_are_listed() -> None:
 
 
 def test_a_type_without_codec_is_refused_with_those_that_have_one() -> None:
-    with pytest.raises(InvalidCodec, match=r"there is none\. Types with a codec: dict, list, str"):
+    with pytest.raises(InvalidCodec, match=r"there is none\. Types with a codec: dict, float, int, list, str"):
         codecs.for_type(Unknown)
 
 

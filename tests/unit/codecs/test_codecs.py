@@ -40,7 +40,10 @@ class Order:
 
 BATCH = pyarrow.record_batch({"a": [1, 2, None], "b": ["x", "y", "z"]})
 TRIPS: list[tuple[Codec[Any, Any], Any]] = [
+    (codecs.raw(), b"\x00\xff"),
     (codecs.text(), "größer"),
+    (codecs.number(int), -(10**30)),
+    (codecs.number(float), -0.1),
     (codecs.text("latin-1"), "größer"),
     (codecs.json(), {"a": [1, None, "x"]}),
     (codecs.json(Order), Order(3, "ink")),
@@ -86,6 +89,10 @@ def test_wrong_bytes_are_decoded_or_refused_by_the_declared_error(
 @pytest.mark.parametrize(
     ("codec", "value"),
     [
+        (codecs.raw(), "text"),
+        (codecs.number(int), 1.0),
+        (codecs.number(int), True),
+        (codecs.number(float), "1"),
         (codecs.text(), b"bytes"),
         (codecs.text("ascii"), "größer"),
         (codecs.json(), {"a": object()}),
@@ -116,8 +123,10 @@ def test_a_value_that_the_format_cannot_express_is_refused(codec: Codec[Any, Any
         (codecs.text() | codecs.csv(["a", "b"]), b"1,2\n3,4", "it is more than one line"),
         (codecs.avro(ORDER_SCHEMA), b"", "it is cut off"),
         (codecs.text(), b"ab\xff", "in position 2"),
+        (codecs.number(int), b"1.5", "invalid literal for int"),
+        (codecs.number(float), b"\xff", "ordinal not in range"),
     ],
-    ids=["csv", "avro", "text"],
+    ids=["csv", "avro", "text", "int", "float"],
 )
 def test_bytes_are_refused_with_the_reason(codec: Codec[Any, Any], data: bytes, reason: str) -> None:
     with pytest.raises(UndecodableBytes, match=reason):
@@ -167,6 +176,7 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
     ("make", "message"),
     [
         (lambda: codecs.text("utf-9"), "no encoding 'utf-9'"),
+        (lambda: codecs.number(bool), "no class of numbers"),
         (lambda: codecs.csv("a,b"), "names no columns"),
         (lambda: codecs.csv(["a"], delimiter="::"), "not one character"),
         (lambda: codecs.gzip(0), "no number of bytes"),
@@ -180,7 +190,7 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
         (lambda: codecs.protobuf("shop.Order", descriptor=b""), "not found"),
         (lambda: codecs.protobuf("shop.Order", descriptor="/no/such/file"), "No such file"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_arguments_that_cannot_work_are_refused_at_once(make: Any, message: str) -> None:
     with pytest.raises(InvalidCodec, match=message):
