@@ -144,7 +144,9 @@ def test_bytes_that_do_not_decode_are_set_aside_with_their_place(broker: KafkaSe
     assert (one, two) == (1, 2)
     assert type(malformed) is MalformedRecord
     assert malformed.record.value == b"{"
-    assert re.search(r"offset 1 of partition 0 of the topic malformed: loads cannot decode this record: JSONDecodeError", str(malformed.error))
+    assert "offset 1 of partition 0 of the topic malformed: loads cannot decode this record: JSONDecodeError" in str(
+        malformed.error
+    )
 
 
 def test_new_partitions_and_matching_topics_are_found_by_the_task_to_which_they_belong(broker: KafkaServer) -> None:
