@@ -22,6 +22,9 @@ BOUNCY_CASTLE: Final = "org/bouncycastle/{0}-jdk18on/1.78.1/{0}-jdk18on-1.78.1.j
 FETCHED: Final = tuple(map(BOUNCY_CASTLE.format, ("bcprov", "bcpkix", "bcutil")))
 ALSO_FROM_SPARK: Final = ("commons-*", "hk2-*", "jackson-*", "jakarta.*", "jaxb-*", "jersey-*")
 
+SCHEDULER: Final = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
+"""The capacity scheduler wants a file with queues."""
+
 SETTINGS: Final = {
     "fs.defaultFS": "file:///",
     "yarn.minicluster.yarn.nodemanager.resource.memory-mb": str(NODE_MB),
@@ -30,8 +33,7 @@ SETTINGS: Final = {
     "yarn.nodemanager.resource.cpu-vcores": str(NODE_CORES),
     "yarn.nodemanager.resource.memory-mb": str(NODE_MB),
     "yarn.nodemanager.vmem-check-enabled": "false",
-    # The capacity scheduler wants a file with queues.
-    "yarn.resourcemanager.scheduler.class": "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler",
+    "yarn.resourcemanager.scheduler.class": SCHEDULER,
     "yarn.scheduler.minimum-allocation-mb": "128",
 }
 

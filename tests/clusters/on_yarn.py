@@ -1,4 +1,4 @@
-"""A job on YARN, by Hadoop's mini cluster, in an environment that is shipped with ``spark.archives``: ``make clusters``.
+"""A job on YARN, by Hadoop's mini cluster, in an environment shipped with ``spark.archives``: ``make clusters``.
 
 Executors run in containers of two node managers. They find Python and the library in the shipped environment only.
 """
