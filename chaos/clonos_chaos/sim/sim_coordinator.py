@@ -61,7 +61,11 @@ class SimCoordinator:
         is_first = self.term == 1
         named = tuple(world.named) if world.names_slots else ()
         resume = None if is_first else resume
-        self.handle(Begin(self.term, "fuzz", slots_needed, resume, awaits_slots=not is_first, named=named))
+        # As the file of retained slots has them: how those registered that live.
+        registers = tuple(world.named[slot] for slot in named if not world.slots[slot].is_dead)
+        self.handle(
+            Begin(self.term, "fuzz", slots_needed, resume, awaits_slots=not is_first, named=named, registers=registers)
+        )
         for slot in named:
             if world.slots[slot].is_dead:
                 self.handle(SlotGone(slot, "it has ended before the coordinator began", self.clock.now_ns))
@@ -97,7 +101,7 @@ class SimCoordinator:
     def _note_received(self, event: Received) -> None:
         message = event.message
         if isinstance(message, Register):
-            self.world.named.setdefault(message.slot)  # written down before the machine registers the slot
+            self.world.named.setdefault(message.slot, message)  # written down before the machine registers the slot
         elif isinstance(message, SlotStatus):
             self.status_received_ns[event.slot] = self.clock.now_ns
         elif isinstance(message, Snapshotted):

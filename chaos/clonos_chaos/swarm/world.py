@@ -21,6 +21,7 @@ from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.values import decode_rows
 from clonos.core.wire.channel_messages import Batch
+from clonos.core.wire.control_messages import Register
 from clonos.core.wire.messages import Message
 from clonos.io.process.fault_points import DerivedPoint, FaultPoint
 from clonos_chaos.checks.oracle import Oracle
@@ -148,7 +149,7 @@ class World:
 
     expects_failure = survives_all = False  # where the job is to fail, the caller judges; no rollback may happen
     ended_ns = 0  # when the job ended, before its processes did
-    named: dict[SlotId, None]  # slots that have registered, in this order
+    named: dict[SlotId, Register]  # how slots have registered, in this order
 
     def __init__(
         self,
@@ -379,16 +380,14 @@ class World:
 
     def is_unexpected(self, error: BaseException) -> bool:
         """Returns whether an error is a bug: neither raised on purpose nor the fault of the environment."""
-        is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
-        return not (is_meant or isinstance(error, EnvironmentFault))
+        is_poison = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
+        return not is_poison and not isinstance(error, EnvironmentFault)
 
     def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
         """Elements of a channel are others than its receiver took in."""
         receiver = self.plan.task_name(self.plan.channels[channel].receiving_task)
-        self.fail(
-            f"channel {channel}: from element {seq} on it was {before} when its receiver {receiver} took it in, and is"
-            f" {now} now"
-        )
+        was = f"{before} when its receiver {receiver} took it in"
+        self.fail(f"channel {channel}: from element {seq} on it was {was}, and is {now} now")
 
     def fail(self, complaint: str) -> None:
         """Fails the world with a complaint. Raises WorldFailed."""
