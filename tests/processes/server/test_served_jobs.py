@@ -114,7 +114,8 @@ def test_a_stop_that_was_accepted_is_carried_out_by_the_next_server(tmp_path: Pa
         server.kill()
         os.kill(driver.pid, signal.SIGCONT)
         server.start()
-        assert server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")["stopped"]
+        ended = server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")
+        assert ended["stopped"], (ended, server.folder_of(job_id).read_end(), server.log.read_text("utf-8"))
         assert server.counts(job_id) == expected_counts(FIRST)
 
 
