@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import OrderedSource as OrderedSource
     from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
+    from clonos.operators.connector_contract import ProducerGivenUp as ProducerGivenUp
     from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import Registration as Registration
     from clonos.operators.connector_contract import RollbackSink as RollbackSink
@@ -179,7 +180,7 @@ _NAMES = {
             "OrderedSource",
             "TimedSource",
         ),
-        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
+        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection", "ProducerGivenUp"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "AbortingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),

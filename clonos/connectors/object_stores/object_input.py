@@ -170,7 +170,9 @@ def find_objects(
             return [url.of(url.key)]
         return in_folder(url.of(url.key))
     except PermissionError as error:
-        raise InvalidConnector(connector, f"{url.without_options}: {error.strerror}", "Correct them.") from error
+        raise InvalidConnector(
+            connector, f"{url.without_options}: {error.strerror}", "Then start the job again."
+        ) from error
 
 
 def is_there(url: str) -> bool:

@@ -116,7 +116,9 @@ def _find(connector: str, url: ObjectUrl, matches: Callable[[list[str], list[str
     except FileNotFoundError:
         return []
     except PermissionError as error:
-        raise InvalidConnector(connector, f"{url.without_options}: {error.strerror}", "Correct them.") from error
+        raise InvalidConnector(
+            connector, f"{url.without_options}: {error.strerror}", "Then start the job again."
+        ) from error
 
 
 def _files_below(server: Any, folder: str, depth: int | None) -> Iterator[str]:

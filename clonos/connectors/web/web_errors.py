@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.operators.connector_contract import ProducerGivenUp
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
 
@@ -19,7 +20,7 @@ class PortUnavailable(EnvironmentFault):
         )
 
 
-class PollFailed(EnvironmentFault):
+class PollFailed(ProducerGivenUp):
     """An endpoint has not answered for as long as the job waits for it."""
 
     url: str
@@ -44,7 +45,7 @@ class PollRefused(JobError):
         return f"polling {self.url} cannot go on: {self.reason}. {self.advice}"
 
 
-class WebSocketFailed(EnvironmentFault):
+class WebSocketFailed(ProducerGivenUp):
     """A WebSocket has had no connection for as long as the job waits for it."""
 
     url: str

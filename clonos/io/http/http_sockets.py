@@ -111,7 +111,10 @@ class _BoundedTlsSocket(BoundedSocket, ssl.SSLSocket):
 
 
 class _Connection(HTTPConnection):
-    """Connection with a bounded socket."""
+    """Connection with a bounded socket. Its text is in the errors of urllib3."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
     def _new_conn(self) -> socket.socket:
         budget = current_budget.get()

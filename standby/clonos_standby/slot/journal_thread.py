@@ -17,7 +17,7 @@ from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.operators.connector_contract import ProducerConnection, PushSource
+from clonos.operators.connector_contract import ProducerConnection, ProducerGivenUp, PushSource
 from clonos.operators.journal_source import END_OF_JOURNAL, connected, cursor_behind
 from clonos_standby.slot.surroundings import SlotSurroundings
 
@@ -123,7 +123,7 @@ class JournalThread:
         except Exception as error:
             if self._is_ended:
                 logger.debug("the producer connection of %s failed after its end", self._name, exc_info=True)
-            elif isinstance(error, (EnvironmentFault, OSError)):
+            elif isinstance(error, (EnvironmentFault, OSError)) and not isinstance(error, ProducerGivenUp):
                 failed = encodable(f"{type(error).__name__}: {error}")
                 self._post(ProducerFailed(self._task, self._incarnation, failed))
             else:

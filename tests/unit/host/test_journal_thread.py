@@ -15,7 +15,7 @@ from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.recorder import confined_services
 from clonos.core.wire.recovery_messages import Recourse
-from clonos.operators.connector_contract import ProducerConnection
+from clonos.operators.connector_contract import ProducerConnection, ProducerGivenUp
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
@@ -107,6 +107,37 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
         thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     assert [feed.is_closed for feed in source.feeds] == [True]
+
+
+class PatienceOver(ProducerGivenUp):
+    patience: str
+
+    def __str__(self) -> str:
+        return f"it has failed for {self.patience}"
+
+
+@pytest.mark.parametrize(
+    ("error", "event"), [(PatienceOver("5min"), "PartFailed"), (OSError("broke"), "ProducerFailed")]
+)
+def test_a_connector_that_gives_up_ends_the_job_and_one_whose_connection_breaks_does_not(
+    error: Exception, event: str
+) -> None:
+    class Feed(TimedFeed):
+        def receive(self, wait_ms: int) -> bytes | None:
+            raise error
+
+    class Source(TimedSource):
+        def connect(self, offset_bytes: int) -> TimedFeed:
+            return Feed()
+
+    source, reported = Source(), JournalInbox()
+    thread = JournalThread(lone_surroundings(small_image(), reported), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
+    with confined_services():
+        thread.thread.start()
+        name, told = reported.next()
+        thread.thread.join(LIMIT_S)
+    assert name == event
+    assert str(error) in (told if event == "ProducerFailed" else told.error)
 
 
 class ContinuedFeed(TimedFeed):
