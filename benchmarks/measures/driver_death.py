@@ -6,29 +6,23 @@ Measured is the longest time after the kill in which a task wrote no new row: no
 from __future__ import annotations
 
 import os
-import re
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import psutil
 
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import WrongResult
 from benchmarks.workloads import served_job
 from clonos.cli.server_client import ServerClient
 from clonos.core.model.errors import ClonosError
-from clonos.io.process.retained_slots import RetainedSlots
 from clonos.server.supervision.job_folder import JobFolder
 from clonos.spark.java import has_java
+from clonos_chaos.real.server_process import ServerProcess
 
 KILLS: Final = 5
 KILLS_ON_SPARK: Final = 2
@@ -37,9 +31,6 @@ LOOK_EVERY_S: Final = 0.002
 CHECKPOINTS: Final = 2
 PAUSE_S: Final = 5.0
 """Seconds in which the server starts its next spare driver."""
-
-TOKEN: Final = "token-of-the-benchmark"
-LISTENS: Final = re.compile(r"listens on (\S+),")
 
 
 def run(session: Session) -> None:
@@ -60,38 +51,20 @@ def _measure(session: Session, slots: str, kills: int, goal: str) -> None:
 
 def _served(folder: Path, slots: str, kills: int) -> list[float]:
     """Returns the seconds of each kill."""
-    log = folder / "server.log"
-    command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0", "--allow-submit"]
-    with log.open("wb") as output:
-        variables = {"CLONOS_TOKEN": TOKEN, "PYTHONPATH": os.getcwd()}
-        server = subprocess.Popen(
-            [*command, "--folder", str(folder / "server")], cwd=folder, env=os.environ | variables, stderr=output
-        )
+    server = ServerProcess(folder, os.environ | {"PYTHONPATH": os.getcwd()})
     try:
-        _wait(lambda: LISTENS.search(log.read_text("utf-8")), log)
-        found = LISTENS.search(log.read_text("utf-8"))
-        assert found is not None, "it was there"
-        client = ServerClient(found[1], TOKEN)
-        job_id = str(client.submit(Path(served_job.__file__), None, {"slots": slots})["id"])
-        jobs = JobFolder(folder / "server" / "jobs" / job_id)
+        job_id = str(server.client.submit(Path(served_job.__file__), None, {"slots": slots})["id"])
+        jobs = server.folder_of(job_id)
         times = []
         for attempt in range(1, kills + 1):
-            _wait(partial(_has_completed, client, job_id, attempt), log)
+            _wait(partial(_has_completed, server.client, job_id, attempt), jobs)
             time.sleep(PAUSE_S)
             killed_ns = _kill(jobs)
-            _wait(partial(_has_completed, client, job_id, attempt + 1), log)
+            _wait(partial(_has_completed, server.client, job_id, attempt + 1), jobs)
             times.append(_silence_s(jobs, killed_ns))
         return times
     finally:
-        family = psutil.Process(server.pid).children(recursive=True)
-        server.kill()
-        server.wait()
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(family, LIMIT_S)
-        for file in folder.glob("server/jobs/*/slots.json"):
-            RetainedSlots(file).end_if_any()
+        server.close()
 
 
 def _has_completed(client: ServerClient, job_id: str, attempt: int) -> bool:
@@ -130,9 +103,9 @@ def _silence_s(jobs: JobFolder, killed_ns: int) -> float:
     return longest_ns / 1e9
 
 
-def _wait(is_done: Callable[[], object], log: Path) -> None:
+def _wait(is_done: Callable[[], object], jobs: JobFolder) -> None:
     deadline_s = time.monotonic() + LIMIT_S
     while not is_done():
         if time.monotonic() > deadline_s:
-            raise WrongResult(f"nothing came: {log.read_text('utf-8')}")
+            raise WrongResult(f"nothing came: {jobs.log.read_text('utf-8')}")
         time.sleep(LOOK_EVERY_S)
