@@ -200,6 +200,8 @@ class ServerSoakRun:
             victim = self._rng.choice(self._status["tasks"])
             is_domain = kind == FaultKind.KILL_DOMAIN
             pid = _executor_of(victim["pid"]) if is_domain else victim["pid"]
+            if not pid:  # it has just ended; a signal for 0 is one for this process group
+                return
             hit = [
                 task
                 for task in self._status["tasks"]
