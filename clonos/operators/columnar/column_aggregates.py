@@ -75,6 +75,10 @@ class ColumnAggregate(ABC):
     def add(self, state: State, slots: Slots, cells: Any) -> None:
         """Adds the cells of an Arrow array, or one record for each slot if it reads no column."""
 
+    def running(self, state: State, slots: Slots, cells: Any) -> dict[str, Any] | None:
+        """Adds as ``add`` does, and returns a state for ``results`` after each record; None if it cannot itself."""
+        return None
+
     @abstractmethod
     def merge(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
@@ -271,11 +275,12 @@ class LastColumn(ValueColumn):
 
 
 def column_aggregates(
-    aggregation: Aggregation[Any, Any], schema: Any, *, has_logs: bool = False
+    aggregation: Aggregation[Any, Any], schema: Any, *, has_logs: bool = False, has_tables: bool = False
 ) -> list[ColumnAggregate] | None:
     """Makes the aggregates of an aggregation that ``columns_read`` accepts, for batches of a schema.
 
-    ``has_logs``: aggregates may have a log, which has distinct values, and values that are no numbers.
+    ``has_logs``: aggregates may have a log, which has distinct values, and values that are no numbers. ``has_tables``:
+    they may have state of their own beside their columns, as ``ColumnTotals`` opens it.
 
     Returns None if one of them cannot be made for the type of its column, or the column is missing.
     """
@@ -290,14 +295,16 @@ def column_aggregates(
         if of is None:
             found.append(CountColumn(name, None))
             continue
-        made = _made(name, each, of, schema, has_logs) if of in schema.names else None
+        made = _made(name, each, of, schema, has_logs, has_tables) if of in schema.names else None
         if made is None:
             return None
         found.append(made)
     return found
 
 
-def _made(name: str, aggregation: Any, of: str, schema: Any, has_logs: bool) -> ColumnAggregate | None:
+def _made(
+    name: str, aggregation: Any, of: str, schema: Any, has_logs: bool, has_tables: bool
+) -> ColumnAggregate | None:
     """Makes an aggregate of a column; None if it cannot be made for its type."""
     type_ = schema.field(of).type
     if type(aggregation) in LISTED or (has_logs and type(aggregation) is CountDistinct):
@@ -309,8 +316,12 @@ def _made(name: str, aggregation: Any, of: str, schema: Any, has_logs: bool) -> 
 
         return sketched(name, aggregation, of, type_)
     if not _is_supported(aggregation, type_):
-        if not has_logs or type(aggregation) not in (Min, Max, First, Last):
+        if type(aggregation) not in (Min, Max, First, Last) or not (has_logs or has_tables):
             return None
+        if has_tables:
+            from clonos.operators.columnar.running.retained_totals import retained_total
+
+            return retained_total(name, aggregation, of, type_)
         from clonos.operators.columnar.logs.retained_values import retained
 
         return retained(name, aggregation, of, type_)

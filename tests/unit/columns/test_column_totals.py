@@ -31,6 +31,7 @@ SCHEMA = pa.schema(
     [
         *(("key", pa.string()), ("other", pa.bool_()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())),
         ("money", pa.decimal128(12, 2)),
+        *(("word", pa.string()), ("raw", pa.binary()), ("big", pa.uint64()), ("list", pa.list_(pa.int64()))),
     ]
 )
 EMISSIONS = (each(1), changes(), changes(before=True), at_end())
@@ -44,6 +45,10 @@ records = st.lists(
             "x": st.none() | st.integers(-5, 5),
             "y": st.none() | st.integers(-5, 5).map(float),
             "money": st.none() | st.integers(-500, 500).map(lambda cents: Decimal(cents).scaleb(-2)),
+            "word": st.none() | st.sampled_from(["", "a", "ab", "b", "ä", "\U0001f600", "\uffff"]),
+            "raw": st.none() | st.binary(max_size=2),
+            "big": st.none() | st.sampled_from([0, 1, 1 << 63, (1 << 64) - 1]),
+            "list": st.none() | st.lists(st.integers(0, 2), max_size=2),
         }
     ),
     max_size=40,
@@ -63,6 +68,11 @@ def aggregates() -> dict[str, Any]:
         "sum_of_floats": sum_("y"),
         "mean_of_floats": mean("y"),
         "money": sum_("money"),
+        **{f"word_{of.__name__}": of("word") for of in (min_, max_, first, last)},
+        "most_money": max_("money"),
+        "least_raw": min_("raw"),
+        "most_big": max_("big"),
+        "last_list": last("list"),
     }
 
 

@@ -34,7 +34,7 @@ class TotalsOfColumns:
 
     def add(self, stream: Any) -> Any:
         """Adds the aggregates to a stream."""
-        records: Any = stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+        records: Any = stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, digits=col("n").cast(str))
         if self._has_key:
             records = records.key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
         results: Any = records.aggregate(
@@ -42,6 +42,7 @@ class TotalsOfColumns:
             total=sum_("n"),
             low=min_("n"),
             high=max_("n"),
+            text=max_("digits"),
             different=count() if self._emit.count else count_distinct("n"),
             emit=self._emit,
             parallelism=self._parallelism if self._has_key else 1,
@@ -56,7 +57,7 @@ class TotalsOfColumns:
             if self._has_key:
                 key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
         assert values["different"] == values["found"], "all numbers differ"
-        return 0, (), (key, *(values[name] for name in ("found", "total", "low", "high")))
+        return 0, (), (key, *(values[name] for name in ("found", "total", "low", "high", "text")))
 
     def complaints(self, records: Iterable[dict[str, Any]], rows: Iterable[tuple[Any, ...]]) -> list[str]:
         """Returns what is wrong with the rows of these records."""
@@ -71,12 +72,12 @@ class TotalsOfColumns:
                 wrong.append(f"{key!r} has two results of {counted} records")
             found[key][counted] = tuple(values)
         if not self._has_key and self._emit.is_final and not numbers:
-            return [] if rows == [(None, 0, 0, None, None)] else [f"there are results of no records: {rows}"]
+            return [] if rows == [(None, 0, 0, None, None, None)] else [f"there are results of no records: {rows}"]
         if found.keys() != numbers.keys():
             wrong.append(f"there are results of {list(found)}, and records of {list(numbers)}")
         for key in found.keys() & numbers.keys():
             mine = numbers[key]
-            if found[key].get(len(mine)) != (sum(mine), min(mine), max(mine)):
+            if found[key].get(len(mine)) != (sum(mine), min(mine), max(mine), max(map(str, mine))):
                 wrong.append(f"{key!r} has {found[key]}, and the records {mine}")
             if not self._are_counts(sorted(found[key]), len(mine)):
                 wrong.append(f"{key!r} has results of {sorted(found[key])} records with {self._emit}")

@@ -63,8 +63,13 @@ class RetainedValue(LogAggregate):
 
 def retained(name: str, aggregation: Any, of: str, type_: Any) -> RetainedValue | None:
     """Makes the aggregate of a column; None if values of its type have another order than in rows."""
+    return RetainedValue(name, aggregation, of, type_) if can_be_retained(aggregation, type_) else None
+
+
+def can_be_retained(aggregation: Any, type_: Any) -> bool:
+    """Returns whether an aggregation of values has the same result over a column of a type as over rows."""
     plain = plain_type(type_)
     is_text = types.is_string(plain) or types.is_large_string(plain)
     is_binary = types.is_binary(plain) or types.is_large_binary(plain)
     has_order = is_text or is_binary or types.is_decimal128(plain) or types.is_uint64(plain)
-    return RetainedValue(name, aggregation, of, type_) if type(aggregation) in (First, Last) or has_order else None
+    return type(aggregation) in (First, Last) or bool(has_order)

@@ -19,6 +19,7 @@ from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
+from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.columnar.window_columns import WindowKeys
 from clonos.operators.operator import Scope, Times
@@ -65,7 +66,7 @@ class ColumnTotals(ColumnOperator):
         """
         self._step, self._emits, self._is_count = step, emits, is_count
         self._aggregates = tuple(aggregates)
-        self._counting = [each for each in aggregates if isinstance(each, DistinctCount)]
+        self._with_tables = [each for each in aggregates if isinstance(each, DistinctCount | RetainedTotal)]
         self._keys = WindowKeys(keys)
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(self._keys.types, dtypes)
@@ -74,7 +75,7 @@ class ColumnTotals(ColumnOperator):
     def open(self, scope: Scope) -> None:
         self._state = scope.state
         self._table = scope.state.column_table(f"{self._step}/{TOTALS_NAME}", self._spec)
-        for each in self._counting:
+        for each in self._with_tables:
             each.open(scope.state, f"{self._step}/{MEMBERS_NAME}")
 
     def fill(self, keys: Sequence[Any], counts: Any) -> None:
@@ -87,15 +88,20 @@ class ColumnTotals(ColumnOperator):
         """Drops the table. Returns the same as ``accumulators``."""
         found = self.accumulators()
         self._state.drop(f"{self._step}/{TOTALS_NAME}")
-        for each in self._counting:
+        for each in self._with_tables:
             each.drop()
         return found
 
     def take_all(self) -> dict[Any, dict[str, Any]]:
         """Empties the table. Returns the same as ``accumulators``."""
         found = self.accumulators()
-        self._table.remove(self._table.live())
+        self._remove(self._table.live())
         return found
+
+    def _remove(self, slots: Slots) -> None:
+        for each in self._with_tables:
+            each.remove(self._table.values, slots)
+        self._table.remove(slots)
 
     def accumulators(self) -> dict[Any, dict[str, Any]]:
         """Returns the accumulators that aggregates over rows have: by stored key, then name."""
@@ -186,4 +192,4 @@ class ColumnTotals(ColumnOperator):
         slots = self._table.live()
         for first in range(0, len(slots), RESULTS_MAX):
             self.out.columns(self._results(slots[first : first + RESULTS_MAX]))
-        self._table.remove(slots)  # a task that is restored after this must not emit them again
+        self._remove(slots)  # a task that is restored after this must not emit them again

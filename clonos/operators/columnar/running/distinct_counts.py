@@ -44,6 +44,9 @@ class DistinctCount(ColumnAggregate):
         for name in ("values", "members"):
             self._state.drop(f"{self._prefix}/{name}")
 
+    def remove(self, state: State, slots: Slots) -> None:
+        """Keeps all values: keys are removed at the end of the input only."""
+
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: numpy.int64}
 

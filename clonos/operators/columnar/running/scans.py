@@ -43,6 +43,8 @@ def running_states(aggregates: Sequence[ColumnAggregate], totals: State, slots: 
 def _row_by_row(aggregate: ColumnAggregate, totals: State, slots: Slots, cells: Any) -> dict[str, Any] | None:
     """Returns the same of one aggregate, from a kernel that adds a row at a time; None if there is none for it."""
     names = list(aggregate.dtypes())
+    if (own := aggregate.running(totals, slots, cells)) is not None:
+        return own
     if type(aggregate) is CountColumn:
         return {names[0]: grouped.running_counts(totals[names[0]], slots)}
     if type(aggregate) not in (SumColumn, MeanColumn, ExtremeColumn) or choice.native is None:

@@ -66,7 +66,7 @@ class TotalsByType(ByType):
         from clonos.operators.columnar.column_aggregates import column_aggregates
         from clonos.operators.columnar.running.stored_keys import are_keys, plain
 
-        if not are_keys(schema, self._keys) or column_aggregates(self._aggregation, schema) is None:
+        if not are_keys(schema, self._keys) or column_aggregates(self._aggregation, schema, has_tables=True) is None:
             return None
         return plain(schema, self._columns_read)
 
@@ -75,7 +75,7 @@ class TotalsByType(ByType):
         from clonos.operators.columnar.running.column_totals import ColumnTotals, Emits
         from clonos.operators.columnar.running.paced_totals import PacedTotals
 
-        aggregates = column_aggregates(self._aggregation, schema)
+        aggregates = column_aggregates(self._aggregation, schema, has_tables=True)
         assert aggregates is not None, "the state says that these types are columns"
         fields = [schema.field(name) for name in self._keys]
         if self._pace is not None:

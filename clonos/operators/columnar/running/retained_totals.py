@@ -1,0 +1,156 @@
+"""First, last, smallest and largest values of each key of types that state has not as numbers, such as texts.
+
+A batch and the values of its keys so far become numbers: places for the first and last value, ranks for the smallest
+and largest. Those are aggregated as other numbers are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy
+import pyarrow
+from pyarrow import compute, types
+
+from clonos.operators.aggregates.values import First, Max, Min
+from clonos.operators.columnar.column_aggregates import (
+    ColumnAggregate,
+    ExtremeColumn,
+    FirstColumn,
+    LastColumn,
+    Slots,
+    State,
+    ValueColumn,
+)
+from clonos.operators.columnar.logs.retained_values import can_be_retained
+from clonos.operators.columnar.running.scans import running_states
+from clonos.operators.columnar.running.stored_keys import plain_type
+from clonos.operators.state.keyed_state import StateBackend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class RetainedTotal(ColumnAggregate):
+    """One value of each key. State: its row in a store of rows of its own, counted from 1; 0 for none."""
+
+    fields: ClassVar[tuple[str, ...]] = ("row",)
+
+    def __init__(self, name: str, aggregation: Any, of: str, type_: Any) -> None:
+        super().__init__(name, of)
+        self._type, kind = plain_type(type_), type(aggregation)
+        self._is_extreme = kind in (Min, Max)
+        self._numbers: ValueColumn = (
+            ExtremeColumn("number", of, pyarrow.int64(), is_largest=kind is Max)
+            if self._is_extreme
+            else (FirstColumn if kind is First else LastColumn)("number", of, pyarrow.int64())
+        )
+
+    def open(self, state: StateBackend, name: str) -> None:
+        """Opens the store, before the first record."""
+        self._state, self._store_name = state, f"{name}/{self.name}/values"
+        self._rows = state.row_store(self._store_name)
+
+    def drop(self) -> None:
+        """Drops the store."""
+        self._state.drop(self._store_name)
+
+    def remove(self, state: State, slots: Slots) -> None:
+        """Drops the values of slots that are about to be removed."""
+        rows = state[self._names[0]][slots] - 1
+        self._rows.remove(rows[rows >= 0])
+
+    def dtypes(self) -> dict[str, Any]:
+        return {self._names[0]: numpy.int64}
+
+    def add(self, state: State, slots: Slots, cells: Any) -> None:
+        batch = _Numbered(self, state, slots, cells)
+        self._numbers.add(batch.totals, batch.keys, batch.cells)
+        self._store(state, batch)
+
+    def running(self, state: State, slots: Slots, cells: Any) -> dict[str, Any]:
+        batch = _Numbered(self, state, slots, cells)
+        found = running_states([self._numbers], batch.totals, batch.keys, [batch.cells])
+        self._store(state, batch)
+        return {self.name: batch.values_of(*found.values())}
+
+    def _store(self, state: State, batch: _Numbered) -> None:
+        """Stores the values of keys that have another one than before."""
+        is_new = batch.are_new()
+        if not is_new.any():
+            return
+        slots, held = batch.slots[is_new], state[self._names[0]]
+        before = held[slots] - 1
+        values = batch.values_of(*(each[is_new] for each in batch.totals.values()))
+        held[slots] = self._rows.append(pyarrow.RecordBatch.from_arrays([values], [self.name])) + 1
+        self._rows.remove(before[before >= 0])
+
+    def values_of(self, rows: NDArray[numpy.int64]) -> Any:
+        """Returns the values of rows, counted from 1, null for 0."""
+        is_there = rows > 0
+        if not is_there.any():
+            return pyarrow.nulls(len(rows), self._type)
+        values = self._rows.take(rows[is_there] - 1).column(0)
+        return values if is_there.all() else values.take(pyarrow.array(is_there.cumsum() - 1, mask=~is_there))
+
+    def plain(self, cells: Any) -> Any:
+        """Returns cells without a dictionary."""
+        return cells.dictionary_decode() if types.is_dictionary(cells.type) else cells
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether it orders values."""
+        return self._is_extreme
+
+    @property
+    def row_name(self) -> str:
+        """Name of the column of state."""
+        return self._names[0]
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        raise AssertionError("values are retained for aggregates over the whole input")
+
+    def results(self, state: State, slots: Slots) -> Any:
+        if self.name in state:  # of running states
+            return state[self.name].take(pyarrow.array(slots))
+        return self.values_of(state[self._names[0]][slots])
+
+
+class _Numbered:
+    """Values of a batch with those that its keys have had, as numbers.
+
+    ``slots``: each slot in the batch once; ``keys``: for each cell which of these it has; ``values``: the values of the
+    slots so far, then the cells; ``totals``: state of the aggregate over numbers, by place in ``slots``.
+    """
+
+    def __init__(self, aggregate: RetainedTotal, state: State, slots: Slots, cells: Any) -> None:
+        self.slots, keys = numpy.unique(slots, return_inverse=True)
+        self.keys = keys.astype(slots.dtype)
+        known = aggregate.values_of(state[aggregate.row_name][self.slots])
+        self.values = pyarrow.concat_arrays([known, aggregate.plain(cells)])
+        is_valid = self.values.is_valid().to_numpy(zero_copy_only=False)
+        count, numbers = len(self.slots), numpy.arange(len(self.values))
+        self._first: Any = None  # place of the first value of each rank
+        if aggregate.is_extreme:
+            ranks = compute.rank(self.values, tiebreaker="dense").to_numpy().astype(numpy.int64)
+            self._first = numpy.zeros(len(numbers) + 1, numpy.int64)
+            self._first[ranks[::-1]] = numbers[::-1]
+            numbers = ranks
+        self._before = numbers[:count], is_valid[:count]
+        self.totals = {"number.value": numbers[:count].copy(), "number.has": is_valid[:count].copy()}
+        self.cells = pyarrow.array(numbers[count:], mask=~is_valid[count:])
+
+    def are_new(self) -> Any:
+        """Returns which slots have another value than before the batch."""
+        (before, had), (numbers, has) = self._before, self.totals.values()
+        return has & ~(had & (numbers == before))
+
+    def values_of(self, numbers: Any, has: Any) -> Any:
+        """Returns values by their numbers, null where there is none."""
+        places = numbers if self._first is None else self._first[numbers]
+        return self.values.take(pyarrow.array(numpy.where(has, places, 0), mask=~has))
+
+
+def retained_total(name: str, aggregation: Any, of: str, type_: Any) -> RetainedTotal | None:
+    """Makes the aggregate of a column; None if values of its type have another order than in rows."""
+    return RetainedTotal(name, aggregation, of, type_) if can_be_retained(aggregation, type_) else None
