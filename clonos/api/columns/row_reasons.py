@@ -58,10 +58,10 @@ def _session_reason(settings: WindowSettings, kind: Session) -> str:
     return "sessions by the clock work on rows"
 
 
-def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool = False) -> str:
+def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool) -> str:
     """Returns why an aggregation works on rows for columns of these types; "" if it does not.
 
-    ``has_logs``: see ``column_aggregates``.
+    ``forms``: ``has_logs`` and ``has_tables`` of ``column_aggregates``.
     """
     from clonos.operators.columnar.column_aggregates import column_aggregates
 
@@ -69,7 +69,7 @@ def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema:
         return reason
     for each in parts_of(aggregation).values():
         of = column_of(each)
-        if of in schema.names and column_aggregates(each, schema, has_logs=has_logs) is None:
+        if of in schema.names and column_aggregates(each, schema, **forms) is None:
             advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
             return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
     return ""

@@ -48,7 +48,7 @@ def column_totals(
     if not is_keyed and emit.is_final:
         return {
             "make": lambda step: partial(FinalByType, step, aggregation, reads, make_rows(step), part is not None),
-            "rows_for": partial(type_reason, aggregation, ()),
+            "rows_for": partial(type_reason, aggregation, (), has_tables=True),
         }
     results = tuple(aggregation.aggregations)
     replaced = tuple(map(name_before, results)) if emit.has_before else ()
@@ -72,7 +72,7 @@ def column_totals(
         ),
         "emits_columns": True,
         "reads": reads if is_keyed else reads or None,
-        "rows_for": partial(type_reason, aggregation, keys),
+        "rows_for": partial(type_reason, aggregation, keys, has_tables=True),
         "schema_from": partial(_result_schema, aggregation, keys, names, emit.has_before),
     }
 

@@ -43,7 +43,7 @@ def schema_of_totals(
 
     ``has_before``: results have those that they replace.
     """
-    found = _fields(aggregation, keys, schema, has_logs=False)
+    found = _fields(aggregation, keys, schema, has_tables=True)
     if found is None:
         return None
     if has_before:
@@ -52,9 +52,9 @@ def schema_of_totals(
     return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]])
 
 
-def _fields(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool) -> Any | None:
-    """Returns the columns of the key and of the aggregates."""
-    aggregates = column_aggregates(aggregation, schema, has_logs=has_logs)
+def _fields(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool) -> Any | None:
+    """Returns the columns of the key and of the aggregates. ``forms``: see ``column_aggregates``."""
+    aggregates = column_aggregates(aggregation, schema, **forms)
     if aggregates is None or not are_keys(schema, keys):
         return None
     fields = [schema.field(name) for name in keys]

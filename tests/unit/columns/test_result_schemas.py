@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from clonos import col
-from clonos.agg import first
+from clonos.agg import first, min_
 from clonos.api.columns.schemas import schema_of
 from clonos.api.emission import changes, each
 from clonos.api.event_time import Timestamps
@@ -87,7 +87,7 @@ def test_the_plan_does_not_know_the_columns_of_results_that_are_rows() -> None:
     stream: Any = graph.source(Described(ROWS, SCHEMA), timestamps=Timestamps("at", future_max=None))
     results: list[Callable[[], Any]] = [
         lambda: stream.key_by("key").window(Session("2s")).aggregate(first=first("key")),
-        lambda: stream.key_by("key").aggregate(first=first("key")),
+        lambda: stream.key_by("key").aggregate(least=min_("list")),
         lambda: stream.join(stream.select("at", key=col("x").cast("uint64")), on=("x", "key"), between=("-2s", "2s")),
     ]
     for add in results:
