@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from clonos.core.model.errors import InternalError as InternalError
     from clonos.core.model.errors import JobError as JobError
     from clonos.core.model.errors import PeerError as PeerError
+    from clonos.core.model.errors import ProducerGivenUp as ProducerGivenUp
     from clonos.core.values import register as register
     from clonos.expressions.building import coalesce as coalesce
     from clonos.expressions.building import col as col
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import OrderedSource as OrderedSource
     from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
-    from clonos.operators.connector_contract import ProducerGivenUp as ProducerGivenUp
     from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import Registration as Registration
     from clonos.operators.connector_contract import RollbackSink as RollbackSink
@@ -180,7 +180,7 @@ _NAMES = {
             "OrderedSource",
             "TimedSource",
         ),
-        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection", "ProducerGivenUp"),
+        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "AbortingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
@@ -188,7 +188,9 @@ _NAMES = {
     "clonos.operators.transforms.sink_rows": ("SinkRow",),
     "clonos.operators.journal_source": ("ContinuedSource", "IdentifiedSource"),
     "clonos.operators.split_source": ("AcknowledgedSource",),
-    "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
+    "clonos.core.model.errors": (
+        *("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError", "ProducerGivenUp"),
+    ),
     "clonos.core.log.call_outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
 }
 """All other public names, by the module that they are in."""

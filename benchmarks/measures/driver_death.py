@@ -6,23 +6,17 @@ Measured is the longest time after the kill in which a task wrote no new row: no
 from __future__ import annotations
 
 import os
-import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import WrongResult
 from benchmarks.workloads import served_job
-from clonos.cli.server_client import ServerClient
-from clonos.core.model.errors import ClonosError
-from clonos.server.supervision.job_folder import JobFolder
 from clonos.spark.java import has_java
-from clonos_chaos.real.server_process import ServerProcess
+from clonos_chaos.served.server_process import ServerFailed, ServerProcess
 
 KILLS: Final = 5
 KILLS_ON_SPARK: Final = 2
@@ -53,43 +47,35 @@ def _served(folder: Path, slots: str, kills: int) -> list[float]:
     """Returns the seconds of each kill."""
     server = ServerProcess(folder, os.environ | {"PYTHONPATH": os.getcwd()})
     try:
-        job_id = str(server.client.submit(Path(served_job.__file__), None, {"slots": slots})["id"])
-        jobs = server.folder_of(job_id)
+        job_id = server.submit(Path(served_job.__file__), {"slots": slots})
         times = []
         for attempt in range(1, kills + 1):
-            _wait(partial(_has_completed, server.client, job_id, attempt), jobs)
+            _wait(server, job_id, attempt)
             time.sleep(PAUSE_S)
-            killed_ns = _kill(jobs)
-            _wait(partial(_has_completed, server.client, job_id, attempt + 1), jobs)
-            times.append(_silence_s(jobs, killed_ns))
+            assert server.kill_driver(job_id), "it runs"
+            killed_ns = time.monotonic_ns()
+            _wait(server, job_id, attempt + 1)
+            times.append(_silence_s(server.files_of(job_id), killed_ns))
         return times
     finally:
         server.close()
 
 
-def _has_completed(client: ServerClient, job_id: str, attempt: int) -> bool:
+def _has_completed(server: ServerProcess, job_id: str, attempt: int) -> bool:
     """Returns whether the driver of this number has completed checkpoints."""
     try:
-        found = client.get(f"/jobs/{job_id}")
-        document: dict[str, Any] = client.get(f"/jobs/{job_id}/checkpoints")
-    except ClonosError:  # the driver is starting
+        found = server.get(f"/jobs/{job_id}")
+        document: dict[str, Any] = server.get(f"/jobs/{job_id}/checkpoints")
+    except ServerFailed:  # the driver is starting
         return False
     is_running = found["restarts"] == attempt - 1 and found["status"] == "RUNNING"
     return is_running and len(document["checkpoints"]) >= CHECKPOINTS
 
 
-def _kill(jobs: JobFolder) -> int:
-    """Kills the driver; returns when."""
-    driver = jobs.read_driver()
-    assert driver is not None, "it runs"
-    os.kill(driver.pid, signal.SIGKILL)
-    return time.monotonic_ns()
-
-
-def _silence_s(jobs: JobFolder, killed_ns: int) -> float:
+def _silence_s(folder: Path, killed_ns: int) -> float:
     """Returns the longest time after a kill in which a task wrote no new row."""
     longest_ns = 0
-    paths = list(jobs.files.glob(served_job.FILES))
+    paths = list(folder.glob(served_job.FILES))
     if not paths:
         raise WrongResult("the job has no output")
     for path in paths:
@@ -103,9 +89,9 @@ def _silence_s(jobs: JobFolder, killed_ns: int) -> float:
     return longest_ns / 1e9
 
 
-def _wait(is_done: Callable[[], object], jobs: JobFolder) -> None:
+def _wait(server: ServerProcess, job_id: str, attempt: int) -> None:
     deadline_s = time.monotonic() + LIMIT_S
-    while not is_done():
+    while not _has_completed(server, job_id, attempt):
         if time.monotonic() > deadline_s:
-            raise WrongResult(f"nothing came: {jobs.log.read_text('utf-8')}")
+            raise WrongResult(f"nothing came: {server.log_of(job_id)}")
         time.sleep(LOOK_EVERY_S)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from clonos.core.model.errors import EnvironmentFault
-
 if TYPE_CHECKING:
     import typing_extensions
 
@@ -188,10 +186,6 @@ class PushSource(Protocol[AnyRecord]):
         """Decodes records to the values that the job processes."""
 
 
-class ProducerGivenUp(EnvironmentFault):
-    """Base of errors of a connection that was tried for as long as its own options permit. The job ends at once."""
-
-
 class ProducerConnection(Protocol):
     """Connection to a producer. One thread calls its methods, which may block and raise."""
 
@@ -200,9 +194,7 @@ class ProducerConnection(Protocol):
 
         Returns b"" if there are none within ``wait_ms``, None if the producer has ended.
 
-        Raises:
-            EnvironmentFault: the connection breaks. Another one is made, for 30 s.
-            ProducerGivenUp: another one is not to be made.
+        Raises: EnvironmentFault: the connection breaks, and another one is made. ProducerGivenUp: none is to be made.
         """
 
     def acknowledge(self, offset_bytes: int) -> None:

@@ -46,7 +46,7 @@ def mini_yarn(folder: Path) -> Iterator[Path]:
     data.mkdir()
     class_path = [*fetched_jars(FETCHED), *jars_of_spark((*FROM_SPARK, *ALSO_FROM_SPARK))]
     (py4j,) = jars_of_spark(("py4j-*",))
-    with (data / "out.log").open("wb") as out, (data / "err.log").open("wb") as err:
+    with (data / "out.log").open("wb") as out, (data / "errors.log").open("wb") as errors:
         port, process = launch_gateway(
             classpath=":".join(map(str, class_path)),
             jarpath=str(py4j),
@@ -55,7 +55,7 @@ def mini_yarn(folder: Path) -> Iterator[Path]:
             die_on_exit=True,
             return_proc=True,
             redirect_stdout=out,
-            redirect_stderr=err,
+            redirect_stderr=errors,
         )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
         try:

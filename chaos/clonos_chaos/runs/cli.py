@@ -152,7 +152,7 @@ def soak(arguments: Sequence[str]) -> int:
 
 
 def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOptions) -> int:
-    from clonos_chaos.runs.server_soak import ServerSoak, ServerSoakRun
+    from clonos_chaos.served.server_soak import ServerSoak, ServerSoakRun
 
     slots = "spark" if options.where is Where.SPARK else "process"
     soak_options = ServerSoak(minutes, kill_every_s, slots, options.seed)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.operators.connector_contract import ProducerGivenUp
+from clonos.core.model.errors import EnvironmentFault, JobError, ProducerGivenUp
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
 

@@ -1,4 +1,4 @@
-"""What ``web.poll`` and ``web.websocket`` share: the server with its secrets, and checks of options."""
+"""Parts that ``web.poll`` and ``web.websocket`` share: the server with its secrets, and checks of options."""
 
 from __future__ import annotations
 

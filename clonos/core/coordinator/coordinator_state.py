@@ -274,6 +274,23 @@ class CoordinatorState:
         """Adds effects of the current event."""
         self.effects.extend(effects)
 
+    def open_recovery(self, recovery: failure_policy.Recovery) -> None:
+        """Adds a recovery that begins, in place of one that has not ended."""
+        if recovery.task in self.open_recoveries:  # failed again before it caught up
+            self.close_recovery(recovery.task)
+        self.open_recoveries[recovery.task] = recovery
+
+    def close_recovery(self, task: TaskId) -> None:
+        """Adds the recovery of a task to those that are over."""
+        self.recoveries.append(self.open_recoveries.pop(task))
+        del self.recoveries[:-RECOVERIES_MAX]
+
+    def backlog_before(self, task: TaskId) -> int | None:
+        """Returns the backlog before the first failure, also if the task has failed again before it caught up."""
+        if task in self.open_recoveries:
+            return self.open_recoveries[task].backlog_before
+        return max(self.backlogs.pop(task, ()), default=None)
+
     def record_milestone(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
         """Adds an entry of the recovery timeline."""
         self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
-from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
+from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
@@ -105,7 +105,7 @@ def _judge(
 ) -> None:
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
-    _end_incarnation(state, task, dead, cause)
+    end_incarnation(state, task, dead, cause)
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
@@ -113,29 +113,15 @@ def _judge(
     state.recovering_tasks[task] = None
 
 
-def move_task(state: CoordinatorState, task: TaskId, reason: str) -> None:
-    """Takes the slot from a live task, so that a standby goes on. It does not count as a failure of the task."""
-    dead = state.ledger.incarnations[task]
-    assert dead is not None, task
-    state.assignment = (
-        *state.assignment[:task],
-        state.assignment[task]._replace(slot=None),
-        *state.assignment[task + 1 :],
-    )
-    _end_incarnation(state, task, dead, reason, is_move=True)
-    state.failed_tasks[task] = False
-    state.recovering_tasks[task] = None
-
-
-def _end_incarnation(
+def end_incarnation(
     state: CoordinatorState, task: TaskId, dead: Incarnation, cause: str, is_move: bool = False
 ) -> None:
     """Ends the part of an incarnation in checkpoints, and opens the recovery of its task."""
     state.failed_at = state.completed.checkpoint
     advance_checkpoints(state, checkpoint_events.Died((task,)))
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
-    reached, backlog = ((Milestone.DETECTED, state.now_ns),), _backlog_before(state, task)
-    _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move))
+    reached, backlog = ((Milestone.DETECTED, state.now_ns),), state.backlog_before(task)
+    state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move))
 
 
 def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
@@ -346,31 +332,13 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
 # ------------------------------------------------------------------ timeline
 
 
-def _note_recovery(state: CoordinatorState, recovery: failure_policy.Recovery) -> None:
-    if recovery.task in state.open_recoveries:  # failed again before it caught up
-        _close_recovery(state, recovery.task)
-    state.open_recoveries[recovery.task] = recovery
-
-
-def _backlog_before(state: CoordinatorState, task: TaskId) -> int | None:
-    """Returns the backlog before the first failure, also if the task has failed again before it caught up."""
-    if task in state.open_recoveries:
-        return state.open_recoveries[task].backlog_before
-    return max(state.backlogs.pop(task, ()), default=None)
-
-
-def _close_recovery(state: CoordinatorState, task: TaskId) -> None:
-    state.recoveries.append(state.open_recoveries.pop(task))
-    del state.recoveries[:-RECOVERIES_MAX]
-
-
 def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) -> None:
     incarnation = Incarnation(state.view.number)
     recovery = state.open_recoveries.get(task)
     if recovery is None:
         if not is_rollback:
             return  # the job starts, or a waiting task gets its slot
-        recovery = failure_policy.Recovery(task, None, "rollback", None, (), _backlog_before(state, task))
+        recovery = failure_policy.Recovery(task, None, "rollback", None, (), state.backlog_before(task))
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.record_milestone(Milestone.VIEW, task, incarnation, recovery.cause)
@@ -401,7 +369,7 @@ def _reach(state: CoordinatorState, recovery: failure_policy.Recovery, milestone
     for milestone in news:
         state.record_milestone(milestone, task, incarnation, recovery.cause)
     if state.open_recoveries[task].is_over:
-        _close_recovery(state, task)
+        state.close_recovery(task)
 
 
 def end_recoveries(state: CoordinatorState) -> None:

@@ -9,7 +9,7 @@ from clonos.core.coordinator import event_handlers
 from clonos.core.coordinator.checkpoint_machine import Collecting
 from clonos.core.coordinator.coordinator_events import Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
-from clonos.core.coordinator.failover import move_task
+from clonos.core.coordinator.failover import end_incarnation
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskPhase
 from clonos.core.placement.placement_rules import broken_rules
@@ -24,7 +24,17 @@ def tick(state: CoordinatorState, event: Ticked) -> None:
         return
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
-        move_task(state, task, REASON)
+        _move(state, task)
+
+
+def _move(state: CoordinatorState, task: TaskId) -> None:
+    """Takes the slot from a live task, so that a standby goes on. It does not count as a failure of the task."""
+    ended, assigned = state.ledger.incarnations[task], state.assignment[task]
+    assert ended is not None, task
+    state.assignment = (*state.assignment[:task], assigned._replace(slot=None), *state.assignment[task + 1 :])
+    end_incarnation(state, task, ended, REASON, is_move=True)
+    state.failed_tasks[task] = False
+    state.recovering_tasks[task] = None
 
 
 def _is_quiet(state: CoordinatorState) -> bool:

@@ -79,6 +79,10 @@ class EnvironmentFault(ClonosError):
     blame = Blame.ENVIRONMENT
 
 
+class ProducerGivenUp(EnvironmentFault):
+    """Base of errors of a connection that was tried for as long as its own options permit. The job ends at once."""
+
+
 class ExtraMissing(EnvironmentFault):
     """Error for a feature whose libraries are not installed.
 

@@ -11,13 +11,13 @@ from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
-from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault, ProducerGivenUp
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.operators.connector_contract import ProducerConnection, ProducerGivenUp, PushSource
+from clonos.operators.connector_contract import ProducerConnection, PushSource
 from clonos.operators.journal_source import END_OF_JOURNAL, connected, cursor_behind
 from clonos_standby.slot.surroundings import SlotSurroundings
 

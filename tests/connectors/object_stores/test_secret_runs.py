@@ -55,9 +55,9 @@ def test_a_run_that_reads_from_an_sftp_server_with_a_login_writes_it_nowhere(tmp
     (tmp_path / ".ssh" / "known_hosts").write_text(server.known_host)
     netrc = _netrc(tmp_path, f"machine 127.0.0.1 login {USER} password {secret}\n")
     program = COPY.format(url=server.url("words.txt"))
-    variables = {"HOME": str(tmp_path), "NETRC": str(netrc), "SSH_AUTH_SOCK": ""}
+    home = str(tmp_path)
     try:
-        run = run_with_secret(tmp_path, program, secret, **variables)
+        run = run_with_secret(tmp_path, program, secret, HOME=home, NETRC=str(netrc), SSH_AUTH_SOCK="")
     finally:
         server.close()
     _check_copy(tmp_path, run, secret, is_refused, str(server.port))

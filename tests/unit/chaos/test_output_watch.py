@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.real.output_watch import OutputWatch, unavailable_ns
+from clonos_chaos.served.output_watch import OutputWatch, unavailable_ns
 
 
 def test_the_output_is_unavailable_while_its_newest_row_is_too_old() -> None:
     assert unavailable_ns([0, 1, 2, 12, 13], (), at_most_ns=4) == (6, 13)
 
 
-def test_what_lies_in_an_excluded_span_counts_neither_as_available_nor_as_unavailable() -> None:
+def test_an_excluded_span_counts_neither_as_available_nor_as_unavailable() -> None:
     assert unavailable_ns([0, 1, 2, 12, 13], [(2, 12)], at_most_ns=4) == (0, 3)
     assert unavailable_ns([0, 10], [(2, 5)], at_most_ns=4) == (3, 7)
 

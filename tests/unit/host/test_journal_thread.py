@@ -11,11 +11,12 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import blackhole, sockets
+from clonos.core.model.errors import ProducerGivenUp
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.recorder import confined_services
 from clonos.core.wire.recovery_messages import Recourse
-from clonos.operators.connector_contract import ProducerConnection, ProducerGivenUp
+from clonos.operators.connector_contract import ProducerConnection
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
@@ -134,10 +135,10 @@ def test_a_connector_that_gives_up_ends_the_job_and_one_whose_connection_breaks_
     thread = JournalThread(lone_surroundings(small_image(), reported), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
         thread.thread.start()
-        name, told = reported.next()
+        name, recorded = reported.next()
         thread.thread.join(LIMIT_S)
     assert name == event
-    assert str(error) in (told if event == "ProducerFailed" else told.error)
+    assert str(error) in (recorded if event == "ProducerFailed" else recorded.error)
 
 
 class ContinuedFeed(TimedFeed):

@@ -67,7 +67,7 @@ def unavailable_ns(grown_ns: list[int], excluded: Iterable[tuple[int, int]], at_
     spans = sorted(excluded)
     unavailable = whole = 0
     for begun, ended in pairwise(grown_ns):
-        outside = ended - begun - sum(max(0, min(ended, until) - max(begun, since)) for since, until in spans)
-        whole += outside
-        unavailable += max(0, outside - at_most_ns)
+        remaining = ended - begun - sum(max(0, min(ended, until) - max(begun, since)) for since, until in spans)
+        whole += remaining
+        unavailable += max(0, remaining - at_most_ns)
     return unavailable, whole

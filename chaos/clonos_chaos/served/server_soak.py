@@ -19,19 +19,18 @@ from typing import Any, Final
 
 import psutil
 
-from clonos.core.model.errors import ClonosError
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState
 from clonos_chaos.real.driver_process import child_environment
-from clonos_chaos.real.output_watch import OutputWatch, unavailable_ns
 from clonos_chaos.real.runner_watch import process_of, wait_until_gone
-from clonos_chaos.real.server_process import ServerProcess
 from clonos_chaos.runs.soak import PER_SECOND, START_S
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, Sample, task_retained_bytes
 from clonos_chaos.scenario.scenario import FaultKind, Scenario, ScenarioLimits
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_oracle import judge_folder
 from clonos_chaos.scenario.scenario_service import ServiceProcess
+from clonos_chaos.served.output_watch import OutputWatch, unavailable_ns
+from clonos_chaos.served.server_process import ServerFailed, ServerProcess
 
 KILL_SERVER: Final = "kill_server"
 SHARES: Final = {FaultKind.KILL_WORKER: 6, FaultKind.KILL_DOMAIN: 2, FaultKind.KILL_DRIVER: 1, KILL_SERVER: 1}
@@ -107,7 +106,7 @@ class ServerSoakRun:
             file.write_text(JOB.format(folder=str(folder), url=service.url), "utf-8")
             options = {"slots": soak.slots, "checkpoint_every": "2s", "step_records_max": 64, "standbys": 1}
             options |= {"spare_slots": 2, "master": MASTER} if soak.slots == "spark" else {"spare_slots": 2}
-            self._job = str(self._server.client.submit(file, None, options)["id"])
+            self._job = self._server.submit(file, options)
             self._watch = OutputWatch(folder / "table.sqlite")
             stack.callback(self._watch.close)
             self.record.began_ns = wall_ns()
@@ -148,8 +147,8 @@ class ServerSoakRun:
         deadline_s = time.monotonic() + END_S
         while time.monotonic() < deadline_s:
             self._look()
-            with suppress(ClonosError):
-                found = self._server.client.get(f"/jobs/{self._job}")
+            with suppress(ServerFailed):
+                found = self._server.get(f"/jobs/{self._job}")
                 if found["ended_at"] is not None:
                     self.record.failure = (
                         "" if found["status"] == "FINISHED" else f"{found['status']}: {found['error']}"
@@ -161,8 +160,8 @@ class ServerSoakRun:
     def _look(self) -> None:
         """Reads the status; while no driver answers, the last one stays."""
         try:
-            status = self._server.client.get(f"/jobs/{self._job}/status")
-        except ClonosError:
+            status = self._server.get(f"/jobs/{self._job}/status")
+        except ServerFailed:
             return
         if not status["tasks"]:
             return
@@ -192,10 +191,8 @@ class ServerSoakRun:
             self._server.start()
             injection.until_ns = wall_ns()
         elif kind == FaultKind.KILL_DRIVER:
-            driver = self._server.folder_of(self._job).read_driver()
-            if driver is None:
+            if not self._server.kill_driver(self._job):
                 return
-            _send_kill(driver.pid)
         else:
             victim = self._rng.choice(self._status["tasks"])
             is_domain = kind == FaultKind.KILL_DOMAIN

@@ -1,0 +1,1 @@
+"""Soaks through a server of jobs."""

@@ -1,0 +1,152 @@
+"""Server of jobs as a process: started, asked over HTTP, killed and started again; nothing of it outlives ``close``.
+
+It is used as from another machine, but for the numbers of drivers' processes, which are in the folders of jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import urllib3
+
+from clonos.core.model.errors import EnvironmentFault
+from clonos.io.process.retained_slots import RetainedSlots
+from clonos.io.system.process_identity import started_at
+
+TOKEN: Final = "token-of-the-soak"
+LISTENS: Final = re.compile(r"listens on (\S+),")
+LIMIT_S: Final = 60.0
+REPLY_LIMIT_S: Final = 30.0
+LOOK_EVERY_S: Final = 0.05
+
+
+class ServerFailed(EnvironmentFault):
+    """The server did not start, does not answer, or refuses a request."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the server of jobs {self.reason}."
+
+
+class ServerProcess:
+    """``clonos serve`` on ``folder / "server"``."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], *options: str) -> None:
+        """Starts it. Raises: ServerFailed."""
+        self._folder, self._options = folder, options
+        self._environment = {**environment, "CLONOS_TOKEN": TOKEN}
+        self._log = folder / "server.log"
+        self._pool = urllib3.PoolManager(retries=False, headers={"authorization": f"Bearer {TOKEN}"})
+        self.start()
+
+    def start(self) -> None:
+        """Starts a server on the folder, and waits until it listens. Raises: ServerFailed."""
+        command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0", "--allow-submit"]
+        before = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--folder", str(self._folder / "server"), *self._options],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        deadline_s = time.monotonic() + LIMIT_S
+        while True:
+            text = self._log.read_bytes()[before:].decode("utf-8", "replace")
+            if found := LISTENS.search(text):
+                self._url = f"{found[1]}/api/v1"
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                last = text.strip().rpartition("\n")[2].rstrip(".")
+                raise ServerFailed(f"did not start; its last line: {last or 'none'}")
+            time.sleep(LOOK_EVERY_S)
+
+    # ------------------------------------------------------------------ the API
+
+    def submit(self, file: Path, options: Mapping[str, object]) -> str:
+        """Submits the file of a job and returns the job's id. Raises: ServerFailed."""
+        texts = {name: str(value) for name, value in options.items()}
+        fields: dict[str, Any] = {"job": (file.name, file.read_bytes()), "options": json.dumps(texts)}
+        return str(self._ask("POST", "/jobs", fields=fields)["id"])
+
+    def get(self, path: str) -> Any:
+        """Returns a document. ``path``: behind /api/v1. Raises: ServerFailed."""
+        return self._ask("GET", path)
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> Any:
+        try:
+            reply = self._pool.request(method, f"{self._url}{path}", timeout=REPLY_LIMIT_S, **arguments)
+            document = json.loads(reply.data)
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise ServerFailed(f"does not answer {method} {path}: {error}") from None
+        if reply.status >= 400:
+            raise ServerFailed(f"answers {method} {path} with {reply.status}: {document}")
+        return document
+
+    # ------------------------------------------------------------------ processes
+
+    def files_of(self, job_id: str) -> Path:
+        """Returns the working folder of a job."""
+        return self._folder / "server" / "jobs" / job_id / "files"
+
+    def log_of(self, job_id: str) -> str:
+        """Returns the log of the drivers of a job."""
+        return (self._folder / "server" / "jobs" / job_id / "driver.log").read_text("utf-8", "replace")
+
+    def kill_driver(self, job_id: str) -> bool:
+        """Kills the driver of a job by SIGKILL; returns whether it lived."""
+        return _kill_driver(self._folder / "server" / "jobs" / job_id)
+
+    def kill(self) -> None:
+        """Ends the server by SIGKILL. Drivers live on."""
+        self._pool.clear()
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Ends the server and every driver that lives, with its slots."""
+        family: list[Any] = []
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(self._process.pid).children(recursive=True)
+        self.kill()
+        for job in (self._folder / "server").glob("jobs/*"):
+            with suppress(psutil.NoSuchProcess):
+                if (pid := _driver_of(job)) is not None:
+                    family += psutil.Process(pid).children(recursive=True)
+            _kill_driver(job)
+            RetainedSlots(job / "slots.json").end_if_any()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, LIMIT_S)
+
+
+def _driver_of(job: Path) -> int | None:
+    """Returns the living driver of the job in a folder; None if there is none."""
+    try:
+        driver = json.loads((job / "driver.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return int(driver["pid"]) if started_at(driver["pid"]) == driver["started_at"] else None
+
+
+def _kill_driver(job: Path) -> bool:
+    pid = _driver_of(job)
+    if pid is None:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return True
