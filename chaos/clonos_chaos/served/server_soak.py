@@ -228,7 +228,7 @@ class ServerSoakRun:
             f" {found.calls:,} calls, {found.calls_repeated} repeated, {found.calls_needless} needlessly"
         )
         kills_ns = [one.at_ns for one in record.injections if one.kind == FaultKind.KILL_DRIVER]
-        ends_ns = [*kills_ns[1:], record.ended_ns]
+        ends_ns = [*kills_ns[1:], record.ended_ns][: len(kills_ns)]
         # Slots may write for a moment after the death of their driver, so the next row does not end the silence.
         spans = [
             self._watch.longest_gap_ns(at_ns, min(until_ns, at_ns + RESTART_NS))

@@ -275,7 +275,7 @@ class CoordinatorState:
         self.effects.extend(effects)
 
     def open_recovery(self, recovery: failure_policy.Recovery) -> None:
-        """Adds a recovery that begins, in place of one that has not ended."""
+        """Adds a recovery that begins, in place of an unfinished one."""
         if recovery.task in self.open_recoveries:  # failed again before it caught up
             self.close_recovery(recovery.task)
         self.open_recoveries[recovery.task] = recovery
