@@ -84,13 +84,14 @@ def test_the_twin_of_lookups_sees_a_result_that_is_missing_repeated_or_strange()
 def test_the_twin_of_totals_sees_a_result_that_is_missing_repeated_or_strange(emit: Emission) -> None:
     totals = next(each for each in (TotalsOfColumns(Random(seed)) for seed in range(99)) if each.is_of(emit, 1))
     records = [{"n": number} for number in (3, 4, 5)]
-    rows = [(0, 1, 3, 3, 3), (0, 2, 7, 3, 4), (0, 3, 12, 3, 5)]
+    rows = [(0, 1, 3, 3, 3, "3"), (0, 2, 7, 3, 4, "4"), (0, 3, 12, 3, 5, "5")]
     rows = rows[-1:] if emit == at_end() else rows
     assert totals.complaints(records, rows) == []
     assert totals.complaints(records, rows[:-1])
     assert totals.complaints(records, [*rows, rows[-1]])
-    assert totals.complaints(records, [*rows[:-1], (0, 3, 13, 3, 5)])
-    assert totals.complaints(records, [*rows, (1, 1, 1, 1, 1)])
+    assert totals.complaints(records, [*rows[:-1], (0, 3, 13, 3, 5, "5")])
+    assert totals.complaints(records, [*rows[:-1], (0, 3, 12, 3, 5, "4")])
+    assert totals.complaints(records, [*rows, (1, 1, 1, 1, 1, "1")])
     assert (totals.complaints(records, rows[1:]) == []) == (emit == changes())
 
 
