@@ -36,7 +36,8 @@ def test_windows_take_the_timestamps_of_messages_and_bad_bytes_are_set_aside(
     job.run()
     assert [window.value for window in counts.rows] == [40, 40, 40]
     (refused,) = errors.rows
-    assert "offset 60 of partition 1 of the topic event-time: JSONDecodeError" in refused.error
+    where = "offset 60 of partition 1 of the topic event-time"
+    assert f"{where}: loads cannot decode this record: JSONDecodeError" in refused.error
     assert refused.record.value == b"{"
 
 
