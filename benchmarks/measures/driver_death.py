@@ -45,8 +45,9 @@ def _measure(session: Session, slots: str, kills: int, goal: str) -> None:
 
 def _served(folder: Path, slots: str, kills: int) -> list[float]:
     """Returns the seconds of each kill."""
-    server = ServerProcess(folder, os.environ | {"PYTHONPATH": os.getcwd()})
+    server = ServerProcess(folder / "server", os.environ | {"PYTHONPATH": os.getcwd()})
     try:
+        server.start()
         job_id = server.submit(Path(served_job.__file__), {"slots": slots})
         times = []
         for attempt in range(1, kills + 1):

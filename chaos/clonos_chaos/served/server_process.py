@@ -41,35 +41,39 @@ class ServerFailed(EnvironmentFault):
 
 
 class ServerProcess:
-    """``clonos serve`` on ``folder / "server"``."""
+    """``clonos serve`` on a folder. ``log``: a file beside it. ``url``: of the last start. ``options``: of the next."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], *options: str) -> None:
-        """Starts it. Raises: ServerFailed."""
-        self._folder, self._options = folder, options
+    url = ""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], *options: str, limit_s: float = LIMIT_S) -> None:
+        """``limit_s``: time in which it has to listen, and its processes to end."""
+        self.log = folder.parent / "server.log"
+        self.options = ["--allow-submit", *options]
+        self._folder, self._limit_s = folder, limit_s
         self._environment = {**environment, "CLONOS_TOKEN": TOKEN}
-        self._log = folder / "server.log"
         self._pool = urllib3.PoolManager(retries=False, headers={"authorization": f"Bearer {TOKEN}"})
-        self.start()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts a server on the folder, and waits until it listens. Raises: ServerFailed."""
-        command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0", "--allow-submit"]
-        before = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--folder", str(self._folder / "server"), *self._options],
-                cwd=self._folder,
+        assert self._process is None, "it runs already"
+        command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0"]
+        before = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = process = subprocess.Popen(
+                [*command, "--folder", str(self._folder), *self.options],
+                cwd=self._folder.parent,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stderr=log,
             )
-        deadline_s = time.monotonic() + LIMIT_S
+        deadline_s = time.monotonic() + self._limit_s
         while True:
-            text = self._log.read_bytes()[before:].decode("utf-8", "replace")
+            text = self.log.read_bytes()[before:].decode("utf-8", "replace")
             if found := LISTENS.search(text):
-                self._url = f"{found[1]}/api/v1"
+                self.url = found[1]
                 return
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
+            if process.poll() is not None or time.monotonic() > deadline_s:
                 last = text.strip().rpartition("\n")[2].rstrip(".")
                 raise ServerFailed(f"did not start; its last line: {last or 'none'}")
             time.sleep(LOOK_EVERY_S)
@@ -88,7 +92,7 @@ class ServerProcess:
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
         try:
-            reply = self._pool.request(method, f"{self._url}{path}", timeout=REPLY_LIMIT_S, **arguments)
+            reply = self._pool.request(method, f"{self.url}/api/v1{path}", timeout=REPLY_LIMIT_S, **arguments)
             document = json.loads(reply.data)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise ServerFailed(f"does not answer {method} {path}: {error}") from None
@@ -100,38 +104,59 @@ class ServerProcess:
 
     def files_of(self, job_id: str) -> Path:
         """Returns the working folder of a job."""
-        return self._folder / "server" / "jobs" / job_id / "files"
+        return self._folder / "jobs" / job_id / "files"
 
     def log_of(self, job_id: str) -> str:
         """Returns the log of the drivers of a job."""
-        return (self._folder / "server" / "jobs" / job_id / "driver.log").read_text("utf-8", "replace")
+        return (self._folder / "jobs" / job_id / "driver.log").read_text("utf-8", "replace")
 
     def kill_driver(self, job_id: str) -> bool:
         """Kills the driver of a job by SIGKILL; returns whether it lived."""
-        return _kill_driver(self._folder / "server" / "jobs" / job_id)
+        pid = _driver_of(self._folder / "jobs" / job_id)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return pid is not None
+
+    @property
+    def pid(self) -> int:
+        """Returns the id of the process, which runs."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
 
     def kill(self) -> None:
         """Ends the server by SIGKILL. Drivers live on."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ends the server by SIGTERM and returns its exit code. Drivers live on."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
         self._pool.clear()
-        self._process.kill()
-        self._process.wait()
+        process.send_signal(number)
+        return process.wait(self._limit_s)
 
     def close(self) -> None:
-        """Ends the server and every driver that lives, with its slots."""
+        """Ends the server, if it runs, and every driver that lives, with its slots."""
         family: list[Any] = []
-        with suppress(psutil.NoSuchProcess):
-            family = psutil.Process(self._process.pid).children(recursive=True)
-        self.kill()
-        for job in (self._folder / "server").glob("jobs/*"):
+        if self._process is not None:
+            with suppress(psutil.NoSuchProcess):
+                family = psutil.Process(self.pid).children(recursive=True)
+            self.kill()
+        for job in self._folder.glob("jobs/*"):
             with suppress(psutil.NoSuchProcess):
                 if (pid := _driver_of(job)) is not None:
                     family += psutil.Process(pid).children(recursive=True)
-            _kill_driver(job)
+                    os.kill(pid, signal.SIGKILL)
+                    psutil.wait_procs([psutil.Process(pid)], self._limit_s)
             RetainedSlots(job / "slots.json").end_if_any()
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(family, LIMIT_S)
+        psutil.wait_procs(family, self._limit_s)
 
 
 def _driver_of(job: Path) -> int | None:
@@ -141,12 +166,3 @@ def _driver_of(job: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return int(driver["pid"]) if started_at(driver["pid"]) == driver["started_at"] else None
-
-
-def _kill_driver(job: Path) -> bool:
-    pid = _driver_of(job)
-    if pid is None:
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    return True

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import psutil
 
+from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState
 from clonos_chaos.real.driver_process import child_environment
@@ -51,7 +52,6 @@ LOOK_EVERY_S: Final = 0.1
 FEED_EVERY_S: Final = 0.05
 SAMPLE_EVERY_S: Final = 1.0
 GONE_WITHIN_S: Final = 15.0
-LIVE: Final = ("live",)
 
 JOB: Final = """
 from pathlib import Path
@@ -70,7 +70,6 @@ class ServerSoak:
     kill_every_s: float = 20.0
     slots: str = "process"
     seed: int = 1
-    per_second: float = PER_SECOND
 
 
 class ServerSoakRun:
@@ -100,8 +99,9 @@ class ServerSoakRun:
             service = ServiceProcess(folder / "calls.jsonl", child_environment())
             stack.callback(service.close)
             strategy = ("--restart-strategy", "fixed-delay:attempts=1000")
-            self._server = ServerProcess(folder, child_environment(), *strategy)
+            self._server = ServerProcess(folder / "server", child_environment(), *strategy)
             stack.callback(self._server.close)
+            self._server.start()
             file = folder / "soak.py"
             file.write_text(JOB.format(folder=str(folder), url=service.url), "utf-8")
             options = {"slots": soak.slots, "checkpoint_every": "2s", "step_records_max": 64, "standbys": 1}
@@ -139,7 +139,7 @@ class ServerSoakRun:
     def _feed(self, begun_s: float, is_over: threading.Event) -> None:
         """Opens the gate, also while the server or a driver is dead."""
         while not is_over.wait(FEED_EVERY_S):
-            self._gate.open_to(int((time.monotonic() - begun_s) * self._soak.per_second))
+            self._gate.open_to(int((time.monotonic() - begun_s) * PER_SECOND))
 
     def _end(self) -> None:
         """Ends the input, and waits for the end of the job."""
@@ -176,7 +176,7 @@ class ServerSoakRun:
             self._recoveries[job["generation"], each["task"], each["failed_incarnation"]] = _recovery(each)
         if time.monotonic() - self._sampled_s >= SAMPLE_EVERY_S:
             self._sampled_s = time.monotonic()
-            live = sum(task["phase"] in LIVE for task in status["tasks"])
+            live = sum(task["phase"] in SETTLED_PHASES for task in status["tasks"])
             retained = sum(task_retained_bytes(task["counters"]) for task in status["tasks"])
             self.record.samples.append(Sample(wall_ns(), live, job["checkpoint"], retained))
 

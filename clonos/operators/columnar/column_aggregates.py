@@ -318,13 +318,11 @@ def _made(
     if not _is_supported(aggregation, type_):
         if type(aggregation) not in (Min, Max, First, Last) or not (has_logs or has_tables):
             return None
-        if has_tables:
-            from clonos.operators.columnar.running.retained_totals import retained_total
+        from clonos.operators.columnar.logs.retained_values import RetainedValue, can_be_retained
+        from clonos.operators.columnar.running.retained_totals import RetainedTotal
 
-            return retained_total(name, aggregation, of, type_)
-        from clonos.operators.columnar.logs.retained_values import retained
-
-        return retained(name, aggregation, of, type_)
+        made = RetainedTotal if has_tables else RetainedValue
+        return made(name, aggregation, of, type_) if can_be_retained(aggregation, type_) else None
     if type(aggregation) in (Sum, Mean):
         return _sum(name, aggregation, of, type_)
     if type(aggregation) in (Variance, Stddev):

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
 from clonos.cli.server_client import ServerClient
-from clonos.io.process.retained_slots import RetainedSlots
-from clonos.io.system.process_identity import started_at
 from clonos.server.register.job_record import DriverProcess
 from clonos.server.supervision.job_folder import JobFolder
+from clonos_chaos.served import server_process
+from clonos_chaos.served.server_process import ServerProcess
 from tests.processes.harness.running_program import ENVIRONMENT
 
 LIMIT_S: Final = 150.0
 LOOK_EVERY_S: Final = 0.02
-TOKEN: Final = "write-token-of-the-tests"
+TOKEN: Final = server_process.TOKEN
 READ_TOKEN: Final = "read-token-of-the-tests"
-LISTENS: Final = re.compile(r"listens on (\S+),")
 
 WORD_COUNT: Final = """
 from clonos import Job, files
@@ -53,9 +48,10 @@ class RunningServer:
     """``clonos serve`` on a folder, and a client with the token for writing."""
 
     def __init__(self, folder: Path, *options: str, **variables: str) -> None:
-        self.folder, self.options, self._variables = folder, [*options], variables
-        self.log = folder.parent / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.folder = folder
+        environment = os.environ | ENVIRONMENT | variables
+        self._server = ServerProcess(folder, environment, "--read-token", READ_TOKEN, *options, limit_s=LIMIT_S)
+        self.log, self.options = self._server.log, self._server.options
         self._client: ServerClient | None = None
 
     @property
@@ -64,42 +60,25 @@ class RunningServer:
         assert self._client is not None, "it has not been started"
         return self._client
 
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._server.url
+
     def start(self) -> None:
         """Starts the server, and waits until it listens."""
-        assert self._process is None, "it runs already"
-        command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0", "--folder", str(self.folder)]
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "--read-token", READ_TOKEN, *self.options],
-                env=os.environ | ENVIRONMENT | {"CLONOS_TOKEN": TOKEN} | self._variables,
-                cwd=self.folder.parent,
-                stdin=subprocess.DEVNULL,
-                stderr=log,
-            )
-        wait_for(lambda: self._url() or self._process is None or self._process.poll() is not None, "the server")
-        self.url = self._url()
-        assert self.url, self.log.read_text("utf-8")
+        self._server.start()
         self._client = ServerClient(self.url, TOKEN)
-
-    def _url(self) -> str:
-        found = LISTENS.search(self.log.read_text("utf-8"))
-        return found[1] if found else ""
 
     def kill(self) -> None:
         """Ends the server by SIGKILL."""
-        self._end(signal.SIGKILL)
+        self.client.close()
+        self._server.kill()
 
     def stop(self) -> int:
         """Ends the server by SIGTERM and returns its exit code."""
-        return self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> int:
-        process, self._process = self._process, None
-        assert process is not None, "it does not run"
-        if self._client is not None:
-            self._client.close()
-        process.send_signal(number)
-        return process.wait(LIMIT_S)
+        self.client.close()
+        return self._server.stop()
 
     def submit(self, file: Path, **options: str) -> str:
         """Submits a job and returns its id."""
@@ -128,8 +107,7 @@ class RunningServer:
 
     def spare(self) -> psutil.Process:
         """The spare driver, for which this waits."""
-        assert self._process is not None, "the server has been started"
-        server = psutil.Process(self._process.pid)
+        server = psutil.Process(self._server.pid)
 
         def found() -> list[psutil.Process]:
             drivers = {each.read_driver() for each in map(JobFolder, self.folder.glob("jobs/*"))}
@@ -147,19 +125,9 @@ class RunningServer:
 
     def close(self) -> None:
         """Ends the server and every driver that lives, with its slots."""
-        family = []
-        if self._process is not None:
-            family = psutil.Process(self._process.pid).children(recursive=True)
-            self.kill()
-        for folder in self.folder.glob("jobs/*"):
-            found = JobFolder(folder).read_driver()
-            if found is not None and started_at(found.pid) == found.started_at:
-                with suppress(psutil.NoSuchProcess):
-                    family += psutil.Process(found.pid).children(recursive=True)
-                    os.kill(found.pid, signal.SIGKILL)
-                    psutil.wait_procs([psutil.Process(found.pid)], timeout=LIMIT_S)
-            RetainedSlots(JobFolder(folder).slots).end_if_any()
-        psutil.wait_procs(family, timeout=LIMIT_S)
+        if self._client is not None:
+            self._client.close()
+        self._server.close()
 
 
 def word_count_file(folder: Path, *, injection: bool = False) -> Path:
@@ -186,7 +154,7 @@ def expected_counts(*texts: str) -> Counter[tuple[str, int]]:
 @contextmanager
 def running_server(folder: Path, *options: str, **variables: str) -> Iterator[RunningServer]:
     """Context with a server that takes submissions."""
-    server = RunningServer(folder / "server", "--allow-submit", *options, **variables)
+    server = RunningServer(folder / "server", *options, **variables)
     (folder / "server").mkdir(exist_ok=True)
     try:
         server.start()

@@ -26,5 +26,9 @@ def test_a_soak_kills_and_reports_an_exact_output(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_an_error_with_its_last_line(tmp_path: Path) -> None:
-    with pytest.raises(ServerFailed, match=r"did not start; its last line: .*restart strategy 'never'"):
-        ServerProcess(tmp_path, ENVIRONMENT, "--restart-strategy", "never")
+    server = ServerProcess(tmp_path / "server", ENVIRONMENT, "--restart-strategy", "never")
+    try:
+        with pytest.raises(ServerFailed, match=r"did not start; its last line: .*restart strategy 'never'"):
+            server.start()
+    finally:
+        server.close()

@@ -15,7 +15,7 @@ from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.column_aggregates import Slots
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate, order_in_slots, without_nulls
 from clonos.operators.columnar.logs.value_log import Places, first_of_pairs, slot_of_entries
-from clonos.operators.columnar.running.stored_keys import plain_type
+from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 
 
 class Collected(LogAggregate):
@@ -27,7 +27,7 @@ class Collected(LogAggregate):
 
     def _entries(self, slots: Slots, cells: Any) -> tuple[Slots, Sequence[Any]]:
         slots, cells = without_nulls(slots, cells)
-        return slots, [cells.dictionary_decode() if types.is_dictionary(cells.type) else cells]
+        return slots, [plain_cells(cells)]
 
     def _compacted(self, slots: Slots, columns: list[Any]) -> tuple[Slots, Sequence[Any]] | None:
         return None
@@ -92,9 +92,7 @@ class CollectedRecords(LogAggregate):
         return batch
 
     def _entries(self, slots: Slots, cells: Any) -> tuple[Slots, Sequence[Any]]:
-        return slots, [
-            column.dictionary_decode() if types.is_dictionary(column.type) else column for column in cells.columns
-        ]
+        return slots, [*map(plain_cells, cells.columns)]
 
     def _compacted(self, slots: Slots, columns: list[Any]) -> tuple[Slots, Sequence[Any]] | None:
         return None

@@ -13,7 +13,7 @@ from clonos.operators.aggregates.values import First, Last, Min
 from clonos.operators.columnar.column_aggregates import Slots
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate, without_nulls
 from clonos.operators.columnar.logs.value_log import Places, slot_of_entries
-from clonos.operators.columnar.running.stored_keys import plain_type
+from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 
 
 class RetainedValue(LogAggregate):
@@ -25,7 +25,7 @@ class RetainedValue(LogAggregate):
 
     def _entries(self, slots: Slots, cells: Any) -> tuple[Slots, Sequence[Any]]:
         slots, cells = without_nulls(slots, cells)
-        return self._compacted(slots, [cells.dictionary_decode() if types.is_dictionary(cells.type) else cells])
+        return self._compacted(slots, [plain_cells(cells)])
 
     def _compacted(self, slots: Slots, columns: list[Any]) -> tuple[Slots, Sequence[Any]]:
         chosen = numpy.sort(self._chosen(slots, columns[0]))
@@ -59,11 +59,6 @@ class RetainedValue(LogAggregate):
         for value in columns[0][begin:end] if columns else ():
             found = self._aggregation.insert(found, value)
         return found
-
-
-def retained(name: str, aggregation: Any, of: str, type_: Any) -> RetainedValue | None:
-    """Makes the aggregate of a column; None if values of its type have another order than in rows."""
-    return RetainedValue(name, aggregation, of, type_) if can_be_retained(aggregation, type_) else None
 
 
 def can_be_retained(aggregation: Any, type_: Any) -> bool:

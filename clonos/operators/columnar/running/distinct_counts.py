@@ -10,6 +10,7 @@ import pyarrow
 from clonos.kernels.arrays import arrow_of
 from clonos.operators.aggregates.distinct import identified
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, Slots, State
+from clonos.operators.columnar.running.stored_keys import plain_cells
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
 
@@ -55,10 +56,8 @@ class DistinctCount(ColumnAggregate):
             slots, cells = slots[cells.is_valid().to_numpy(zero_copy_only=False)], cells.drop_null()
         if not len(slots):
             return
-        if pyarrow.types.is_dictionary(cells.type):
-            cells = cells.dictionary_decode()
         before = len(self._members)
-        members = self._members.slots(slots.astype(numpy.int64) << SLOT_BITS | self._numbers_of(cells))
+        members = self._members.slots(slots.astype(numpy.int64) << SLOT_BITS | self._numbers_of(plain_cells(cells)))
         is_new = members >= before
         is_new[1:] &= members[1:] > numpy.maximum.accumulate(members)[:-1]  # they come in the order of first records
         numpy.add.at(state[self._names[0]], slots[is_new], 1)

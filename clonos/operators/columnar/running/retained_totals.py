@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 import pyarrow
-from pyarrow import compute, types
+from pyarrow import compute
 
 from clonos.operators.aggregates.values import First, Max, Min
 from clonos.operators.columnar.column_aggregates import (
@@ -22,9 +22,8 @@ from clonos.operators.columnar.column_aggregates import (
     State,
     ValueColumn,
 )
-from clonos.operators.columnar.logs.retained_values import can_be_retained
 from clonos.operators.columnar.running.scans import running_states
-from clonos.operators.columnar.running.stored_keys import plain_type
+from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 from clonos.operators.state.keyed_state import StateBackend
 
 if TYPE_CHECKING:
@@ -39,10 +38,10 @@ class RetainedTotal(ColumnAggregate):
     def __init__(self, name: str, aggregation: Any, of: str, type_: Any) -> None:
         super().__init__(name, of)
         self._type, kind = plain_type(type_), type(aggregation)
-        self._is_extreme = kind in (Min, Max)
+        self._is_ordered = kind in (Min, Max)
         self._numbers: ValueColumn = (
             ExtremeColumn("number", of, pyarrow.int64(), is_largest=kind is Max)
-            if self._is_extreme
+            if self._is_ordered
             else (FirstColumn if kind is First else LastColumn)("number", of, pyarrow.int64())
         )
 
@@ -64,15 +63,20 @@ class RetainedTotal(ColumnAggregate):
         return {self._names[0]: numpy.int64}
 
     def add(self, state: State, slots: Slots, cells: Any) -> None:
-        batch = _Numbered(self, state, slots, cells)
+        batch = self._numbered(state, slots, cells)
         self._numbers.add(batch.totals, batch.keys, batch.cells)
         self._store(state, batch)
 
     def running(self, state: State, slots: Slots, cells: Any) -> dict[str, Any]:
-        batch = _Numbered(self, state, slots, cells)
+        batch = self._numbered(state, slots, cells)
         found = running_states([self._numbers], batch.totals, batch.keys, [batch.cells])
         self._store(state, batch)
         return {self.name: batch.values_of(*found.values())}
+
+    def _numbered(self, state: State, slots: Slots, cells: Any) -> _Numbered:
+        distinct, keys = numpy.unique(slots, return_inverse=True)
+        values = pyarrow.concat_arrays([self._values(state[self._names[0]][distinct]), plain_cells(cells)])
+        return _Numbered(distinct, keys.astype(slots.dtype), values, is_ordered=self._is_ordered)
 
     def _store(self, state: State, batch: _Numbered) -> None:
         """Stores the values of keys that have another one than before."""
@@ -85,7 +89,7 @@ class RetainedTotal(ColumnAggregate):
         held[slots] = self._rows.append(pyarrow.RecordBatch.from_arrays([values], [self.name])) + 1
         self._rows.remove(before[before >= 0])
 
-    def values_of(self, rows: NDArray[numpy.int64]) -> Any:
+    def _values(self, rows: NDArray[numpy.int64]) -> Any:
         """Returns the values of rows, counted from 1, null for 0."""
         is_there = rows > 0
         if not is_there.any():
@@ -93,27 +97,13 @@ class RetainedTotal(ColumnAggregate):
         values = self._rows.take(rows[is_there] - 1).column(0)
         return values if is_there.all() else values.take(pyarrow.array(is_there.cumsum() - 1, mask=~is_there))
 
-    def plain(self, cells: Any) -> Any:
-        """Returns cells without a dictionary."""
-        return cells.dictionary_decode() if types.is_dictionary(cells.type) else cells
-
-    @property
-    def is_extreme(self) -> bool:
-        """Whether it orders values."""
-        return self._is_extreme
-
-    @property
-    def row_name(self) -> str:
-        """Name of the column of state."""
-        return self._names[0]
-
     def merge(self, state: State, slots: Slots, other: State) -> None:
         raise AssertionError("values are retained for aggregates over the whole input")
 
     def results(self, state: State, slots: Slots) -> Any:
         if self.name in state:  # of running states
             return state[self.name].take(pyarrow.array(slots))
-        return self.values_of(state[self._names[0]][slots])
+        return self._values(state[self._names[0]][slots])
 
 
 class _Numbered:
@@ -123,16 +113,14 @@ class _Numbered:
     slots so far, then the cells; ``totals``: state of the aggregate over numbers, by place in ``slots``.
     """
 
-    def __init__(self, aggregate: RetainedTotal, state: State, slots: Slots, cells: Any) -> None:
-        self.slots, keys = numpy.unique(slots, return_inverse=True)
-        self.keys = keys.astype(slots.dtype)
-        known = aggregate.values_of(state[aggregate.row_name][self.slots])
-        self.values = pyarrow.concat_arrays([known, aggregate.plain(cells)])
-        is_valid = self.values.is_valid().to_numpy(zero_copy_only=False)
-        count, numbers = len(self.slots), numpy.arange(len(self.values))
+    def __init__(self, slots: Slots, keys: Any, values: Any, *, is_ordered: bool) -> None:
+        """``is_ordered``: the numbers are ranks, else places."""
+        self.slots, self.keys, self.values = slots, keys, values
+        is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+        count, numbers = len(slots), numpy.arange(len(values))
         self._first: Any = None  # place of the first value of each rank
-        if aggregate.is_extreme:
-            ranks = compute.rank(self.values, tiebreaker="dense").to_numpy().astype(numpy.int64)
+        if is_ordered:
+            ranks = compute.rank(values, tiebreaker="dense").to_numpy().astype(numpy.int64)
             self._first = numpy.zeros(len(numbers) + 1, numpy.int64)
             self._first[ranks[::-1]] = numbers[::-1]
             numbers = ranks
@@ -149,8 +137,3 @@ class _Numbered:
         """Returns values by their numbers, null where there is none."""
         places = numbers if self._first is None else self._first[numbers]
         return self.values.take(pyarrow.array(numpy.where(has, places, 0), mask=~has))
-
-
-def retained_total(name: str, aggregation: Any, of: str, type_: Any) -> RetainedTotal | None:
-    """Makes the aggregate of a column; None if values of its type have another order than in rows."""
-    return RetainedTotal(name, aggregation, of, type_) if can_be_retained(aggregation, type_) else None

@@ -17,6 +17,11 @@ def plain_type(type_: Any) -> Any:
     return type_.value_type if types.is_dictionary(type_) else type_
 
 
+def plain_cells(cells: Any) -> Any:
+    """Returns a column without a dictionary."""
+    return cells.dictionary_decode() if types.is_dictionary(cells.type) else cells
+
+
 def plain(schema: Any, names: Sequence[str]) -> Any:
     """Returns the names and types of some columns, and nothing else of their schema."""
     return pyarrow.schema([pyarrow.field(name, plain_type(schema.field(name).type)) for name in names])
