@@ -57,7 +57,10 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
 
 @dataclass
 class HarnessSlot:
-    """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none."""
+    """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none.
+
+    ``suspends``: its live tasks are suspended as soon as a view asks for it.
+    """
 
     slot: SlotId
     domain: str
@@ -66,6 +69,7 @@ class HarnessSlot:
     is_deaf: bool = False
     is_mute: bool = False
     are_backups_ready: bool = True
+    suspends: bool = True
     phase: TaskPhase = TaskPhase.LIVE
     counters: tuple[tuple[TaskCounter, int], ...] = ()
     is_over_soft_limit: bool = False
@@ -76,9 +80,14 @@ class HarnessSlot:
         """Placements of the installed view in this slot."""
         return [p for p in self.view.placements if p.slot == self.slot]
 
+    def phase_of(self, placement: Placement) -> TaskPhase:
+        """The phase of a task."""
+        is_suspended = placement.is_suspended and self.suspends and self.phase is TaskPhase.LIVE
+        return TaskPhase.SUSPENDED if is_suspended else self.phase
+
     def status(self) -> SlotStatus:
         """The slot's heartbeat."""
-        tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase, self.counters) for p in self.hosted())
+        tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase_of(p), self.counters) for p in self.hosted())
         backups = self.view.placements if self.are_backups_ready else ()
         standbys = tuple(
             (p.task, self.standbys_at.get(p.task, self.completed)) for p in backups if self.slot in p.standbys
@@ -281,9 +290,11 @@ def formed(**options: int) -> CoordinatorHarness:
     return harness
 
 
-def live_chain(has_effects: bool = False, domains: str = "ababab", **options: int) -> CoordinatorHarness:
-    """A chain of parallelism 2 whose tasks are live, with a slot in each of ``domains``."""
-    harness = CoordinatorHarness(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+def live_chain(
+    has_effects: bool = False, domains: str = "ababab", plan: Plan | None = None, **options: int
+) -> CoordinatorHarness:
+    """A plan, by default a chain of parallelism 2, whose tasks are live, with a slot in each of ``domains``."""
+    harness = CoordinatorHarness(plan or chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
     harness.form(domains, slots=len(domains))
     harness.tick(300)
     return harness

@@ -152,7 +152,7 @@ class SlotDialogue:
             elif "@" in word:
                 life, slot = word.split("@")
                 found[task] |= {"life": number(int(life)), "slot": int(slot)}
-            elif word in ("fresh", "single_step"):
+            elif word in ("fresh", "single_step", "suspended"):
                 found[task][f"is_{word}"] = True
             elif key == "of":
                 found[task]["objects"] = tuple(f"object-{i + 1}" for i in range(int(value)))
@@ -161,7 +161,8 @@ class SlotDialogue:
             elif key == "since":
                 found[task]["keepers_since"] = tuple(number(int(n)) for n in value.split(","))
             else:
-                found[task][{"restore": "restore", "log": "log_offset_bytes"}[key]] = int(value)
+                names = {"restore": "restore", "log": "log_offset_bytes", "confirmed": "confirmed_seq"}
+                found[task][names[key]] = int(value)
         for task, fields in sorted(found.items()):
             life, slot = fields.pop("life"), fields.pop("slot")
             placements.append(placement(task, life, slot, **{"is_fresh": False, **fields}))
@@ -291,7 +292,7 @@ class SlotDialogue:
         )
 
     def do_emission(self, words: list[str], given: Given) -> None:
-        """``emission b log=s3,k out=xyz consumed=195 snapshot=2 on=1 in=3 out_at=3 read=4``: one step of a task."""
+        """``emission b log=s3,k out=xyz consumed=195 snapshot=2 on=1 in=3 out_at=3 last``: one step of a task."""
         task, life = self.life(words[0])
         outputs = []
         channel = self.slot.plan.outputs[task][0]
@@ -313,7 +314,7 @@ class SlotDialogue:
             consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
         log = entries_of(given.get("log", ""))
-        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)
+        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read, is_last="last" in words)
         self.post(happened.StepEmitted(*self.thread(words[0]), emission))
 
     def do_ends(self, words: list[str], given: Given) -> None:

@@ -61,6 +61,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
         "48 coordinator that knows its slots restarts, and their first answers are lost",
         0,
     ),
+    "tasks_move_without_suspension": ("52 task with calls moves", 0),
     "slots_that_come_are_not_used": ("37 all processes but one die, and others come", 0),
     "fenced_sinks_wait_for_a_view": ("48 all that know a later incarnation of a sink die, and the coordinator", 0),
     "fenced_sinks_begin_anew_only": (

@@ -13,6 +13,7 @@ from clonos_chaos.directed import (
     failure_cases,
     hot_standby_cases,
     loss_cases,
+    move_cases,
     output_cases,
     watermark_cases,
 )
@@ -25,6 +26,7 @@ CASE_MODULES = (
     ending_cases,
     output_cases,
     hot_standby_cases,
+    move_cases,
     watermark_cases,
 )
 

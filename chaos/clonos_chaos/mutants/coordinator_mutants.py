@@ -14,10 +14,12 @@ from clonos.core.coordinator import (
     event_handlers,
     failover,
     failure_policy,
+    relocation,
     startup,
     takeover,
     view_machine,
 )
+from clonos.core.coordinator.coordinator_events import Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import Register
@@ -353,3 +355,16 @@ def slots_obey_any_term(mutation: Mutation) -> None:
         right(self, sender, view, payload)
 
     mutation.wrap_entry(FROM_COORDINATOR, View, on_view)
+
+
+@mutant("6.11")
+def tasks_move_without_suspension(mutation: Mutation) -> None:
+    """A task moves when it has said that nothing of it is under way outside of the job."""
+
+    def tick(right: Any, state: CoordinatorState, event: Any) -> None:
+        right(state, event)
+        for task in state.suspended_tasks:
+            relocation._move(state, task, 0)
+        state.suspended_tasks = {}
+
+    mutation.wrap_entry(coordinator.HANDLERS, (Running, Ticked), tick)

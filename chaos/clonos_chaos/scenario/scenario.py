@@ -131,6 +131,7 @@ FAULT_POINTS: Final[dict[str, str]] = {
     FaultPoint.EMISSION: "a step has ended, and none of its output has left",
     FaultPoint.ALIGNING: "the same, while a barrier has come on some inputs",
     FaultPoint.ALIGNED: "a barrier was emitted, with the snapshot",
+    FaultPoint.SUSPENDED: "a task makes no further step, because it moves to another process",
     FaultPoint.END_OF_STREAM: "a task has ended its stream",
     FaultPoint.INTENT: "a call with an effect is announced in the log",
     FaultPoint.CALL: "the external system is about to be called",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.recovery.recovery_machine import Connecting, Recovering, Replaying, Stalled
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import Slot
@@ -28,6 +28,8 @@ SUBSTITUTE = "checkpoint completed by a substitute"  # begun with an incarnation
 
 HOT_TAKEOVER = "hot standby took over"  # and went live
 WITHDRAWN = "rows withdrawn from a table"
+MOVED = "task moved"
+MOVED_WITH_EFFECTS = "task with effects outside of the job moved"
 
 SITUATIONS = (
     RECOVERY_IN_RECOVERY,
@@ -39,6 +41,8 @@ SITUATIONS = (
     SUBSTITUTE,
     HOT_TAKEOVER,
     WITHDRAWN,
+    MOVED,
+    MOVED_WITH_EFFECTS,
 )
 
 _NOT_CAUGHT_UP = (Recovering, Connecting, Replaying, Stalled)
@@ -50,6 +54,7 @@ class Situations:
     def __init__(self, world: World) -> None:
         self._world = world
         self._incarnations: dict[CheckpointId, tuple[Incarnation, ...]] = {}  # when it was first acknowledged
+        self.moved: set[tuple[TaskId, int]] = set()  # incarnations that began with a planned move
 
     def reach(self, situation: str) -> None:
         """Counts one of ``SITUATIONS``."""
@@ -72,6 +77,16 @@ class Situations:
                 is_in_it = view.placements[hosted.task].incarnation == hosted.incarnation
                 if is_in_it and isinstance(hosted.state, Recovering) and not hosted.state.gathering.is_complete:
                     self.reach(VIEW_WHILE_GATHERING)
+        self._note_moves()
+
+    def _note_moves(self) -> None:
+        plan = self._world.plan
+        for recovery in self._world.coordinator.machine.recoveries:
+            if not recovery.is_move or recovery.incarnation is None:
+                continue
+            if (life := (recovery.task, int(recovery.incarnation))) not in self.moved:
+                self.moved.add(life)
+                self.reach(MOVED_WITH_EFFECTS if recovery.task in plan.with_keepers else MOVED)
 
     def spilled(self, slot: Slot) -> None:
         """Records that a segment of an in-flight log of this slot is on disk."""

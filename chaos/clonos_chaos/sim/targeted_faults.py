@@ -59,7 +59,7 @@ DRAWN: tuple[str, ...] = (
     *("batch delivered", "barrier delivered", "barrier sent", "end delivered", delivered(LogReply)),
     *(delivered(StandbyUpdate), delivered(AppendAck), delivered(AppendLog)),
     *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.SINK_OPENED),
-    *(delivered(LogRequest), FaultPoint.END_OF_STREAM),
+    *(delivered(LogRequest), FaultPoint.END_OF_STREAM, FaultPoint.SUSPENDED),
 )
 
 

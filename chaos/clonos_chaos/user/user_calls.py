@@ -173,9 +173,9 @@ class CallWatch:
         asking = CallRequest(recorder, service, request, False)
         return self._recorded(self._lives[id(recorder)], asking, -1, perform, False)
 
-    def complaints(self, exposed: set[str]) -> list[str]:
+    def complaints(self, exposed: set[str], moved: set[tuple[str, int]]) -> list[str]:
         """Returns what is wrong with the calls. ``exposed``: tasks that died with their keepers, so that their
-        announcements may be lost."""
+        announcements may be lost. ``moved``: incarnations that began with a planned move."""
         found = []
         lives: set[tuple[str, tuple[int, bool]]] = set()
         requests: dict[str, tuple[str, bytes]] = {}
@@ -186,6 +186,8 @@ class CallWatch:
             lives.add((call.key, call.life))
             if call.task in exposed:
                 continue
+            if call.is_in_doubt and (call.task, call.life[0]) in moved:
+                found.append(f"{call.task} has moved while its call of {call.service} was under way")
             if requests.setdefault(call.key, (call.service, call.request)) != (call.service, call.request):
                 found.append(f"{call.task} has given the key {call.key} to two different calls of {call.service}")
             if call.is_effect:

@@ -127,7 +127,7 @@ HANDLERS: Table[None] = {
     (Running, SlotGone): event_handlers.on_slot_gone,
     (Running, SlotUnreachable): event_handlers.on_slot_unreachable,
     (Running, SlotRefused): event_handlers.on_slot_refused,
-    (Running, SlotStatus): event_handlers.on_status,
+    (Running, SlotStatus): relocation.on_status,
     (Running, Snapshotted): event_handlers.on_snapshotted,
     (Running, LogLost): event_handlers.on_log_lost,
     (Running, JournalLost): event_handlers.on_log_lost,

@@ -184,17 +184,16 @@ class CoordinatorState:
         self.behind_completed: dict[SlotId, None] = {}
         self.repeated_ns = 0
         # changes that the next view will make
-        # tasks without a living incarnation; True: the successor runs in single-step mode
-        self.failed_tasks: dict[TaskId, bool] = {}
+        self.failed_tasks: dict[TaskId, bool] = {}  # without a living incarnation; True: their successors single-step
+        self.confirmed: dict[TaskId, int] = {}  # of failed tasks that move: see ``ViewChange``
         self.is_rollback_due = False
         self.is_rebalance_due = False  # slots, or the readiness of standbys and keepers, have changed
         self.is_view_waiting = False  # a view was due while the metadata of a checkpoint was being written
         self.is_balanced = False  # every task has its standbys and keepers, well placed, and none too many
         # checkpoints
         start = metadata_of_start(plan, "", 0)
-        no_incarnations = (None,) * len(plan.tasks)
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
-            Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, (), ())
+            Ledger(plan, 0, 1, (None,) * len(plan.tasks), CheckpointId(0), (), {}, start, (), ())
         )
         self.checkpoint_history, self.due_ns, self.checkpoint_completed_ns = CheckpointHistory(), 0, 0
         self.requests: dict[int, None] = {}  # requested checkpoints that have not begun
@@ -209,6 +208,7 @@ class CoordinatorState:
         self.rollbacks = 0  # rollbacks since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.failed_at = CheckpointId(0)  # the last completed checkpoint when a task failed or moved
+        self.suspended_tasks: dict[TaskId, None] = {}  # by the view in force, or by the next one; they move
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()

@@ -299,7 +299,7 @@ def _request_slots_again(state: CoordinatorState) -> None:
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     """Begins a checkpoint by time, above a soft limit, on request, or to drain. Returns whether one was begun.
 
-    It is postponed while a task recovers, for one interval at most, and to the end of a commit.
+    It is postponed while a task recovers or moves, for one interval at most, and to the end of a commit.
     """
     pending = state.ledger.pending
     if state.is_draining:
@@ -311,7 +311,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     elif not state.requests and not (state.over_soft_limit and not pending) and not _is_due(state):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
-    if state.recovering_tasks or state.failed_tasks:
+    if state.recovering_tasks or state.failed_tasks or state.suspended_tasks:
         if state.postponed_ns is None:
             state.postponed_ns = state.awake_ns
         if state.awake_ns - state.postponed_ns < interval_ns:

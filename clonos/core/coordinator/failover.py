@@ -18,7 +18,7 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
-from clonos.core.placement.assignment import Assignment, Readiness, is_balanced, place
+from clonos.core.placement.assignment import Assignment, Readiness, is_balanced, place, with_keepers_at_home
 from clonos.core.placement.placement_rules import broken_rules
 from clonos.core.placement.survivability import depth_problem, what_is_not_survived
 from clonos.core.wire.control_messages import TaskStatus, View
@@ -56,7 +56,7 @@ def fail_tasks(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) ->
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
-        name, was_live = state.plan.task_name(task), state.phases.get(task) is TaskPhase.LIVE
+        name, was_live = state.plan.task_name(task), state.phases.get(task) in (TaskPhase.LIVE, TaskPhase.SUSPENDED)
         dead = state.ledger.incarnations[task]
         assert dead is not None, task
         event = failure_policy.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
@@ -225,10 +225,13 @@ def _issue(state: CoordinatorState) -> None:
     else:
         placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
-        if not restarted and addresses == view.slots and assignment == state.assignment:
+        suspended = frozenset(state.suspended_tasks)
+        is_same = addresses == view.slots and assignment == state.assignment
+        if not restarted and is_same and all(view.placements[task].is_suspended for task in suspended):
             state.is_rebalance_due = state.is_view_waiting = False
             return
-        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses)
+        change = restarted, state.completed, assignment, addresses, suspended, state.confirmed
+        event = view_machine.ViewChange(*change)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
 
@@ -284,7 +287,10 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
     incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
-    return place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+    placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+    if not state.suspended_tasks:
+        return placed
+    return with_keepers_at_home(placed, [task for task in state.suspended_tasks if task in state.plan.with_keepers])
 
 
 def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
@@ -303,7 +309,8 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
         state.recovering_tasks[placement.task] = None
         if placement.slot is not None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
-    state.failed_tasks = {}
+    state.failed_tasks, state.confirmed = {}, {}
+    state.suspended_tasks = {task: None for task in state.suspended_tasks if view.placements[task].is_suspended}
     state.is_rollback_due = state.is_rebalance_due = state.is_view_waiting = False
     if all(placement.slot is not None for placement in view.placements):
         state.unplaced_since_ns = None

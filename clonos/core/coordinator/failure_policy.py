@@ -282,7 +282,7 @@ def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Miles
             if backlog is None or backlog > backlog_before:
                 return (Milestone.GATHERED, Milestone.REPLAYED)
             return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
-        case TaskPhase.LIVE | TaskPhase.FINAL:
+        case TaskPhase.LIVE | TaskPhase.SUSPENDED | TaskPhase.FINAL:
             return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
 
 

@@ -1,62 +1,91 @@
 """Planned moves: a task that shares a slot since a loss moves to a standby on a slot without tasks (protocol 6.11).
 
 A move is a recovery whose standby has everything but the current epoch: right behind a checkpoint, one task at a time.
+The task is suspended first, so that nothing of it is under way outside of the job when its successor begins.
 """
 
 from __future__ import annotations
 
 from clonos.core.coordinator import event_handlers
 from clonos.core.coordinator.checkpoint_machine import Collecting
-from clonos.core.coordinator.coordinator_events import Ticked
+from clonos.core.coordinator.coordinator_events import Received, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.coordinator.failover import end_incarnation
 from clonos.core.model.ids import TaskId
-from clonos.core.model.progress import TaskPhase
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.placement.placement_rules import broken_rules
+from clonos.core.wire.control_messages import SlotStatus
 
 REASON = "it moves to a process of its own"
 
 
 def tick(state: CoordinatorState, event: Ticked) -> None:
-    """Does what is due at a tick of the running job, and then begins a move if one is possible."""
+    """Does what is due at a tick of the running job, and then suspends a task that can move."""
     event_handlers.tick(state, event)
     if not state.is_running or not _is_quiet(state):
         return
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
-        _move(state, task)
+        state.suspended_tasks[task] = None
+        state.is_rebalance_due = True
 
 
-def _move(state: CoordinatorState, task: TaskId) -> None:
-    """Takes the slot from a live task, so that a standby goes on. It does not count as a failure of the task."""
+def on_status(state: CoordinatorState, event: Received) -> None:
+    """Applies the heartbeat of a slot, and then moves the tasks that are suspended there."""
+    event_handlers.on_status(state, event)
+    if state.suspended_tasks and state.is_running:
+        _move_suspended(state, event.message)
+
+
+def _move_suspended(state: CoordinatorState, status: object) -> None:
+    assert isinstance(status, SlotStatus)
+    for task in status.tasks:
+        is_ready = task.phase in (TaskPhase.SUSPENDED, TaskPhase.FINAL) and task.task in state.suspended_tasks
+        if is_ready and task.task not in state.failed_tasks and state.is_current(task.task, task.incarnation):
+            _move(state, task.task, dict(task.counters).get(TaskCounter.ROWS_WRITTEN, 0))
+
+
+def _move(state: CoordinatorState, task: TaskId, confirmed_seq: int) -> None:
+    """Takes the slot from a suspended task, so that a standby goes on. It does not count as a failure of the task."""
     ended, assigned = state.ledger.incarnations[task], state.assignment[task]
     assert ended is not None, task
     state.assignment = (*state.assignment[:task], assigned._replace(slot=None), *state.assignment[task + 1 :])
     end_incarnation(state, task, ended, REASON, is_move=True)
     state.failed_tasks[task] = False
     state.recovering_tasks[task] = None
+    state.confirmed[task] = confirmed_seq
 
 
 def _is_quiet(state: CoordinatorState) -> bool:
-    """Returns whether a checkpoint has completed since the last failure, and nothing is under way."""
-    recovers = state.recovering_tasks or state.open_recoveries or state.is_rollback_due
-    is_under_way = state.behind_view or state.ledger.pending or state.is_draining or state.is_rebalance_due
+    """Returns whether a checkpoint has completed since the last failure, and no view, recovery or stop is under way.
+
+    The next checkpoint may be pending, as it always is in a job whose checkpoints take longer than their interval.
+    """
+    recovers = state.recovering_tasks or state.open_recoveries or state.is_rollback_due or state.suspended_tasks
+    is_under_way = state.behind_view or state.is_draining or state.is_rebalance_due
     is_new = state.completed.checkpoint > state.failed_at and isinstance(state.checkpoints, Collecting)
     return is_new and not recovers and not is_under_way
 
 
 def _sharing(state: CoordinatorState) -> list[TaskId]:
-    """Returns the tasks that came last into a slot with others and may move, ascending: those that were there go on.
+    """Returns the task of each shared slot that may move, ascending: the last to come, so that the others go on.
 
-    A task that acts on an external system, or receives records from one, stays: until its slot has the next view, two
-    incarnations would do so.
+    A task with a journal stays, because its producer need not find it in another slot. A task with effects outside
+    of the job stays if it has no keepers: its successor would not find what it has done.
     """
     if not state.options.rebalance or len(state.hosted) == len(state.plan.tasks):
         return []
     began = [placement.incarnation for placement in state.view.placements]
-    shared = sorted(max(tasks, key=began.__getitem__) for tasks in state.hosted.values() if len(tasks) > 1)
-    fixed = frozenset(state.plan.with_keepers) if shared else frozenset()
-    return [task for task in shared if task not in fixed and state.phases.get(task) is TaskPhase.LIVE]
+    found = []
+    for tasks in state.hosted.values():
+        if len(tasks) > 1 and (free := [task for task in tasks if _may_move(state, task)]):
+            found.append(max(free, key=began.__getitem__))
+    return sorted(found)
+
+
+def _may_move(state: CoordinatorState, task: TaskId) -> bool:
+    is_fixed = state.plan.is_journalled(task) or (not state.options.keepers and task in state.plan.with_keepers)
+    return state.phases.get(task) is TaskPhase.LIVE and not is_fixed
 
 
 def _has_place(state: CoordinatorState, task: TaskId) -> bool:

@@ -8,8 +8,8 @@ life. ``failover.GATE`` decides whether a view may be issued: never while a chec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -57,15 +57,18 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """Event: some tasks begin a new incarnation, or standbys, keepers or slots change.
+    """Event: some tasks begin a new incarnation or are suspended, or standbys, keepers or slots change.
 
-    ``restarted`` has True for tasks that begin in single-step mode.
+    ``restarted`` has True for tasks that begin in single-step mode. ``confirmed`` has, for those of them that move, the
+    number below which their external systems have confirmed all output.
     """
 
     restarted: dict[TaskId, bool]
     completed: CheckpointMetadata
     assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
+    suspended: frozenset[TaskId] = frozenset()
+    confirmed: Mapping[TaskId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +103,27 @@ def _change(state: Standing, event: ViewChange) -> Standing:
 
 
 def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
-    placements = tuple(
+    placements = [
         _with_keepers_since(
-            _begun(number, task, assigned, event.completed, False, event.restarted[TaskId(task)]),
+            _begun(
+                number,
+                task,
+                assigned,
+                event.completed,
+                False,
+                event.restarted[TaskId(task)],
+                event.confirmed.get(TaskId(task), 0),
+            ),
             number,
             view.placements[task],
         )
         if task in event.restarted
         else _reassigned(view.placements[task], assigned, number)
         for task, assigned in enumerate(event.assignment)
-    )
-    return View(number, view.generation, view.job_id, event.addresses, placements)
+    ]
+    for task in event.suspended - event.restarted.keys():
+        placements[task] = msgspec.structs.replace(placements[task], is_suspended=True)
+    return View(number, view.generation, view.job_id, event.addresses, tuple(placements))
 
 
 def _roll_back(state: Standing, event: RollBack) -> Standing:
@@ -133,6 +146,7 @@ def _begun(
     completed: CheckpointMetadata,
     is_fresh: bool,
     is_single_step: bool,
+    confirmed_seq: int = 0,
 ) -> Placement:
     entry = completed.tasks[task]
     return Placement(
@@ -147,6 +161,7 @@ def _begun(
         standbys=assigned.standbys,
         keepers=assigned.keepers,
         keepers_since=(number,) * len(assigned.keepers),
+        confirmed_seq=confirmed_seq,
     )
 
 

@@ -109,6 +109,11 @@ class ExternalOutput:
         #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
         #: Invariant: received_up_to <= confirmed_seq, once registered; then also log.start_seq <= cursor
 
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether the external system has not confirmed all output."""
+        return self.received_up_to is None or self.confirmed_seq < self.log.next_seq
+
     def open(self, next_number: int) -> None:
         """Continues behind what the external system has, which has registered this incarnation."""
         self.received_up_to = self.confirmed_seq = self.cursor = next_number

@@ -42,13 +42,14 @@ class OutputGate:
         self.task, self.incarnation, self.name = task, incarnation, plan.task_name(task)
         self.own_log = log_of(task)
         self.logs, self.coverage, self.shell = logs, coverage, shell
-        self.needs_keepers = bool(options.keepers)
+        self.needs_keepers = bool(options.keepers) and task in plan.with_keepers
         self.external: ExternalOutput | None = None
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.is_acknowledged = plan.vertices[plan.vertex_of[task]].is_acknowledged
         self.completed_position = b""  # of the source at the last completed checkpoint, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[ThreadId, int, Requirement]] = []  # (thread, log end) of calls with an effect that wait
+        self.handover: Requirement | None = None  # what keepers must hold before a suspended task moves
         self.journal: SourceJournal | None = None
         if plan.is_journalled(task):
             self.journal = SourceJournal(
@@ -57,11 +58,16 @@ class OutputGate:
 
     # ------------------------------------------------------------------ the external system
 
-    def open(self, log: InflightLog, view: View) -> None:
-        """Registers with the external system that the task has a channel to."""
+    def open(self, log: InflightLog, view: View, confirmed_seq: int) -> None:
+        """Registers with the external system that the task has a channel to.
+
+        ``confirmed_seq``: below it the system has confirmed all output, if the task moved to this slot. A system that
+        does not know what it has gets no such output again.
+        """
         self.external = ExternalOutput(log)
         self.completed_seq = log.next_seq
-        self.shell.open_external(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
+        next_seq = max(log.next_seq, confirmed_seq)
+        self.shell.open_external(self.task, self.incarnation, view.generation, view.job_id, next_seq)
 
     @property
     def is_unregistered(self) -> bool:
@@ -170,6 +176,7 @@ class OutputGate:
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
         is_waiting = bool(self.external is not None or self.calls or (self.journal and self.journal.is_waiting))
+        is_waiting = is_waiting or self.handover is not None
         if not is_waiting and self.coverage is None:
             return
         for link in self.keepers.values():
@@ -221,6 +228,21 @@ class OutputGate:
         while self.calls and all(link.satisfies(self.calls[0][2]) for link in links):
             thread, end_bytes, _ = self.calls.pop(0)
             self.shell.replicated_to(self.task, thread, end_bytes)
+
+    # ------------------------------------------------------------------ moves
+
+    def begin_handover(self) -> None:
+        """Notes what keepers must hold before the task, which makes no step any more, may move."""
+        self.handover = self.requirement()
+        self.pump()
+
+    @property
+    def may_hand_over(self) -> bool:
+        """Whether the external system has confirmed all output, and the keepers hold what the task has done."""
+        if self.handover is None or (self.external is not None and self.external.has_unconfirmed):
+            return False
+        links = self.keepers.values()
+        return not self.needs_keepers or (bool(links) and all(link.satisfies(self.handover) for link in links))
 
     # ------------------------------------------------------------------ the journal
 

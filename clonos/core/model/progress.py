@@ -15,12 +15,13 @@ class TaskPhase(StrEnum):
     REPLAYING = "replaying"  # replays its log
     STALLED = "stalled"  # its log ended before what a receiver, now being replaced, had received
     LIVE = "live"  # records new determinants
+    SUSPENDED = "suspended"  # makes no step and has nothing under way outside of the job, because it moves
     FINAL = "final"  # live and at the end of its stream
     LOST = "lost"  # cannot go on until the coordinator begins a new generation or incarnation
     ENDED = "ended"  # its job has ended before its stream did; known to the coordinator only
 
 
-SETTLED_PHASES: Final = frozenset({TaskPhase.LIVE, TaskPhase.FINAL, TaskPhase.ENDED})
+SETTLED_PHASES: Final = frozenset({TaskPhase.LIVE, TaskPhase.SUSPENDED, TaskPhase.FINAL, TaskPhase.ENDED})
 """Phases of an incarnation that has recovered."""
 
 

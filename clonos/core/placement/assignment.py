@@ -7,7 +7,7 @@ where possible. A living task is never moved, and a backup is dismissed only whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -387,3 +387,13 @@ def is_balanced(
         if backup not in domains or backup == slot or (others_exist and domains[backup] == own):
             return False
     return True
+
+
+def with_keepers_at_home(assignment: Sequence[Assignment], tasks: Iterable[TaskId]) -> tuple[Assignment, ...]:
+    """Makes the slots of suspended tasks their keepers, so that their logs outlive a loss of others in mid-move."""
+    found = list(assignment)
+    for task in tasks:
+        slot, keepers = found[task].slot, found[task].keepers
+        if slot is not None and slot not in keepers:
+            found[task] = found[task]._replace(keepers=(*keepers, slot))
+    return tuple(found)

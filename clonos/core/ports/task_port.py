@@ -46,6 +46,7 @@ class Emission(NamedTuple):
     late_records: LateRecords = ()  # none in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
     mark: Mark | None = None  # rides with the outputs
+    is_last: bool = False  # the task is suspended and emits nothing more
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +99,10 @@ class ReplayExtended(NamedTuple):
     is_single_step: bool = False
 
 
+class Suspended(NamedTuple):
+    """Slot to task: make no step after the open calls, because the task moves to another slot."""
+
+
 class Stopped(NamedTuple):
     """Slot to task: this incarnation has ended, and nothing that it does counts any more."""
 
@@ -106,7 +111,9 @@ class BudgetChanged(NamedTuple):
     """Shell to task: the output budget may have room for a step again."""
 
 
-Command = Delivered | Triggered | ReadLimit | Journalled | Finished | ReplayExtended | Stopped | BudgetChanged
+Command = (
+    Delivered | Triggered | ReadLimit | Journalled | Finished | ReplayExtended | Suspended | Stopped | BudgetChanged
+)
 
 
 class Activation(NamedTuple):

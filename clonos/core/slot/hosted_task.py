@@ -108,10 +108,6 @@ class HostedTask:
                 case recovery_machine.ReportLost():
                     self.recovery.report_lost()
 
-    def gather_again(self, view: View) -> None:
-        """Asks the holders again under another view."""
-        self.advance(self.recovery.gather_again(view))
-
     def on_log_reply(self, reply: LogReply) -> None:
         """Takes in the reply of a holder."""
         self.advance(self.recovery.on_log_reply(reply, self.placement.log_offset_bytes))
@@ -161,7 +157,7 @@ class HostedTask:
             else:
                 log = InflightLog(channel.id, nexts.get(channel.id, 0), self.context.budget)
             if channel.receiver is None:
-                self.output_gate.open(log, self.view)
+                self.output_gate.open(log, self.view, self.placement.confirmed_seq)
             else:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
 
@@ -188,6 +184,7 @@ class HostedTask:
         self.outputs.apply_view(view)
         self.inputs.apply_view(view)
         self.output_gate.apply_view(view)
+        self.running.suspend(self.placement.is_suspended)
         self.update_output_budget()
 
     def check_handshakes(self) -> None:
@@ -296,6 +293,8 @@ class HostedTask:
         if self.output_gate.journal is not None:
             self.output_gate.journal.read(emission.journal_read_bytes)
         self.running.on_emission(emission)
+        if emission.is_last:
+            self.output_gate.begin_handover()
         self.update_output_budget()
 
     def update_output_budget(self) -> None:

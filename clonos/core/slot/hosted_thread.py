@@ -7,7 +7,7 @@ from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Triggered
+from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Suspended, Triggered
 from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
@@ -23,6 +23,7 @@ class HostedThread(CommandQueue):
         "first_record",
         "handled_bytes",
         "has_reached_limit",
+        "is_suspended",
         "late_records",
         "number",
         "reached_ns",
@@ -44,6 +45,7 @@ class HostedThread(CommandQueue):
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.late_records: LateRecords = ()
+        self.is_suspended = False  # asked to make no further step
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last
@@ -112,6 +114,12 @@ class HostedThread(CommandQueue):
         if self.is_attached and watermark_ns_max != self.watermark_ns_max:
             self.watermark_ns_max = watermark_ns_max
             self.put(ReadLimit(watermark_ns_max))
+
+    def suspend(self, is_suspended: bool) -> None:
+        """Asks the task to make no further step, if its view says so and it has not been asked."""
+        if is_suspended and not self.is_suspended:
+            self.is_suspended = True
+            self.put(Suspended())
 
     def on_log_end(self) -> None:
         """Counts what the task has replayed: its log has ended."""

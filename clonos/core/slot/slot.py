@@ -187,6 +187,8 @@ class Slot(StorageEvents, LocalEvents):
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
             hosted.output_gate.on_append_ack(message)
+            if hosted.output_gate.may_hand_over:
+                self.mark_status()
 
     def _on_feed_ack(self, sender: SlotId, message: FeedAck, _payload: object) -> None:
         check_itself(sender, message.slot)
@@ -225,7 +227,7 @@ class Slot(StorageEvents, LocalEvents):
         for hosted in list(self.hosted.values()):
             if hosted not in begun:
                 hosted.apply_view(view)
-                hosted.gather_again(view)
+                hosted.advance(hosted.recovery.gather_again(view))
                 hosted.check_handshakes()
         for speaker, message in self.early_messages.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since

@@ -70,6 +70,9 @@ class LocalEvents(ABC):
         life = self.thread(event.task, event.thread)
         if life is not None:
             life.on_emission(event.emission)
+            if event.emission.is_last:
+                self.mark_status()
+                self.send_status_if_due()
 
     def on_log_end(self, event: LogEndReached) -> None:
         """Lets a task go live, unless its log is shorter than what others have seen of it."""
@@ -168,7 +171,8 @@ class LocalEvents(ABC):
         if hosted is not None:
             before_seq = hosted.output_gate.confirmed_seq
             hosted.output_gate.on_confirmed(event.next_number)
-            if hosted.pending.become_confirmed(before_seq, hosted.output_gate.confirmed_seq):
+            has_more = hosted.pending.become_confirmed(before_seq, hosted.output_gate.confirmed_seq)
+            if has_more or hosted.output_gate.may_hand_over:
                 self.mark_status()  # so that the rows are counted before the acknowledgement, which may end the job
                 self.send_status_if_due()
             hosted.acknowledge_snapshots()

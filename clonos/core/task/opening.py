@@ -1,4 +1,4 @@
-"""Opening of a task's log: its rules, what was recovered of it, and where a shadow gets more (protocol 2 and 6)."""
+"""Opening of a task: its log, with what was recovered of it, and what its operators get (protocol 2 and 6)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.ports.task_port import Activation, Command, TaskPort
 from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
 
@@ -34,3 +35,31 @@ def open_log(
     recovered = Recovered(activation.log, activation.log_offset_bytes, *restored)
     await_more = (lambda: take(port.receive(None))) if activation.is_shadow else None
     return TaskLog(rules, port, recovered, await_more)
+
+
+def chain_context(
+    plan: Plan,
+    task: TaskId,
+    activation: Activation,
+    inline_bytes_max: int,
+    log: TaskLog,
+    collector: Collector,
+    has_input: Callable[[], bool],
+) -> ChainContext:
+    """Returns what the operators of an incarnation get when they are opened."""
+    return ChainContext(
+        task_name=plan.task_name(task),
+        vertex=plan.vertex_of[task],
+        index=plan.index_of(task),
+        parallelism=plan.vertices[plan.vertex_of[task]].parallelism,
+        max_parallelism=plan.max_parallelism,
+        job_id=activation.job_id,
+        generation=activation.generation,
+        incarnation=activation.incarnation,
+        recorder=log,
+        collector=collector,
+        local_folder=activation.local_folder,
+        inline_bytes_max=inline_bytes_max,
+        is_shadow=activation.is_shadow,
+        has_input=has_input,
+    )

@@ -6,7 +6,7 @@ replays the log entry by entry; where the log ends it goes live and records what
 
 from __future__ import annotations
 
-from typing import Any, assert_never, cast
+from typing import Any, NoReturn, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
@@ -15,7 +15,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext
+from clonos.core.ports.operator_chain import CallingChain, Chain
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
@@ -25,13 +25,14 @@ from clonos.core.ports.task_port import (
     Journalled,
     ReadLimit,
     ReplayExtended,
+    Suspended,
     TaskPort,
     Triggered,
 )
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.latency import LatencyMarks
-from clonos.core.task.opening import open_log
+from clonos.core.task.opening import chain_context, open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
@@ -52,7 +53,7 @@ class Task:
         self.is_source = vertex.is_source
         snapshot = activation.snapshot
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
-        self.is_final = bool(snapshot and snapshot.final)
+        self.is_final, self.is_suspended = bool(snapshot and snapshot.final), False
         self.pace = StepSize(options, port, activation.is_single_step)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
@@ -71,22 +72,9 @@ class Task:
         self.at: InputRange | None = None  # input of the current step
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
-        self._context = ChainContext(
-            task_name=plan.task_name(task),
-            vertex=plan.vertex_of[task],
-            index=plan.index_of(task),
-            parallelism=vertex.parallelism,
-            max_parallelism=plan.max_parallelism,
-            job_id=activation.job_id,
-            generation=activation.generation,
-            incarnation=activation.incarnation,
-            recorder=self.log,
-            collector=self.collected,
-            local_folder=activation.local_folder,
-            inline_bytes_max=options.snapshot_inline_bytes,
-            is_shadow=activation.is_shadow,
-            has_input=self.reading.may_have_records if self.reading else lambda: any(q.pieces for q in self.inputs),
-        )
+        has_input = self.reading.may_have_records if self.reading else lambda: any(q.pieces for q in self.inputs)
+        parts = self.log, self.collected, has_input
+        self._context = chain_context(plan, task, activation, options.snapshot_inline_bytes, *parts)
 
     # ------------------------------------------------------------------ life
 
@@ -104,8 +92,7 @@ class Task:
             if (entry := self.log.peek()) is not None:
                 raise self.log.diverged(entry, "nothing more at the end of its stream")
             self.log.go_live()  # nothing to replay, but receivers' positions are still compared
-            while True:
-                self.port.receive(None)
+            self._await_end()
         finally:
             self.chain.close()
 
@@ -159,13 +146,19 @@ class Task:
         self.log.open_calls.begin()
         while (command := self.port.receive(0)) is not None:
             self.take(command)
+        if self.is_suspended and not self.log.open_calls:
+            self.port.emit(Emission(self.log.drain(), is_last=True))
+            self._await_end()
         budget_bytes = self.port.budget_bytes()
         if budget_bytes <= 0:
             if self.reading is not None:
                 self.reading.hold_back()
             self.take(self.port.receive(None))
             return
-        if self._take_finished() or self._fire_if_due():
+        if self._take_finished() or (not self.is_suspended and self._fire_if_due()):
+            return
+        if self.is_suspended:
+            self.take(self.port.receive(None))
             return
         if self.reading is not None:
             self.reading.live_step(budget_bytes)
@@ -186,6 +179,11 @@ class Task:
                 self._step(queue, count, is_begun=True)
                 return
         self.take(self.port.receive(self.chain.next_timer_ns()))
+
+    def _await_end(self) -> NoReturn:
+        """Waits until this incarnation is stopped."""
+        while True:
+            self.port.receive(None)
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -208,6 +206,8 @@ class Task:
                 self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
+        elif isinstance(command, Suspended):
+            self.is_suspended = True
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:

@@ -174,6 +174,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     ``restore``, ``objects`` and ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation, so its log is empty and it requests no logs.
     ``is_single_step``: the task runs in single-step mode, with one element per step, and announces each (protocol 6).
+    ``is_suspended``: the task makes no step any more, because it moves to another slot. ``confirmed_seq``: the number
+    below which its external system had confirmed all output when it moved here, 0 if it did not.
     ``keepers_since`` has, for each keeper, the first of the consecutive views that name it. A keeper that missed a view
     in between begins anew.
     """
@@ -189,6 +191,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     standbys: tuple[SlotId, ...]
     keepers: tuple[SlotId, ...]
     keepers_since: tuple[ViewNumber, ...] = ()
+    is_suspended: bool = False
+    confirmed_seq: Count = 0
 
     def is_keeper_since(self, slot: SlotId) -> ViewNumber:
         """Returns the first of the consecutive views that name the keeper, 0 if it is not known."""

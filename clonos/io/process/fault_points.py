@@ -29,6 +29,7 @@ class FaultPoint(StrEnum):
     EMISSION = "emission"  # a step is complete, none of its output was sent
     ALIGNING = "aligning"  # the same, while a barrier has arrived on some inputs but not on all
     ALIGNED = "aligned"  # a barrier was emitted, with the snapshot
+    SUSPENDED = "suspended"  # a task makes no further step, because it moves; nobody else knows
     END_OF_STREAM = "end of stream"  # a task has ended its stream, with the final snapshot
     INTENT = "intent"  # INTENT is in the log, and is being sent to the keeper
     CALL = "call"  # an external system is about to be called

@@ -7,7 +7,7 @@ const NODE_HEIGHT = 104;
 const NARROW = 680;
 const DOTS_MAX = 18;
 const BLOCKED_FROM = 0.1;
-const SETTLED = new Set(["live", "final", "ended"]);
+const SETTLED = new Set(["live", "suspended", "final", "ended"]);
 
 /** Layers of the vertices: each behind all that it reads. Long edges pass through layers at places of their own. */
 export function layersOf(vertices, edges) {

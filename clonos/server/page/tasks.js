@@ -94,7 +94,7 @@ class Row {
     const [name, , , , , backlog, , life, standbys, keepers, survives] = this.cells;
     setText(name, task.name);
     setAttribute(name, "title", task.steps.join(", "));
-    const isSettled = ["live", "final", "ended"].includes(task.phase);
+    const isSettled = ["live", "suspended", "final", "ended"].includes(task.phase);
     setText(this.badge, task.phase);
     setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" || task.phase === "ended" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
     setAttribute(this.element, "class", isSettled ? null : "is-recovering");

@@ -350,6 +350,8 @@ class TaskThread:
         """Returns the fault point of a step, by its emission."""
         if emission.snapshot is not None:
             return FaultPoint.END_OF_STREAM if emission.snapshot.final else FaultPoint.ALIGNED
+        if emission.is_last:
+            return FaultPoint.SUSPENDED
         queues = self._running.inputs if self._running is not None else []
         is_aligning = any(queue.blocked_by is not None for queue in queues)
         return FaultPoint.ALIGNING if is_aligning else FaultPoint.EMISSION

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from clonos.core.coordinator.coordinator_events import StopRequested
 from clonos.core.coordinator.relocation import REASON
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
-from clonos.core.model.progress import TaskPhase
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain
 
 MAP = 2
@@ -17,10 +19,11 @@ MAP = 2
 
 
 def after_a_loss(
-    has_effects: bool = False, lost: int = MAP, rebalance: bool = True
+    has_effects: bool = False, lost: int = MAP, plan: Plan | None = None, **options: Any
 ) -> tuple[CoordinatorHarness, SlotId]:
     """A job of which a task was promoted into the slot of another one, and the new slot, which has its standby."""
-    harness = live_chain(has_effects, rebalance=rebalance)
+    domains = "ababab"[: len(plan.tasks) if plan else None]
+    harness = live_chain(has_effects, domains, plan, **{"rebalance": True, **options})
     harness.complete(1)
     harness.tick(300)
     slot = harness.of(lost).hosting_slot
@@ -104,14 +107,115 @@ def test_a_standby_that_reaches_the_checkpoint_later_takes_the_task_then() -> No
     assert any(placement.slot == new for placement in harness.view.placements)
 
 
-def test_a_sink_with_effects_outside_stays_where_it_is() -> None:
+def suspended(harness: CoordinatorHarness) -> list[int]:
+    """Tasks that the view in force suspends."""
+    return [placement.task for placement in harness.view.placements if placement.is_suspended]
+
+
+def suspending(**loss: Any) -> tuple[CoordinatorHarness, SlotId, int]:
+    """A job whose view suspends the task given, which still makes steps; also its slot."""
+    harness, _ = after_a_loss(**loss)
+    for each in harness.slots.values():
+        each.suspends = False
+    harness.complete(2)
+    harness.tick(300)
+    (task,) = suspended(harness)
+    slot = harness.of(task).hosting_slot
+    return harness, slot, task
+
+
+def test_a_task_is_suspended_before_it_moves() -> None:
+    harness, slot, task = suspending()
+    harness.tick(2_000)
+    assert task == MAP
+    assert harness.of(MAP).slot == slot, "it has not said that nothing is under way"
+    assert suspended(harness) == [MAP]
+    harness.slots[slot].suspends = True
+    harness.tick(300)
+    assert harness.of(MAP).slot != slot
+    assert (sharing(harness), suspended(harness)) == ([], [])
+
+
+def test_a_sink_that_moves_continues_behind_what_its_external_system_has_confirmed() -> None:
     sink = 4
-    harness, _ = after_a_loss(has_effects=True, lost=sink)
+    harness, slot, task = suspending(has_effects=True, lost=sink)
+    assert task == sink
+    assert slot in harness.of(sink).keepers, "its log outlives the other keepers"
+    harness.slots[slot].counters = ((TaskCounter.ROWS_WRITTEN, 17),)
+    harness.slots[slot].suspends = True
+    harness.tick(300)
+    assert harness.of(sink).slot != slot
+    assert harness.of(sink).confirmed_seq == 17
+    assert {p.confirmed_seq for p in harness.view.placements if p.task != sink} == {0}
+    harness.gone(harness.of(sink).hosting_slot)
+    harness.tick(300)
+    assert harness.of(sink).confirmed_seq == 0, "of the incarnation that has died nobody knows what is confirmed"
+
+
+def test_a_sink_with_effects_outside_stays_where_there_are_no_keepers() -> None:
+    harness, _ = after_a_loss(has_effects=True, lost=4, keepers=0)
     for checkpoint in (2, 3, 4):
         harness.complete(checkpoint)
-        place = harness.of(sink).slot
         harness.tick(300)
-        assert harness.of(sink).slot == place
+    assert [each.task for each in harness.coordinator.recoveries if each.is_move] != [], "the other task of its slot"
+    assert all(each.task != 4 for each in harness.coordinator.recoveries if each.is_move)
+
+
+def test_a_suspended_task_that_dies_is_replaced_as_any_other() -> None:
+    harness, slot, task = suspending()
+    harness.gone(slot)
+    harness.tick(300)
+    assert harness.of(task).slot != slot
+    assert suspended(harness) == []
+    assert [each.is_move for each in harness.coordinator.recoveries if each.task == task] == [False, False]
+
+
+def test_a_suspended_task_moves_also_when_its_standby_is_lost() -> None:
+    harness, slot, task = suspending()
+    for standby in harness.of(task).standbys:
+        harness.gone(standby)
+    harness.tick(300)
+    assert suspended(harness) == [task], "it makes no step, so it has to begin again somewhere"
+    before = harness.of(task).incarnation
+    harness.slots[slot].suspends = True
+    harness.tick(300)
+    assert harness.of(task).incarnation > before
+    assert suspended(harness) == []
+
+
+def test_a_suspended_task_at_the_end_of_its_stream_moves() -> None:
+    harness, slot, task = suspending()
+    harness.slots[slot].phase = TaskPhase.FINAL
+    harness.tick(300)
+    assert harness.of(task).slot != slot
+
+
+def test_no_checkpoint_begins_while_a_task_is_suspended() -> None:
+    harness, slot, _ = suspending()
+    harness.tick(1_500)
+    highest = harness.coordinator.highest
+    harness.tick(1_500)
+    assert harness.coordinator.highest == highest
+    harness.slots[slot].suspends = True
+    harness.tick(3_000)
+    assert harness.coordinator.highest > highest
+
+
+def test_a_journalled_source_stays_and_the_other_task_of_its_slot_moves() -> None:
+    plan = Plan(
+        "job",
+        (Vertex("source", 1, is_source=True, is_journalled=True), Vertex("map", 2, is_transactional=True)),
+        (Edge(0, 1, Partitioning.HASH, 0),),
+    )
+    harness, _ = after_a_loss(plan=plan, lost=0)
+    shared = sharing(harness)
+    assert 0 in shared
+    harness.complete(2)
+    harness.tick(300)
+    (other,) = [task for task in shared if task != 0]
+    moved = [each.task for each in harness.coordinator.recoveries if each.is_move]
+    assert moved == [other]
+    assert sharing(harness) == []
 
 
 def test_no_task_moves_without_the_option() -> None:

@@ -76,7 +76,7 @@ def test_a_trace_without_a_whole_header_is_refused(end: int) -> None:
     ("header", "reason"),
     [
         (b"not a trace", "its header is damaged"),
-        (msgspec.msgpack.encode({"format": 1}), "its header is damaged"),
+        (msgspec.msgpack.encode({"format": 2}), "its header is damaged"),
         (msgspec.msgpack.encode({"format": 99, "slots": []}), "it has format 99"),
     ],
 )

@@ -1,0 +1,56 @@
+"""Directed tests 52: planned moves of tasks that share a process since a loss (protocol 6.11).
+
+There is no spare process, so a task that dies goes on in the process of another task, and moves when a new process has
+come. Where a case names a fault, it is injected when the task has made its last step before the move.
+"""
+
+from __future__ import annotations
+
+from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.directed.building_blocks import (
+    DIRECTED_TESTS,
+    EFFECTS,
+    EXTERNAL_WRITTEN,
+    IMMEDIATE,
+    RICH,
+    DirectedTest,
+    about,
+    at,
+    directed,
+    kills,
+    kills_it,
+    kills_standbys,
+    line,
+    nothing,
+    pauses,
+    replaces_coordinator,
+    restarts_coordinator,
+)
+from clonos_chaos.sim.targeted_faults import FaultAction
+
+_MOVING = ("a/0", "sink/0")
+"""A task that makes calls with effects, and a sink that writes to an external system."""
+
+
+def _moves(name: str, action: FaultAction) -> DirectedTest:
+    return lambda seed: directed(
+        seed,
+        line(RICH, EFFECTS, sink=IMMEDIATE),
+        [at(EXTERNAL_WRITTEN, kills(name), nth=2), at(FaultPoint.SUSPENDED, action, about(name))],
+        settings={"spare_slots": 0},
+        records=300,
+    )
+
+
+_FAULTS: dict[str, FaultAction] = {
+    "moves": nothing,
+    "dies when it is suspended": kills_it,
+    "is paused when it is suspended": pauses("source/0", 800),
+    "moves when a new coordinator comes": restarts_coordinator(50),
+    "moves while another coordinator takes over": replaces_coordinator(100),
+}
+
+for _name, _what in zip(_MOVING, ("task with calls", "sink"), strict=True):
+    for _fault, _action in _FAULTS.items():
+        DIRECTED_TESTS[f"52 {_what} {_fault}"] = _moves(_name, _action)
+    DIRECTED_TESTS[f"52 {_what} moves when its standby has died"] = _moves(_name, kills_standbys(_name))

@@ -1,0 +1,27 @@
+"""Planned moves, case 52: tasks with effects outside of the job move, and repeat nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos_chaos.sim.rare_situations import MOVED_WITH_EFFECTS
+from tests.worlds.playing import incarnations_of, is_done, played_scene, scenes_of
+
+pytestmark = pytest.mark.worlds
+
+MOVING = tuple(scene for scene in scenes_of(52) if " moves" in scene and "another coordinator" not in scene)
+"""In these the task moves in spite of the fault; in the others its successor is that of a dead task."""
+
+
+@pytest.mark.parametrize("scene", MOVING)
+def test_a_task_with_effects_moves_without_a_rollback(scene: str) -> None:
+    for world in played_scene(scene):
+        assert world.outcome.reached[MOVED_WITH_EFFECTS] > 0
+        assert world.outcome.rollbacks == 0
+
+
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(52) if scene not in MOVING])
+def test_a_suspended_task_is_replaced(scene: str) -> None:
+    for world in played_scene(scene):
+        assert is_done(world)
+        assert incarnations_of(world, "a/0" if "calls" in scene else "sink/0") > 2
