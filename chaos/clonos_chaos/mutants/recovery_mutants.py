@@ -13,6 +13,7 @@ from clonos.core.model.ids import owner_of
 from clonos.core.placement import assignment as placement
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
+from clonos.core.recovery.task_recovery import TaskRecovery
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import FROM_SLOTS, Slot
 from clonos.core.slot.storage_events import StorageEvents
@@ -115,7 +116,7 @@ def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> No
 @mutant("6.5")
 def nobody_is_asked_again_under_another_view(mutation: Mutation) -> None:
     """After another view, all holders are asked again under it."""
-    mutation.swap(HostedTask, "gather_again", lambda self, view: None)
+    mutation.swap(TaskRecovery, "gather_again", lambda recovery, view: None)
 
 
 @mutant("6.4")

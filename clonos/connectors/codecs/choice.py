@@ -42,10 +42,12 @@ class CodecRegistry:
         self._conversions.append(Conversion(outer, inner, make))
 
     def chain(self, outer: type, inner: Any) -> Codec[Any, Any]:
-        """Returns the only shortest chain of codecs between two types.
+        """Returns the only shortest chain of codecs between two types; for equal types the codec that changes nothing.
 
         Raises: InvalidCodec: there is none, or there are several; the error lists them.
         """
+        if inner is outer:
+            return RawCodec()
         begun: list[tuple[type, tuple[Conversion, ...]]] = [(outer, ())]
         for _ in range(CONVERSIONS_MAX):
             longer = [(at, (*path, each)) for at, path in begun for each in self._conversions if each.outer is at]
@@ -109,8 +111,6 @@ def codec_of(connector: str, option: str, given: Any, registry: CodecRegistry) -
     """
     if isinstance(given, Codec):
         return given
-    if given is bytes:
-        return RawCodec()
     if is_record_class(given) or isinstance(given, type):
         return registry.chain(bytes, given)
     if callable(given):

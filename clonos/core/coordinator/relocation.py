@@ -40,7 +40,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
 def _move_suspended(state: CoordinatorState, status: object) -> None:
     assert isinstance(status, SlotStatus)
     for task in status.tasks:
-        is_ready = task.phase in (TaskPhase.SUSPENDED, TaskPhase.FINAL) and task.task in state.suspended_tasks
+        is_ready = task.phase is TaskPhase.SUSPENDED and task.task in state.suspended_tasks
         if is_ready and task.task not in state.failed_tasks and state.is_current(task.task, task.incarnation):
             _move(state, task.task, dict(task.counters).get(TaskCounter.ROWS_WRITTEN, 0))
 

@@ -184,7 +184,8 @@ class HostedTask:
         self.outputs.apply_view(view)
         self.inputs.apply_view(view)
         self.output_gate.apply_view(view)
-        self.running.suspend(self.placement.is_suspended)
+        if self.placement.is_suspended:
+            self.output_gate.begin_handover() if self.is_final else self.running.suspend()
         self.update_output_budget()
 
     def check_handshakes(self) -> None:
@@ -293,7 +294,7 @@ class HostedTask:
         if self.output_gate.journal is not None:
             self.output_gate.journal.read(emission.journal_read_bytes)
         self.running.on_emission(emission)
-        if emission.is_last:
+        if emission.is_last or (self.is_final and self.placement.is_suspended):
             self.output_gate.begin_handover()
         self.update_output_budget()
 

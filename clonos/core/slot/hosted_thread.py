@@ -115,9 +115,9 @@ class HostedThread(CommandQueue):
             self.watermark_ns_max = watermark_ns_max
             self.put(ReadLimit(watermark_ns_max))
 
-    def suspend(self, is_suspended: bool) -> None:
-        """Asks the task to make no further step, if its view says so and it has not been asked."""
-        if is_suspended and not self.is_suspended:
+    def suspend(self) -> None:
+        """Asks the task to make no further step, once."""
+        if not self.is_suspended:
             self.is_suspended = True
             self.put(Suspended())
 

@@ -12,10 +12,10 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
     """Returns what the slot reports to the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery_machine.Live)
     phase = recovery_machine.phase_of(hosted.state)
-    if is_live and hosted.is_final:
-        phase = TaskPhase.FINAL
-    elif is_live and hosted.output_gate.may_hand_over:
+    if is_live and hosted.output_gate.may_hand_over:
         phase = TaskPhase.SUSPENDED
+    elif is_live and hosted.is_final:
+        phase = TaskPhase.FINAL
     logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
     late = hosted.running.late_records
     counters = (

@@ -77,6 +77,11 @@ def test_the_shortest_chain_is_chosen_although_longer_ones_exist() -> None:
     assert registry.chain(bytes, dict).name == "direct"
 
 
+def test_bytes_stay_what_they_are() -> None:
+    assert codecs.for_type(bytes).decode(b"a\xff") == b"a\xff"
+    assert registry_of((bytes, bytes, "loop")).chain(bytes, bytes).name == "raw()"
+
+
 def test_two_shortest_chains_are_refused() -> None:
     registry = registry_of((bytes, str, "a"), (str, list, "b"), (bytes, tuple, "c"), (tuple, list, "d"))
     with pytest.raises(InvalidCodec, match=r"several fit: codecs.a \| b, codecs.c \| d"):

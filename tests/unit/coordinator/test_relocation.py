@@ -183,13 +183,6 @@ def test_a_suspended_task_moves_also_when_its_standby_is_lost() -> None:
     assert suspended(harness) == []
 
 
-def test_a_suspended_task_at_the_end_of_its_stream_moves() -> None:
-    harness, slot, task = suspending()
-    harness.slots[slot].phase = TaskPhase.FINAL
-    harness.tick(300)
-    assert harness.of(task).slot != slot
-
-
 def test_no_checkpoint_begins_while_a_task_is_suspended() -> None:
     harness, slot, _ = suspending()
     harness.tick(1_500)
