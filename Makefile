@@ -27,13 +27,13 @@ setup: .venv/.installed ## Make .venv and install everything in it
 
 # The same worlds in every run, so that a merge is not refused for a fault that it did not bring. `make chaos` seeks new
 # ones.
-# Worlds run beside the unit tests, on the other core, and are shown when these have ended. Real processes come in a run
-# of their own: what travels to them by value must not take the modules of all other tests along.
+# Static gates and worlds run beside the unit tests, on the other core, and are shown when these have ended. Real processes
+# come in a run of their own: what travels to them by value must not take the modules of all other tests along.
 test: setup brokers ## Everything that .ci/run asks for: static gates, unit, worlds, processes, connectors, Spark
 	@mkdir -p build; \
-	$(PYTEST) tests/worlds tests/fuzz --worlds 1000 --fuzz-inputs 100000 $(ARGS) >build/worlds.log 2>&1 & \
+	$(PYTEST) tests/tidy tests/worlds tests/fuzz --worlds 1000 --fuzz-inputs 100000 $(ARGS) >build/worlds.log 2>&1 & \
 	worlds=$$!; trap "kill $$worlds 2>/dev/null || true" EXIT; status=0; \
-	$(PYTEST) tests/tidy tests/unit $(ARGS) || status=$$?; \
+	$(PYTEST) tests/unit $(ARGS) || status=$$?; \
 	wait $$worlds || status=$$?; cat build/worlds.log; exit $$status
 	@$(PYTEST) tests/processes tests/connectors tests/spark $(ARGS)
 
