@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 from clonos.core.model.errors import EnvironmentFault
@@ -43,6 +44,12 @@ def check_java() -> None:
 def has_java() -> bool:
     """Returns True when there is a ``java``, of whichever version."""
     return shutil.which(_command()) is not None
+
+
+def java_path() -> Path | None:
+    """Returns the program that ``java`` is, behind all links; None without one."""
+    found = shutil.which(_command())
+    return None if found is None else Path(found).resolve()
 
 
 def _command() -> str:

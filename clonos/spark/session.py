@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +29,7 @@ from pyspark.java_gateway import launch_gateway
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.system.entropy import random_bytes
+from clonos.spark.class_archive import JvmRole, archive_option
 from clonos.spark.java import check_java, has_java
 
 if TYPE_CHECKING:
@@ -100,8 +101,11 @@ class OwnContext:
         self.folder = folder
 
     @classmethod
-    def start(cls, name: str, master: str, hash_seed: str) -> OwnContext:
+    def start(
+        cls, name: str, master: str, hash_seed: str, option_of: Callable[[JvmRole], str] = archive_option
+    ) -> OwnContext:
         """Launches the JVM and connects to ``master``. ``hash_seed``: PYTHONHASHSEED of the Python workers.
+        ``option_of``: what each local JVM has to do with its class archive.
 
         Raises: JobError when this process has a SparkContext already; JavaUnfit; SparkNotStarted.
         """
@@ -115,7 +119,7 @@ class OwnContext:
         logger.warning("starting Spark on %s, which takes %s; --slots process takes about 1 s", master, START_TAKES)
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
         try:
-            context = _new_context(name, master, folder)
+            context = _new_context(name, master, folder, option_of)
             context.environment["PYTHONHASHSEED"] = hash_seed  # pyspark has set the driver's own, or 0
             return cls(context, folder)
         except BaseException:
@@ -215,13 +219,13 @@ def import_path() -> str:
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path if not entry.endswith(".zip"))
 
 
-def _new_context(name: str, master: str, folder: Path) -> SparkContext:
+def _new_context(name: str, master: str, folder: Path, option_of: Callable[[JvmRole], str]) -> SparkContext:
     settings_file, log = folder / "log4j2.properties", folder / "spark.log"
     settings_file.write_text(LOGGING, "utf-8")
     configuration = SparkConf().setAppName(name).setMaster(master)
-    for key, value in (SETTINGS | _local_settings(master) | {"spark.app.name": name}).items():
+    for key, value in (SETTINGS | _local_settings(master, option_of) | {"spark.app.name": name}).items():
         configuration.set(key, value)
-    quick = f"{QUICK_JAVA} " if _is_local(master) else ""
+    quick = f"{QUICK_JAVA} {option_of(JvmRole.DRIVER)} " if _is_local(master) else ""
     configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{settings_file}")
     with open(log, "ab") as output, _variables(_environment(master)):
         try:
@@ -256,14 +260,14 @@ def _importing(name: str) -> Iterator[None]:
         thread.join()
 
 
-def _local_settings(master: str) -> dict[str, str]:
+def _local_settings(master: str, option_of: Callable[[JvmRole], str]) -> dict[str, str]:
     if not _is_local(master):
         return {}
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": import_path(),
         "spark.python.daemon.module": "clonos.spark.warm_daemon",
-        "spark.executor.extraJavaOptions": QUICK_JAVA,
+        "spark.executor.extraJavaOptions": f"{QUICK_JAVA} {option_of(JvmRole.EXECUTOR)}",
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -104,9 +105,17 @@ def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler, s
     with _fork_server(folder, spec.slots, slots), retaining_slots(retained):
         collect_rarely()
         handle = load_job(spec.target).start(command_line=options)
-    with handle, handle.handling_signals(), _serving(handle, folder, early):
+    with handle, handle.handling_signals(), _serving(handle, folder, early, spec.slots):
         result: Result = handle.wait()
     return DriverEnd(attempt, result.ending.value, result.checkpoint)
+
+
+def _begin_class_archives() -> None:
+    """Starts a program of low priority, by whose work the Spark of the next driver starts faster. It ends by itself."""
+    command = [sys.executable, "-m", "clonos.spark.make_class_archives"]
+    subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
 
 
 def _fork_server(folder: JobFolder, kind: str, slots: SpareSlots) -> AbstractContextManager[None]:
@@ -119,7 +128,7 @@ def _fork_server(folder: JobFolder, kind: str, slots: SpareSlots) -> AbstractCon
 
 
 @contextmanager
-def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler) -> Iterator[None]:
+def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler, slots: str) -> Iterator[None]:
     """Context in which the API of the job is served. At its end the last documents are written.
 
     The API takes longer to import than the coordinator, so it waits until the tasks run: output comes first. ``early``:
@@ -127,7 +136,8 @@ def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler) -> Iterato
     """
     has_ended = threading.Event()
     with ExitStack() as stack:
-        opening = threading.Thread(target=_open_api, args=(handle, folder, early, has_ended, stack), name="api start")
+        rest = early, slots, has_ended, stack
+        opening = threading.Thread(target=_open_api, args=(handle, folder, *rest), name="api start")
         opening.start()
         try:
             yield
@@ -138,7 +148,12 @@ def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler) -> Iterato
 
 
 def _open_api(
-    handle: Handle, folder: JobFolder, early: MemoryHandler, has_ended: threading.Event, stack: ExitStack
+    handle: Handle,
+    folder: JobFolder,
+    early: MemoryHandler,
+    slots: str,
+    has_ended: threading.Event,
+    stack: ExitStack,
 ) -> None:
     """Opens the API when all tasks run, or the job has ended, or after a limit."""
     deadline_s = time.monotonic() + API_AFTER_S
@@ -146,6 +161,8 @@ def _open_api(
         tasks = handle.status().tasks
         if tasks and all(task.phase in SETTLED_PHASES for task in tasks):
             break
+    if slots == SlotKind.SPARK and not has_ended.is_set():
+        _begin_class_archives()
     from clonos.server.job_api.log_ring import log_ring
     from clonos.server.job_api.server_thread import served_job_at
 
