@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from clonos.core.model.errors import ClonosError
 from clonos.io.system.process_identity import started_at
@@ -28,6 +30,7 @@ MASTER: Final = "local-cluster[1,1,1024]"
 END_LIMIT_S: Final = 120.0
 LOOK_EVERY_S: Final = 0.1
 LOWEST_PRIORITY: Final = 19
+MAGIC_BYTES: Final = 4
 
 
 def main() -> str | None:
@@ -43,7 +46,7 @@ def main() -> str | None:
                 _make(folder)
     except BlockingIOError:
         return None
-    except (ClonosError, OSError, subprocess.TimeoutExpired) as error:
+    except (ClonosError, PySparkException, Py4JError, OSError, subprocess.TimeoutExpired) as error:
         return f"The archives in {folder} were not made: {error}"
     return None
 
@@ -65,7 +68,18 @@ def _make(folder: Path) -> None:
             raise OSError("the process of the executor is not to be seen; this needs /proc, as Linux has it")
         _wait_for_end(executor)
         for role, file in files.items():
+            check_whole(file)
             file.replace(folder / f"{role}.jsa")
+
+
+def check_whole(archive: Path) -> None:
+    """Checks that a JVM has written all of an archive: its header, with a magic number, comes last.
+
+    Raises: OSError: the JVM was killed before, which Spark does 10 s after it has told an executor to end.
+    """
+    with archive.open("rb") as file:
+        if not any(file.read(MAGIC_BYTES)):
+            raise OSError(f"the JVM was killed while it wrote {archive.name}; try again when the machine is less busy")
 
 
 def _wait_for_end(pid: int) -> None:

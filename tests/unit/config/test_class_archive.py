@@ -56,6 +56,13 @@ def test_a_path_that_is_no_single_word_of_an_option_is_not_used(folder: Path, mo
     assert archive_option(JvmRole.DRIVER) == ""
 
 
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0" + b"classes"])
+def test_an_archive_without_its_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "executor.jsa").write_bytes(content)
+    with pytest.raises(OSError, match=r"killed while it wrote executor\.jsa"):
+        make_class_archives.check_whole(tmp_path / "executor.jsa")
+
+
 def test_without_java_there_is_nothing_to_make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert archive_option(JvmRole.DRIVER) == ""
