@@ -47,6 +47,11 @@ def archive_option(role: JvmRole) -> str:
     return f"-XX:SharedArchiveFile={file}" if all(map(_is_private, (folder.parent, folder, file))) else ""
 
 
+def has_archives() -> bool:
+    """Returns whether there is an archive for every role."""
+    return all(map(archive_option, JvmRole))
+
+
 def _is_private(path: Path) -> bool:
     try:
         found = path.lstat()

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 
 from clonos.core.model.errors import ClonosError
 from clonos.io.system.process_identity import started_at
-from clonos.spark.class_archive import JvmRole, archive_folder, archive_option
+from clonos.spark.class_archive import JvmRole, archive_folder, has_archives
 from clonos.spark.domain import executor_pid
 from clonos.spark.session import OwnContext
 
@@ -42,7 +42,7 @@ def main() -> str | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(folder / "lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not all(map(archive_option, JvmRole)):
+            if not has_archives():
                 _make(folder)
     except BlockingIOError:
         return None

@@ -55,7 +55,7 @@ def scenes_of(number: int) -> list[str]:
 def incarnations_of(world: World, name: str) -> int:
     """Number of incarnations of a task that have started, without those to which it moved."""
     task = world.job.task(name)  # type: ignore[union-attr]
-    return len(world.oracle.incarnations[task]) - sum(moved == task for moved, _ in world.oracle.situations.moved)
+    return len(world.oracle.incarnations[task]) - sum(moved == name for moved, _ in world.oracle.situations.moved)
 
 
 def is_done(world: World) -> bool:

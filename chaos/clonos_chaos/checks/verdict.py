@@ -98,7 +98,6 @@ def _asked_wrongly(world: World) -> list[str]:
             calls.setdefault((asked.question, asked.generation), []).append(asked)
     lives = {world.plan.task_name(task): len(lives) for task, lives in world.oracle.incarnations.items()}
     exposed = {world.plan.task_name(task) for task in world.oracle.survival.effects_exposed}
-    moved = {(world.plan.task_name(task), life) for task, life in world.oracle.situations.moved}
     found = []
     for (question, generation), asked_all in calls.items():
         names = sorted({asked.task_name for asked in asked_all})  # a row that was not replicated may take another path
@@ -111,7 +110,10 @@ def _asked_wrongly(world: World) -> list[str]:
             continue
         if sum(not asked.is_in_doubt for asked in asked_all) > 1:
             found.append(f"{name} has made the call {question} twice in generation {generation}, not being in doubt")
-        if any(asked.is_in_doubt and (asked.task_name, asked.life[0]) in moved for asked in asked_all):
+        if any(
+            asked.is_in_doubt and (asked.task_name, asked.life[0]) in world.oracle.situations.moved
+            for asked in asked_all
+        ):
             found.append(f"{name} has moved while its call {question} was under way")
         if any(
             asked.is_reconciled and asked.key in {one.key for one in asked_all[:n]} for n, asked in enumerate(asked_all)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId
 from clonos.core.recovery.recovery_machine import Connecting, Recovering, Replaying, Stalled
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import Slot
@@ -54,7 +54,7 @@ class Situations:
     def __init__(self, world: World) -> None:
         self._world = world
         self._incarnations: dict[CheckpointId, tuple[Incarnation, ...]] = {}  # when it was first acknowledged
-        self.moved: set[tuple[TaskId, int]] = set()  # incarnations that began with a planned move
+        self.moved: set[tuple[str, int]] = set()  # names of tasks, and incarnations that began with a planned move
 
     def reach(self, situation: str) -> None:
         """Counts one of ``SITUATIONS``."""
@@ -84,7 +84,7 @@ class Situations:
         for recovery in self._world.coordinator.machine.recoveries:
             if not recovery.is_move or recovery.incarnation is None:
                 continue
-            if (life := (recovery.task, int(recovery.incarnation))) not in self.moved:
+            if (life := (plan.task_name(recovery.task), int(recovery.incarnation))) not in self.moved:
                 self.moved.add(life)
                 self.reach(MOVED_WITH_EFFECTS if recovery.task in plan.with_keepers else MOVED)
 

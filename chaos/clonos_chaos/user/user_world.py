@@ -253,8 +253,7 @@ class UserWorld(World):
         self.oracle.look()
         exposed = {self.plan.task_name(task) for task in self.oracle.survival.effects_exposed}
         found = [text for external in self.externals.values() for text in external.complaints]
-        moved = {(self.plan.task_name(task), life) for task, life in self.oracle.situations.moved}
-        found += self.watch.complaints(exposed, moved)
+        found += self.watch.complaints(exposed, self.oracle.situations.moved)
         outputs = self.outputs()
         may_differ = any(external.alarms_due for external in self.externals.values())
         for name, sink in self._recorded.items():

@@ -230,8 +230,7 @@ def _issue(state: CoordinatorState) -> None:
         if not restarted and is_same and all(view.placements[task].is_suspended for task in suspended):
             state.is_rebalance_due = state.is_view_waiting = False
             return
-        change = restarted, state.completed, assignment, addresses, suspended, state.confirmed
-        event = view_machine.ViewChange(*change)
+        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, suspended, state.confirmed)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
 

@@ -175,8 +175,8 @@ class OutputGate:
 
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
-        is_waiting = bool(self.external is not None or self.calls or (self.journal and self.journal.is_waiting))
-        is_waiting = is_waiting or self.handover is not None
+        has_effects = self.external is not None or bool(self.calls) or self.handover is not None
+        is_waiting = has_effects or (self.journal is not None and self.journal.is_waiting)
         if not is_waiting and self.coverage is None:
             return
         for link in self.keepers.values():

@@ -111,7 +111,14 @@ def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler, s
 
 
 def _begin_class_archives() -> None:
-    """Starts a program of low priority, by whose work the Spark of the next driver starts faster. It ends by itself."""
+    """Starts a program of low priority, by whose work a local Spark of the next driver starts faster, unless that is
+    done. It ends by itself."""
+    from clonos.spark.class_archive import has_archives
+    from clonos.spark.session import active_context, is_local
+
+    context = active_context()
+    if context is None or not is_local(context) or has_archives():
+        return
     command = [sys.executable, "-m", "clonos.spark.make_class_archives"]
     subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -136,8 +143,8 @@ def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler, slots: str
     """
     has_ended = threading.Event()
     with ExitStack() as stack:
-        rest = early, slots, has_ended, stack
-        opening = threading.Thread(target=_open_api, args=(handle, folder, *rest), name="api start")
+        given = handle, folder, early, slots, has_ended, stack
+        opening = threading.Thread(target=_open_api, args=given, name="api start")
         opening.start()
         try:
             yield

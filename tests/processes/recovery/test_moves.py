@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +15,9 @@ from clonos.connectors import collect
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.options import Options
-from tests.processes.harness.drawing_job import wait_for_checkpoint, wait_for_successors
+from tests.processes.harness.drawing_job import kill, wait_for_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
-from tests.processes.harness.running_job import RunningJob, running
+from tests.processes.harness.running_job import running
 from tests.unit.connectors.web.receiving_server import Receiver, receiver
 
 pytestmark = pytest.mark.processes
@@ -72,7 +70,9 @@ def test_a_task_with_effects_moves_and_repeats_nothing(make: Any, server: Receiv
         gate.open_to(BEFORE)
         server.wait_for(BEFORE)
         wait_for_checkpoint(job)  # no call is under way
+        before = job.incarnations()
         kill(job, task)
+        wait_for_successors(job, before, task)  # in the process of another task
         reach = BEFORE
         while not job.driver.ask(has_moved):
             reach += STEP
@@ -85,10 +85,3 @@ def test_a_task_with_effects_moves_and_repeats_nothing(make: Any, server: Receiv
     counts = Counter(one.value["n"] for one in server.accepted)
     assert set(counts) == set(range(reach))
     assert {counts[n] for n in range(BEFORE, reach)} == {1}, "only rows before the kill may be repeated"
-
-
-def kill(job: RunningJob, task: Any) -> None:
-    """Kills the process of a task, and waits until its successor is live, in the process of another task."""
-    before = job.incarnations()
-    os.kill(job.pid_of(task), signal.SIGKILL)
-    wait_for_successors(job, before, task)
