@@ -8,7 +8,6 @@ import builtins
 import functools
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +15,8 @@ import pytest
 
 from tests.tidy.source import ROOT, Source, sources, texts
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
-MODULES_MAX = 15
 ROLE_WORDS_MIN = 4
 DEBTS = tomllib.loads(Path(__file__).with_name("debts.toml").read_text("utf-8"))
 
@@ -129,15 +127,6 @@ def test_a_function_is_within_the_line_limit_or_its_listed_debt() -> None:
         for name, node in source.functions()
     }
     _compare_with_debts("functions", lengths, FUNCTION_LINES_MAX)
-
-
-def test_a_folder_has_few_modules() -> None:
-    folders = Counter(
-        source.path.rpartition("/")[0]
-        for source in sources()
-        if not source.is_under("tests", "examples") and not source.path.endswith("__init__.py")
-    )
-    assert {folder: count for folder, count in folders.items() if count > MODULES_MAX} == {}
 
 
 def test_a_file_begins_with_its_role() -> None:
