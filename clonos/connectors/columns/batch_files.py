@@ -49,6 +49,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
+    routes_refused = True
     codecs: tuple[str, ...]
     """Names of the codecs that the format has for its columns."""
 

@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+from clonos.connectors.columns.exact_arrays import Inexact, common_schema, common_type, exact_array, inferred_type
 from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.row_fields import columns_of, fields_of
@@ -22,6 +23,7 @@ CONNECTOR = "files.parquet"
 GROUP_ROWS = 65_536
 DEFAULT_CODEC = "snappy"
 REMEDY = "give its type with schema=, or other values with select(...) or map(...) in front of the sink"
+SCHEMA_REMEDY = "give it another type in schema=, or other values with select(...) or map(...) in front of the sink"
 
 
 class ParquetRows:
@@ -37,44 +39,86 @@ class ParquetRows:
         self._sequential = _Sequential(file)
         self._schema = schema
         self._is_schema_given = schema is not None
+        self._may_grow = schema is None  # later rows may add columns and widen types, until a row group is written
         self._writer: Any = None
-        self._pending: list[Any] = []
         self._tables: list[Any] = []  # of the next row group
         self._tables_rows = 0
 
     def rows(self, rows: list[Any]) -> None:
-        """Appends rows, which are converted when a row group is full.
+        """Appends rows; they are gathered until a row group is full.
 
-        Raises: RowNotWritable: a row does not fit the schema.
+        Raises: RowNotWritable: a row does not fit the schema; nothing is appended.
         """
-        self._write_tables()
-        self._pending.extend(rows)
-        if len(self._pending) >= self._group_rows:
-            self._write_pending()
+        before = self._schema, self._tables
+        try:
+            if self._may_grow:
+                self._grow(rows)
+            table = _table(rows, self._schema, self.connector, self._is_schema_given)
+        except RowNotWritable:
+            self._schema, self._tables = before
+            raise
+        self._append(table)
 
     def columns(self, batch: Any) -> None:
         """Appends a ``pyarrow.RecordBatch``; batches are gathered until a row group is full.
 
-        Raises: RowNotWritable: the batch does not fit the schema.
+        Raises: RowNotWritable: the batch does not fit the schema; nothing is appended.
         """
-        self._write_pending()
         table = pyarrow.Table.from_batches([batch])
         if self._schema is None:
             self._schema = pyarrow.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
+        self._may_grow = False
         if table.schema != self._schema:
             try:
                 self._check_names(batch)
                 table = table.select(self._schema.names)
-                if not self._is_schema_given:
-                    for field in self._schema:
-                        _check_exact(batch.column(field.name), field.type)
+                for field in self._schema:
+                    _check_exact(batch.column(field.name), field.type, self._is_schema_given)
                 table = table.cast(self._schema)
             except (pyarrow.ArrowException, ValueError) as error:  # a ValueError: a null where there may be none
                 raise self._refused_batch(batch, error) from error
-        self._tables.append(table.replace_schema_metadata(self._schema.metadata))
+        self._append(table.replace_schema_metadata(self._schema.metadata))
+
+    def _append(self, table: Any) -> None:
+        self._tables.append(table)
         self._tables_rows += table.num_rows
         if self._tables_rows >= self._group_rows:
             self._write_tables()
+
+    def _grow(self, rows: list[Any]) -> None:
+        """Gives the schema, and the rows that wait, the columns and types that hold further rows too.
+
+        Raises: RowNotWritable: a row does not go with those before it.
+        """
+        known = self._schema if self._schema is not None else pyarrow.schema([])
+        names = tuple(dict.fromkeys((*known.names, *_all_names(rows, self.connector))))
+        fields = []
+        for name, column in zip(names, _columns(rows, names, self.connector), strict=True):
+            held = known.field(name).type if name in known.names else pyarrow.null()
+            try:
+                fields.append((name, self._grown(name, held, column)))
+            except Inexact as error:
+                raise _refused(rows, name, error, None, self.connector) from error
+        schema = pyarrow.schema(fields)
+        if schema != known:
+            self._tables = [_recast(table, schema) for table in self._tables]
+            self._schema = schema
+
+    def _grown(self, name: str, held: Any, column: list[Any]) -> Any:
+        """Returns the type that holds a column and what waits of it.
+
+        Raises: Inexact: there is none.
+        """
+        found = inferred_type(column)
+        try:
+            wanted = common_type(held, found)
+            for table in self._tables:
+                if name in table.schema.names:
+                    table.column(name).cast(wanted)
+        except (TypeError, pyarrow.ArrowException):
+            exact_array(column, held)  # names the value that does not fit
+            wanted = held
+        return wanted
 
     @property
     def advice(self) -> str:
@@ -86,14 +130,10 @@ class ParquetRows:
     @property
     def gathered_rows(self) -> int:
         """Returns how many rows wait for their row group."""
-        return len(self._pending) + self._tables_rows
+        return self._tables_rows
 
     def flush(self) -> None:
-        """Writes the rows that wait as a row group.
-
-        Raises: RowNotWritable: a row does not fit the schema.
-        """
-        self._write_pending()
+        """Writes the rows that wait as a row group."""
         self._write_tables()
 
     def finish(self) -> None:
@@ -135,17 +175,10 @@ class ParquetRows:
 
     def _is_castable(self, column: Any, field: Any) -> bool:
         try:
-            column.cast(field.type)
-            if not self._is_schema_given:
-                _check_exact(column, field.type)
+            _check_exact(column, field.type, self._is_schema_given)
         except pyarrow.ArrowException:
             return False
         return field.nullable or not column.null_count
-
-    def _write_pending(self) -> None:
-        if self._pending:
-            rows, self._pending = self._pending, []
-            self._write(_table(rows, self._schema, self.connector))
 
     def _write_tables(self) -> None:
         if self._tables:
@@ -156,6 +189,7 @@ class ParquetRows:
         if self._writer is None:
             self._schema = table.schema
             self._writer = self._new_writer(pyarrow.PythonFile(self._sequential, mode="w"), table.schema)
+            self._may_grow = False
         self._writer.write_table(table)
 
     def _new_writer(self, sink: Any, schema: Any) -> Any:
@@ -170,8 +204,8 @@ def unified(schemas: Sequence[Any]) -> Any:
     if not schemas:
         return None
     try:
-        return pyarrow.unify_schemas(schemas, promote_options="permissive")
-    except pyarrow.ArrowException as error:
+        return common_schema(schemas)
+    except TypeError as error:
         reason = f"its types do not fit those of the part files before it: {error}; give the sink schema="
         raise row_not_writable(CONNECTOR, 0, schemas[-1], reason) from None
 
@@ -193,6 +227,17 @@ def widened(batch: Any, schema: Any) -> Any:
             reason = f"its part has {column.type}, other parts {field.type} ({error}); give the sink schema="
             raise RowNotWritable(CONNECTOR, 0, f"with the column {field.name}", reason) from None
     return pyarrow.record_batch(columns, schema=schema)
+
+
+def _recast(table: Any, schema: Any) -> Any:
+    """Returns a table with the columns of a schema that holds its values; null where it has none."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.schema.names
+        else pyarrow.chunked_array([pyarrow.nulls(table.num_rows, field.type)])
+        for field in schema
+    ]
+    return pyarrow.table(columns, schema=schema)
 
 
 class _Sequential:
@@ -229,21 +274,24 @@ class _Sequential:
         return True
 
 
-def _table(rows: Sequence[Any], schema: Any, connector: str) -> Any:
-    names = tuple(schema.names) if schema is not None else _all_names(rows, connector)
-    fields = [fields_of(row, names, connector, index) for index, row in enumerate(rows)]
-    columns = [[_arrow_value(cell) for cell in column] for column in zip(*fields, strict=True)]
-    types = [None] * len(names) if schema is None else list(schema.types)
-    arrays = []
-    for name, column, column_type in zip(names, columns, types, strict=True):
+def _table(rows: Sequence[Any], schema: Any, connector: str, is_given: bool) -> Any:
+    columns, arrays = _columns(rows, tuple(schema.names), connector), []
+    for field, column in zip(schema, columns, strict=True):
         try:
-            array = pyarrow.array(column, type=column_type)
+            array = exact_array(column, field.type)
             if connector == CONNECTOR and _is_empty(array.type):
-                raise pyarrow.ArrowInvalid(f"Parquet has no type for {array.type}, objects without a field")
-            arrays.append(array)
-        except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise _refused(rows, column, column_type, name, error, connector) from error
-    return pyarrow.table(arrays, schema=schema) if schema is not None else pyarrow.table(arrays, names=names)
+                raise Inexact(0, column[0], f"Parquet has no type for {array.type}, objects without a field")
+            if array.null_count and not field.nullable:
+                raise Inexact(column.index(None), None, "it is None")
+        except Inexact as error:
+            raise _refused(rows, field.name, error, field if is_given else None, connector) from error
+        arrays.append(array)
+    return pyarrow.Table.from_batches([pyarrow.RecordBatch.from_arrays(arrays, schema=schema)])
+
+
+def _columns(rows: Sequence[Any], names: tuple[str, ...], connector: str) -> list[list[Any]]:
+    fields = [fields_of(row, names, connector, index) for index, row in enumerate(rows)]
+    return [[_arrow_value(cell) for cell in column] for column in zip(*fields, strict=True)]
 
 
 def _all_names(rows: Sequence[Any], connector: str) -> tuple[str, ...]:
@@ -251,37 +299,44 @@ def _all_names(rows: Sequence[Any], connector: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for row in rows for name in columns_of(row, connector)))
 
 
-def _refused(
-    rows: Sequence[Any], column: list[Any], column_type: Any, name: str, error: Exception, connector: str
-) -> RowNotWritable:
-    """Finds the first row that makes the column impossible, and creates the error for it."""
-    ends = range(1, len(column))
-    index = bisect_left(ends, True, key=lambda end: not _is_possible(column[:end], column_type))
-    wanted = f" as {column_type}" if column_type is not None else " together with the rows before it" if index else ""
-    reason = f"its {name} cannot be written{wanted}: {error}; {REMEDY}"
-    return row_not_writable(connector, index, rows[index], reason)
+def _refused(rows: Sequence[Any], name: str, error: Inexact, field: Any, connector: str) -> RowNotWritable:
+    """Creates the error for the row that a column refuses. ``field``: that of ``schema=``."""
+    wanted = f" as {_type_of(field)}" if field is not None else " together with the rows before it"
+    remedy = SCHEMA_REMEDY if field is not None else REMEDY
+    reason = f"its {name} cannot be written{wanted if field is not None or error.index else ''}: {error}; {remedy}"
+    return row_not_writable(connector, error.index, rows[error.index], reason)
 
 
-def _is_possible(column: list[Any], column_type: Any) -> bool:
-    try:
-        pyarrow.array(column, type=column_type)
-    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
-        return False
-    return True
+def _check_exact(column: Any, column_type: Any, is_given: bool) -> None:
+    """Checks that a column keeps its values in another type: Arrow rounds floats, and cuts times and zones off.
 
-
-def _check_exact(column: Any, column_type: Any) -> None:
-    """Checks that a column keeps its values in another type: Arrow rounds floats, and cuts times off.
+    A float may be rounded to the nearest one of fewer bits where a schema asks for it.
 
     Raises: pyarrow.ArrowException: it does not.
     """
     if column.type == column_type:
         return
-    back = column.cast(column_type).cast(column.type)
-    if pyarrow.types.is_floating(column.type):  # a nan equals nothing
-        back, column = (each.filter(pyarrow.compute.invert(pyarrow.compute.is_nan(each))) for each in (back, column))
+    types = pyarrow.types
+    are_instants = types.is_timestamp(column.type) and types.is_timestamp(column_type)
+    if are_instants and (column.type.tz is None) != (column_type.tz is None):
+        raise pyarrow.ArrowInvalid("a datetime with a zone is not one without")
+    narrow = column.cast(column_type)
+    back = narrow.cast(column.type)
+    if types.is_floating(column.type):  # a nan equals nothing
+        is_number = pyarrow.compute.invert(pyarrow.compute.is_nan(column))
+        back, column = (each.filter(is_number) for each in (back, column))
+        if is_given and types.is_floating(column_type):
+            back = _with_rounded(back, column)
     if not back.equals(column):
         raise pyarrow.ArrowInvalid("it does not hold the value exactly")
+
+
+def _with_rounded(back: Any, column: Any) -> Any:
+    """Takes for equal what was rounded to the nearest float: neither to infinity nor to 0."""
+    compute = pyarrow.compute
+    is_retained = compute.equal(compute.is_inf(back), compute.is_inf(column))
+    is_retained = compute.and_(is_retained, compute.equal(compute.equal(back, 0.0), compute.equal(column, 0.0)))
+    return compute.if_else(is_retained, column, back)
 
 
 def _is_empty(column_type: Any) -> bool:
@@ -327,4 +382,8 @@ def _arrow_value(value: Any) -> Any:
     if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(cls) or hasattr(cls, "_fields"):
         names = columns_of(value, CONNECTOR)
         return dict(zip(names, map(_arrow_value, fields_of(value, names, CONNECTOR)), strict=True))
-    return value
+    bases: tuple[Any, ...] = (int, float, str, bytes)
+    if base := next((base for base in bases if isinstance(value, base)), None):
+        return base.__new__(base, value)
+    item = getattr(value, "item", None)  # of a scalar of numpy
+    return item() if callable(item) and cls.__module__ == "numpy" else value

@@ -318,6 +318,9 @@ class PartsWriter:
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Publishes the part files and describes them; later rows go into new ones. Returns None without rows."""
+        if self._part is not None and not self._part.rows:  # all its rows were refused
+            self._part.discard()
+            self._part = None
         open_parts = [*self._full, *([] if self._part is None else [self._part])]
         if not open_parts:
             return None
