@@ -6,6 +6,8 @@ same on every machine. Sketches merge by adding the counts of buckets, so neithe
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 from math import frexp, inf, isinf, ldexp
 from typing import Any, Final
@@ -51,9 +53,7 @@ class Quantile(OfValues):
         term = self._read(value)
         if term is None:
             return None
-        if isinstance(term, (str, bytes)):
-            raise TypeError(f"{term!r:.100} is a {type(term).__name__}, not a number: convert it with float()")
-        number = float(term)
+        number = _number(term)
         return None if number != number else number
 
     def insert(self, accumulator: Any, term: Any) -> Any:
@@ -98,6 +98,19 @@ class Quantile(OfValues):
             bucket = bucket_of(number, self.bits)
             buckets[bucket] = buckets.get(bucket, 0) + 1
         return buckets
+
+
+def _number(term: Any) -> float:
+    """Returns a term as a float. Raises: TypeError, OverflowError: it is none."""
+    kind = type(term).__name__
+    if isinstance(term, timedelta):
+        raise TypeError(f"{term!r} is a timedelta, not a number: convert it with .total_seconds()")
+    if isinstance(term, (str, bytes)) or not (hasattr(term, "__float__") or hasattr(term, "__index__")):
+        raise TypeError(f"{term!r:.100} is a {kind}, not a number: convert it with float()")
+    try:
+        return float("nan") if isinstance(term, Decimal) and term.is_snan() else float(term)
+    except OverflowError:
+        raise OverflowError(f"a quantile is a float, and {kind} {term!r:.40}... is larger than any") from None
 
 
 def mantissa_bits(error: float) -> int:

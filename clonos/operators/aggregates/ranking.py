@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from clonos.core.values.copying import copied
+from clonos.core.values.ordering import ordered
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
 from clonos.operators.aggregates.values import is_nan
@@ -40,7 +41,7 @@ class Ranking(Aggregation[Any, list[Any]]):
 
     def term(self, value: Any) -> Any:
         rank = self._rank(value)
-        return None if rank is None or is_nan(rank) else (rank, value)
+        return None if rank is None or is_nan(rank) else (ordered(rank), value)
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         return accumulator if term is None else self._with(accumulator, term)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.core.values.numpy_scalars import python_scalar
+from clonos.core.values.ordering import is_smaller
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
 
@@ -59,7 +60,7 @@ class Min(OfValues):
             return accumulator if term is None else term
         if is_nan(accumulator) or is_nan(term):
             return term if is_nan(accumulator) else accumulator
-        return term if term < accumulator else accumulator
+        return term if is_smaller(term, accumulator) else accumulator
 
 
 class Max(OfValues):
@@ -73,7 +74,7 @@ class Max(OfValues):
             return accumulator if term is None else term
         if is_nan(accumulator) or is_nan(term):
             return term if is_nan(accumulator) else accumulator
-        return term if term > accumulator else accumulator
+        return term if is_smaller(accumulator, term) else accumulator
 
 
 class First(OfValues):

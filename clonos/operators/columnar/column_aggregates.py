@@ -245,6 +245,7 @@ class ExtremeColumn(ValueColumn):
         self._choose = (
             (numpy.fmax if is_float else numpy.maximum) if is_largest else (numpy.fmin if is_float else numpy.minimum)
         )
+        self._zero = (0.0 if is_largest else -0.0) if is_float else None  # which of both zeros is chosen
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         values, has = state[self._names[0]], state[self._names[1]]
@@ -252,7 +253,19 @@ class ExtremeColumn(ValueColumn):
         if is_new.any():
             values[slots[is_new]] = numbers[is_new]
             has[slots[is_new]] = True
+        zeros = self._zeros(values, slots, numbers) if self._zero is not None else None
         self._choose.at(values, slots, numbers)
+        if zeros is not None:
+            values[zeros[values[zeros] == 0]] = self._zero
+
+    def _zeros(self, values: Any, slots: Slots, numbers: Any) -> Any:
+        """Returns the slots that have the chosen zero or get it; numpy takes 0.0 and -0.0 for one number."""
+        is_zero = numbers == 0
+        if not is_zero.any():
+            return None
+        at = slots[is_zero]
+        pairs = (numbers[is_zero], values[at])
+        return at[numpy.any([(each == 0) & (numpy.signbit(each) != self.is_largest) for each in pairs], axis=0)]
 
 
 class FirstColumn(ValueColumn):

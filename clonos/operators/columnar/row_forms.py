@@ -168,13 +168,14 @@ def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
         values = values_of_column(batch.column(SINGLE))
     else:
         values = rows_of_columns(batch.select(form.values))
-    starts, ends = (_nanoseconds(batch.column(name)) for name in (START, END))
+    starts, ends = (_microseconds(batch.column(name)) for name in (START, END))
     windows: dict[tuple[int, int], Window] = {}
     found = []
     for key, span, value in zip(keys, zip(starts, ends, strict=True), values, strict=True):
         window = windows.get(span)
         if window is None:
-            window = windows[span] = Window(*map(from_timestamp_ns, span))
+            # In integers of Python: a window may begin or end beyond the nanoseconds that 64 bits have room for.
+            window = windows[span] = Window(*(from_timestamp_ns(each * NANOSECONDS_PER_MICROSECOND) for each in span))
         found.append(result_of(key, window, value))
     return found
 
@@ -206,8 +207,7 @@ def _total_rows(batch: Any, form: TotalForm) -> list[Any]:
     return list(zip(python_keys(batch, form.keys), values, strict=True)) if form.keys else values
 
 
-def _nanoseconds(column: Any) -> list[int]:
+def _microseconds(column: Any) -> list[int]:
     import pyarrow
 
-    microseconds = column.view(pyarrow.int64()).to_numpy()
-    return (microseconds * NANOSECONDS_PER_MICROSECOND).tolist()  # type: ignore[no-any-return]
+    return column.view(pyarrow.int64()).to_numpy().tolist()  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.operators.event_time.timestamps import TimestampError, Unit, event_time_ns, from_timestamp_ns
 from clonos.operators.steps.frozen_class import frozen
 
@@ -59,7 +60,7 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
         latest_ns = max(timestamps_ns) if isinstance(timestamps_ns, list) else int(timestamps_ns.max())  # type: ignore[attr-defined]
-        return latest_ns - self.bound_ns
+        return max(latest_ns - self.bound_ns, INSTANT_NS_MIN)
 
 
 class PunctuatedWatermarks(WatermarkStrategy):

@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
+from clonos.core.values.ordering import ordered
 from clonos.operators.operator import Times
 from clonos.operators.steps.keyed import KeyedFunction
 
@@ -47,6 +48,7 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
         rank = self._function(record)
         if rank is None or rank != rank:  # no rank, as in ``agg.top_k``
             return None
+        rank = ordered(rank)
         ranks, retained = self._table.entries.get(key, ((), ()))
         place = len(ranks)
         while place and ranks[place - 1] < rank:
@@ -59,7 +61,7 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
 
     def fill(self, entries: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
         """Takes over the state of other keys: (ranks, records) by the key as tables have it."""
-        self._table.update(entries)
+        self._table.update({key: (ordered(ranks), records) for key, (ranks, records) in entries.items()})
 
 
 class ChangedRanks(TopK):

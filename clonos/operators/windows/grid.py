@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
 
 NANOSECONDS_PER_DAY: Final = 86_400_000_000_000
@@ -28,15 +29,9 @@ class Grid(ABC):
     def start_of(self, index: int) -> int:
         """Returns the start of a pane in nanoseconds since the Unix epoch."""
 
+    @abstractmethod
     def indexes_of(self, instants_ns: Any) -> Any:
         """Returns the numbers of the panes that have the instants of a numpy array, as an array of int64."""
-        import numpy
-
-        first, last = self.index_of(int(instants_ns.min())), self.index_of(int(instants_ns.max()))
-        if first == last:
-            return numpy.full(len(instants_ns), first, numpy.int64)
-        starts = numpy.array([self.start_of(index) for index in range(first + 1, last + 1)], numpy.int64)
-        return numpy.searchsorted(starts, instants_ns, "right") + first
 
 
 class UtcGrid(Grid):
@@ -51,7 +46,13 @@ class UtcGrid(Grid):
         return (instant_ns - self._offset_ns) // self._pane_ns
 
     def indexes_of(self, instants_ns: Any) -> Any:
-        return (instants_ns - self._offset_ns) // self._pane_ns
+        if not self._offset_ns:
+            return instants_ns // self._pane_ns
+        import numpy
+
+        panes, rests = numpy.divmod(instants_ns, self._pane_ns)  # before the offset, which may lead beyond 64 bits
+        moved, offset_ns = divmod(self._offset_ns, self._pane_ns)
+        return panes - moved - (rests < offset_ns)
 
     def start_of(self, index: int) -> int:
         return index * self._pane_ns + self._offset_ns
@@ -76,6 +77,18 @@ class ZoneGrid(Grid):
         while self.start_of(index + 1) <= instant_ns:
             index += 1
         return index
+
+    def indexes_of(self, instants_ns: Any) -> Any:
+        import numpy
+
+        # The panes of the days in UTC that occur: one record of 1970 among those of today adds one day.
+        days = numpy.unique(instants_ns // NANOSECONDS_PER_DAY).tolist()
+        indexes = sorted({index for day in days for index in self._indexes_in(day * NANOSECONDS_PER_DAY)})
+        starts = numpy.array([max(self.start_of(index), INSTANT_NS_MIN) for index in indexes], numpy.int64)
+        return numpy.array(indexes, numpy.int64)[numpy.searchsorted(starts, instants_ns, "right") - 1]
+
+    def _indexes_in(self, day_ns: int) -> range:
+        return range(self.index_of(day_ns), self.index_of(day_ns + NANOSECONDS_PER_DAY - 1) + 1)
 
     def start_of(self, index: int) -> int:
         found = self._starts.get(index)
