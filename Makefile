@@ -25,31 +25,23 @@ setup: .venv/.installed ## Make .venv and install everything in it
 .venv/.installed: setup.cfg pyproject.toml setup.py .ci/setup $(wildcard clonos/kernels/*.[ch])
 	@.ci/setup
 
-# The same worlds in every run, so that a merge is not refused for a fault that it did not bring. `make chaos` seeks new
-# ones.
-# Static gates and worlds run beside the unit tests, on the other core, and are shown when these have ended. Real processes
-# come in a run of their own: what travels to them by value must not take the modules of all other tests along.
-test: setup brokers ## Everything that .ci/run asks for: static gates, unit, worlds, processes, connectors, Spark
-	@mkdir -p build; \
-	$(PYTEST) tests/tidy tests/worlds tests/fuzz --worlds 1000 --fuzz-inputs 100000 $(ARGS) >build/worlds.log 2>&1 & \
-	worlds=$$!; trap "kill $$worlds 2>/dev/null || true" EXIT; status=0; \
-	$(PYTEST) tests/unit $(ARGS) || status=$$?; \
-	wait $$worlds || status=$$?; cat build/worlds.log; exit $$status
-	@$(PYTEST) tests/processes tests/connectors tests/spark $(ARGS)
+# Essential tests come first, then real processes, then what is exhaustive, which has minutes and says how far it came. Each
+# run has a worker per core. The seeds are the same in every run, so that a merge is not refused for a fault that it did
+# not bring. `make chaos` seeks new ones. Real processes come in a run of their own: what travels to them by value must not
+# take the modules of all other tests along.
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+EXHAUSTIVE := controls or exhaustive
+EXHAUSTIVE_MINUTES := 3.5
+ESSENTIAL := tests/tidy tests/unit tests/worlds tests/fuzz
+test: setup brokers ## Everything that .ci/run asks for: static gates, unit, processes, connectors, Spark, then worlds, fuzz
+	@status=0; \
+	$(PYTEST) $(WORKERS) $(ESSENTIAL) -m "not ($(EXHAUSTIVE))" --example-seconds 0.5 $(ARGS) || status=$$?; \
+	$(PYTEST) $(WORKERS) tests/processes tests/connectors tests/spark $(ARGS) || status=$$?; \
+	$(PYTEST) $(WORKERS) tests/worlds tests/fuzz -m "$(EXHAUSTIVE)" --minutes $(EXHAUSTIVE_MINUTES) $(ARGS) || status=$$?; \
+	exit $$status
 
-# Three runs side by side, which share the cores and the waits of each other. The others are shown when the first has
-# ended. Each names its folders, because reading all tests takes seconds.
-CHECK := $(PYTEST) --hypothesis-profile quick $(ARGS)
-QUICK := not (slow or controls or processes or connectors or spark)
-APART := connectors coordinator host io mistakes scenario services values
-check: setup ## The quick part, in 90 s: static gates, unit tests, 20 worlds, 2,000 wrong inputs; nothing marked slow
-	@mkdir -p build; \
-	$(CHECK) tests/worlds tests/fuzz -m "$(QUICK)" --worlds 20 --fuzz-inputs 2000 >build/check-2.log 2>&1 & second=$$!; \
-	$(CHECK) tests/tidy $(APART:%=tests/unit/%) -m "$(QUICK)" >build/check-3.log 2>&1 & third=$$!; \
-	trap "kill $$second $$third 2>/dev/null || true" EXIT; status=0; \
-	$(CHECK) tests/unit $(APART:%=--ignore=tests/unit/%) -m "$(QUICK)" || status=$$?; \
-	wait $$second || status=$$?; wait $$third || status=$$?; \
-	cat build/check-2.log build/check-3.log; exit $$status
+check: setup ## The quick part, in 90 s: static gates, unit tests, some worlds and wrong inputs; nothing marked slow
+	@$(PYTEST) $(WORKERS) $(ESSENTIAL) -m "not (slow or controls)" --example-seconds 0 --minutes 0.1 $(ARGS)
 
 lint: setup ## Static gates only: format, lint, types, imports, tidiness
 	@$(PYTEST) tests/tidy $(ARGS)

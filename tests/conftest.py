@@ -9,14 +9,19 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
-from tests.stages import STAGES, Budgets, stage_of
+from tests.properties import is_property, run_in_portions
+from tests.speed import SLOWNESS, scaled
+from tests.stages import SHARES, STAGES, Progress, group_of, stage_of
+from tests.worlds.search import Search
 
 # The result of a test does not depend on the speed of the machine.
 hypothesis.settings.register_profile("house", deadline=None)
@@ -26,7 +31,8 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=8)  # 
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "house")
 
 ROOT = Path(__file__).parent.parent
-BUDGETS = pytest.StashKey[Budgets]()
+PROGRESS = pytest.StashKey[Progress]()
+CONTROLS_S = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +43,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose"
     )
+    group.addoption(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="give M minutes of each worker to exhaustive tests, whatever their numbers",
+    )
+    group.addoption(
+        "--example-seconds",
+        type=float,
+        metavar="S",
+        help="give S seconds to each property test after its first examples",
+    )
     group.addoption("--fuzz-inputs", type=int, default=20_000, metavar="N", help="feed N inputs to all targets of fuzz")
     group.addoption("--fuzz-requests", type=int, default=200, metavar="N", help="send N made-up requests to a server")
 
@@ -44,33 +62,62 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Name this run to all that it starts."""
     os.environ[RUN_VARIABLE] = str(os.getpid())
-    config.stash[BUDGETS] = Budgets()
+    config.stash[PROGRESS] = Progress()
+    config.pluginmanager.register(config.stash[PROGRESS])
+    config.stash[CONTROLS_S] = 0.0
+
+
+def pytest_report_header() -> str:
+    """Name the calibration, which all time limits follow."""
+    return f"speed: this machine takes {SLOWNESS:g} times as long as the one for which the time limits are written"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the stages in their order, each test with the time limit of its stage."""
+    """Run the stages in their order, each test with the time limit of its stage, scaled to the machine."""
     items.sort(key=lambda item: STAGES.index(stage_of(item)))
     for item in items:
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(stage_of(item).timeout_s))
+        own = item.get_closest_marker("timeout")
+        limit_s = own.args[0] if own else stage_of(item).timeout_s
+        item.add_marker(pytest.mark.timeout(scaled(limit_s)), append=False)
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Time the stage of the test, and begin no test on Spark without Java."""
-    stage = stage_of(item)
-    item.config.stash[BUDGETS].begin(stage)
+    """Begin no test on Spark without Java, and no control after the minutes of all controls."""
+    stage, minutes = stage_of(item), item.config.getoption("--minutes")
+    item.user_properties.append(("stage", stage.name))
+    if stage.name == "controls":
+        item.user_properties.append(("controls", (0, 1)))
+        if minutes is not None and item.config.stash[CONTROLS_S] > 60 * minutes * SHARES["controls"]:
+            pytest.skip(f"the controls have had their share of {minutes:g} minutes")
+        item.user_properties[-1] = ("controls", (1, 1))
     if stage.name == "spark" and (missing := _what_java_misses()):
         pytest.fail(missing, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Book the time of the test on its stage, that of cleaning up after it too."""
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Add up what the controls take."""
+    began_s = time.monotonic()
     try:
         return (yield)
     finally:
-        item.config.stash[BUDGETS].end(stage_of(item))
+        if stage_of(item).name == "controls":
+            item.config.stash[CONTROLS_S] += time.monotonic() - began_s
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a property test for its seconds, where these are limited."""
+    seconds = pyfuncitem.config.getoption("--example-seconds")
+    if seconds is None or not is_property(pyfuncitem):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
+    counts = run_in_portions(pyfuncitem, lambda: pyfuncitem.obj(**arguments), seconds)
+    pyfuncitem.user_properties.append(("examples", counts))
+    return True
 
 
 def pytest_unconfigure() -> None:
@@ -80,8 +127,9 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what each stage took."""
-    terminalreporter.write_line(f"stages: {config.stash[BUDGETS].report()}")
+    """Say what each stage took, and how far what has minutes came."""
+    for line in config.stash[PROGRESS].lines():
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -142,11 +190,12 @@ def compare_trace(request: pytest.FixtureRequest) -> Callable[[Path, Callable[[s
     return compare
 
 
-@pytest.fixture(scope="session")
-def seeds(request: pytest.FixtureRequest) -> range:
-    """Seeds of the simulated worlds to run: `--worlds` of them from `--first-seed` on."""
+@pytest.fixture
+def search(request: pytest.FixtureRequest) -> Search:
+    """How many worlds to run, from which seed on: `--worlds` of them, or as many as the minutes allow."""
     first = request.config.getoption("--first-seed")
-    return range(first, first + request.config.getoption("--worlds"))
+    seeds = range(first, first + request.config.getoption("--worlds"))
+    return Search(seeds, request.config.getoption("--minutes"), request.node.user_properties)
 
 
 @functools.cache

@@ -1,4 +1,5 @@
 """Threads, child processes and open sockets of a test process.
+from tests.speed import scaled
 
 Two snapshots tell what a test left behind. What still ends by itself gets `GRACE_S` for it; a leaked process is
 killed, so that it cannot disturb the tests that follow, and reported.
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import psutil
 
-GRACE_S = 5.0
+from tests.speed import scaled
+
+GRACE_S = scaled(5.0)
 RUN_VARIABLE = "CLONOS_TEST_RUN"
 """Names this test run in the environment of all that it starts, so that orphans are found under every parent."""
 

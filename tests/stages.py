@@ -1,19 +1,19 @@
 """Stages of a test run, in their order, with the time that each may take.
 
-A test belongs to the stage of its marker, and to `unit` without one. `make test` starts two runs of pytest side by
-side, static and unit tests in one and simulated worlds in the other, and then a third one on real processes. All of it
-may take 33 minutes on two cores, two of them for the setup.
+A test belongs to the stage of its marker, and to `unit` without one. `make test` starts three runs of pytest, each with
+a worker per core: essential tests, real processes, and then what is exhaustive, which has minutes and no number.
 """
 
-import time
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 import pytest
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A kind of tests. `timeout_s` holds for one test that names no other."""
+    """A kind of tests. `budget_s` is for all its tests together; `timeout_s` holds for one test that names no other."""
 
     name: str
     budget_s: int
@@ -21,18 +21,51 @@ class Stage:
 
 
 STAGES = (
-    Stage("static", budget_s=90, timeout_s=200),
-    Stage("unit", budget_s=780, timeout_s=90),
-    Stage("worlds", budget_s=570, timeout_s=400),
-    Stage("controls", budget_s=130, timeout_s=180),
-    Stage("fuzz", budget_s=60, timeout_s=300),
-    Stage("processes", budget_s=460, timeout_s=180),
-    Stage("connectors", budget_s=340, timeout_s=180),
-    Stage("spark", budget_s=200, timeout_s=200),
+    Stage("static", budget_s=160, timeout_s=200),
+    Stage("unit", budget_s=560, timeout_s=90),
+    Stage("worlds", budget_s=160, timeout_s=120),
+    Stage("fuzz", budget_s=40, timeout_s=120),
+    Stage("spark", budget_s=250, timeout_s=200),
+    Stage("connectors", budget_s=330, timeout_s=180),
+    Stage("processes", budget_s=400, timeout_s=180),
+    Stage("controls", budget_s=120, timeout_s=180),
+    Stage("exhaustive", budget_s=120, timeout_s=600),
 )
 UNIT = STAGES[1]
-RUNS = (STAGES[1:2], (STAGES[0], *STAGES[2:5]), STAGES[5:])
-"""Stages of each run of pytest in `make test`. The second run is beside the first."""
+RUNS = (STAGES[:4], STAGES[4:7], STAGES[7:])
+"""Stages of each run of pytest in `make test`."""
+SHARES: Final = {
+    "controls": 0.5,
+    "plain": 0.15,
+    "graphs": 0.08,
+    "joined": 0.06,
+    "transformed": 0.04,
+    "windows": 0.04,
+    "timed": 0.03,
+    "aggregates": 0.03,
+    "columns": 0.03,
+    "fuzz": 0.02,
+    "pushed": 0.01,
+    "mixed": 0.01,
+}
+"""What each kind of exhaustive test gets of the minutes of a run."""
+assert round(sum(SHARES.values()), 9) == 1
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of one group run in one worker, because they share what is costly to make; empty for a test on its own."""
+    name, path = stage_of(item).name, item.path
+    if name == "spark":
+        return "spark"  # one session
+    if name == "connectors":
+        return f"connectors/{path.parent.name}"  # one server of each kind
+    if name == "static":
+        return (
+            "" if path.name == "test_gates.py" else path.name if path.name == "test_site.py" else "static"
+        )  # the parsed text of the project
+    if name in ("controls", "exhaustive"):
+        return ""
+    return str(path)
 
 
 def stage_of(item: pytest.Item) -> Stage:
@@ -41,23 +74,34 @@ def stage_of(item: pytest.Item) -> Stage:
     return marked[-1] if marked else UNIT
 
 
-@dataclass(slots=True)
-class Budgets:
-    """Seconds that each stage has taken so far. They are reported and refuse nothing: no result depends on the speed of
-    the machine."""
+@dataclass(slots=True, eq=False)
+class Progress:
+    """What the stages of a run took, and how far its exhaustive tests came.
 
-    started_s: dict[str, float] = field(default_factory=dict)
+    It refuses nothing: no result depends on the speed of the machine.
+    """
+
     taken_s: dict[str, float] = field(default_factory=dict)
+    done: Counter[str] = field(default_factory=Counter)
+    wanted: Counter[str] = field(default_factory=Counter)
 
-    def begin(self, stage: Stage) -> None:
-        """Called before each test."""
-        self.started_s.setdefault(stage.name, time.monotonic())
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts one phase of one test: its time, and what it says of its progress."""
+        name = dict(report.user_properties).get("stage", UNIT.name)
+        assert isinstance(name, str)
+        self.taken_s[name] = self.taken_s.get(name, 0.0) + report.duration
+        if report.when == "teardown":
+            for kind, counts in report.user_properties:
+                if isinstance(counts, tuple | list):
+                    self.done[kind] += counts[0]
+                    self.wanted[kind] += counts[1]
 
-    def end(self, stage: Stage) -> None:
-        """Called after each test."""
-        self.taken_s[stage.name] = time.monotonic() - self.started_s[stage.name]
-
-    def report(self) -> str:
-        """Returns one line that people read."""
+    def lines(self) -> list[str]:
+        """Returns lines that people read."""
         budgets_s = {stage.name: stage.budget_s for stage in STAGES}
-        return ", ".join(f"{name} {taken_s:.0f} of {budgets_s[name]} s" for name, taken_s in self.taken_s.items())
+        times = [f"{name} {taken_s:.0f} of {budgets_s[name]} s" for name, taken_s in self.taken_s.items()]
+        counts = [
+            f"{kind} {done} of {self.wanted[kind]}" if self.wanted[kind] else f"{kind} {done}"
+            for kind, done in sorted(self.done.items())
+        ]
+        return [f"{title}: {', '.join(parts)}" for title, parts in (("stages", times), ("how far", counts)) if parts]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +33,11 @@ LOWEST_PRIORITY: Final = 19
 MAGIC_BYTES: Final = 4
 
 
-def main() -> str | None:
-    """Makes what is missing. Returns why it was not made; None if it is there now, or another process makes it."""
+def main(arguments: Sequence[str] = ()) -> str | None:
+    """Makes what is missing. Returns why it was not made; None if it is there now, or another process makes it.
+
+    Its priority is the lowest, because a job runs beside it, unless the arguments are ``--usual-priority``.
+    """
     folder = archive_folder()
     if folder is None:
         return "There is no Java, or no home folder for the archives: set JAVA_HOME and HOME."
@@ -43,6 +46,8 @@ def main() -> str | None:
         with open(folder / "lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not has_archives():
+                if "--usual-priority" not in arguments:
+                    os.nice(LOWEST_PRIORITY)
                 _make(folder)
     except BlockingIOError:
         return None
@@ -53,7 +58,6 @@ def main() -> str | None:
 
 def _make(folder: Path) -> None:
     """Makes archives beside their places, and puts them there when both are whole. Raises: SparkNotStarted; OSError."""
-    os.nice(LOWEST_PRIORITY)
     with tempfile.TemporaryDirectory(dir=folder) as made:
         files = {role: Path(made, f"{role}.jsa") for role in JvmRole}
         own = OwnContext.start(
@@ -96,4 +100,4 @@ def _executor(_records: Iterable[int]) -> Iterator[int | None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when no exception was unexpected."""
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=INPUTS_USUAL, metavar="N", help=f"by default {INPUTS_USUAL}")
+    parser.add_argument("--seconds", type=float, metavar="S", help="end after S seconds, whatever the number")
     parser.add_argument(
         "--first-seed", type=lambda text: int(text, 0), default=1, metavar="S", help="of the first input"
     )
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice = Choice(tuple(parsed.target))
     targets = {target.name: target for target in choice()}
     progress = _Progress(parsed.inputs)
-    tally = fuzz(choice, parsed.inputs, parsed.first_seed, parsed.processes, progress.show)
+    tally = fuzz(choice, parsed.inputs, parsed.first_seed, parsed.processes, progress.show, parsed.seconds)
     progress.end()
     if parsed.verbose:
         _show_targets(tally)

@@ -83,6 +83,13 @@ class Worker:
         total.add(self.last)
         self.last, self.process = Tally(), None
 
+    def stop(self, total: Tally) -> None:
+        """Ends the process, if it runs, and counts what it has reported."""
+        if self.process is not None:
+            self.process.kill()
+            self.left = 0
+            self._end(total)
+
     def kill(self) -> None:
         """Ends the process, if it runs."""
         if self.process is not None:
@@ -90,8 +97,11 @@ class Worker:
             self.process.join()
 
 
-def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, report: Report) -> Tally:
-    """Runs ``inputs`` inputs in ``processes`` processes. ``report`` hears of the progress, about each second."""
+def fuzz(
+    targets: Targets, inputs: int, first_seed: int, processes: int, report: Report, seconds: float | None = None
+) -> Tally:
+    """Runs ``inputs`` inputs in ``processes`` processes, or as many as ``seconds`` allow. ``report`` hears of the
+    progress, about each second."""
     os.environ.setdefault(POOL_VARIABLE, "system")
     total = Tally()
     share = -(-inputs // processes)
@@ -100,6 +110,7 @@ def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, report:
         for k in range(processes)
         if k * share < inputs
     ]
+    end_s = time.monotonic() + (seconds if seconds is not None else float("inf"))
     try:
         for worker in workers:
             worker.start()
@@ -116,6 +127,9 @@ def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, report:
             for part in (total, *(worker.last for worker in workers)):
                 so_far.add(part)
             report(so_far)
+            if time.monotonic() > end_s:
+                for worker in workers:
+                    worker.stop(total)
     finally:
         for worker in workers:
             worker.kill()

@@ -16,8 +16,9 @@ from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from clonos_standby.slot.surroundings import SlotSurroundings
+from tests.speed import scaled
 
-LIMIT_S = 25.0
+LIMIT_S = scaled(25.0)
 
 
 def posted(call: Callable[..., None], arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

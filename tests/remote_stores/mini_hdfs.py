@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.speed import scaled
+
 ROOT = Path(__file__).parent.parent.parent
 CACHED_JARS = ROOT / "build" / "jars"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -39,9 +41,9 @@ FROM_SPARK = (
     "slf4j-api-*",
     "snappy-java-*",
 )
-START_LIMIT_S = 90.0
+START_LIMIT_S = scaled(90.0)
 LOOK_EVERY_S = 0.1
-FETCH_LIMIT_S = 300.0
+FETCH_LIMIT_S = scaled(300.0)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle, Job
 from clonos.spark import frames
 from clonos.status import Status
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
-LIMIT_S = 120.0
+LIMIT_S = scaled(120.0)
 PAUSE_S = 0.02
 """Pause before a row that is not allowed yet."""
 PARTITIONS = 4

@@ -27,10 +27,11 @@ from clonos_services import random
 from clonos_services.logger import logger
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.timed_job import TimedJob, check
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 KEYS = 5
 
 

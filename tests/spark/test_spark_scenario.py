@@ -8,10 +8,11 @@ import pytest
 
 from clonos_chaos.real.runner_processes import ProcessRun
 from clonos_chaos.scenario.scenario_file import parse_scenarios
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
-BOTH_KILLS = """
+BOTH_KILLS = f"""
 name = "spark"
 about = "A worker is killed, then an executor with all its workers."
 job = "described"
@@ -23,16 +24,16 @@ parallelism = 1
 records = 900
 per_second = 150
 [limits]
-seconds = 100
-recovery = "40s"
+seconds = {scaled(100):g}
+recovery = "{scaled(40):g}s"
 [[faults]]
 kind = "kill_worker"
 victim = "window"
-at = { records = 90 }
+at = {{ records = 90 }}
 [[faults]]
 kind = "kill_domain"
 victim = "ask"
-at = { records = 180 }
+at = {{ records = 180 }}
 """
 
 

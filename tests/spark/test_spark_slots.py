@@ -15,10 +15,11 @@ from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots
 from tests.harnesses.slot_ends import SlotEnds
 from tests.spark.conftest import HASH_SEED
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ import pytest
 from pyspark import SparkContext
 
 from tests.spark.conftest import HASH_SEED
+from tests.speed import scaled
 
 STRANGER = Path(__file__).with_name("stranger.py")
 DRIVERS = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "work")
-LIMIT_S = 60.0
-PAGE_LIMIT_S = 30.0
+LIMIT_S = scaled(60.0)
+PAGE_LIMIT_S = scaled(30.0)
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 

@@ -8,24 +8,24 @@ from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.seeds import PLAIN, SwarmResult, swarm
 from clonos_chaos.swarm.world import World
+from tests.worlds.search import Search
 
 SEEDS = range(6)
 SHOWN_MIN = 2
 """Worlds of each case in which every fault must have been injected: timing is random, so some miss it."""
 
 
-PROCESSES = 2
-
-
-def swarmed(seeds: range, kind: Swarm = PLAIN) -> SwarmResult:
-    """Runs the worlds of many seeds on all processors; asserts that each ends well, and returns their sum."""
-    total = SwarmResult()
-    for tally in swarm(seeds, kind, PROCESSES):
+def swarmed(search: Search, kind: Swarm = PLAIN, part: int = 1, share: str = "") -> SwarmResult:
+    """Runs the worlds of many seeds; asserts that each ends well, and returns their sum."""
+    total, share = SwarmResult(), share or kind.topology or "plain"
+    seeds = search.seeds_of(part)
+    for tally in swarm(seeds, kind, processes=1, is_over=search.ends_by_time(share)):
         total.add(tally)
+    search.note(share, total.worlds)
     failed = [seed for seed, _ in total.failures]
     stories = "\n\n".join(report for _, report in total.failures[:2])
     assert not failed, f"clonos chaos seeds {kind.arguments(failed[0])}\nall that failed: {failed}\n{stories}"
-    assert total.worlds == len(seeds)
+    assert total.worlds
     return total
 
 

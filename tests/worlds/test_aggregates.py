@@ -9,12 +9,14 @@ import pytest
 from clonos_chaos.jobs.aggregate_jobs import STAGE, AggregateJob, twin
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
 
-def test_random_worlds_of_jobs_with_named_aggregates_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("aggregates")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_jobs_with_named_aggregates_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("aggregates"), part=4).checkpoints > 0
 
 
 def test_the_twin_sees_a_record_that_was_added_twice_or_not_at_all() -> None:

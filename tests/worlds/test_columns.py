@@ -15,14 +15,16 @@ from clonos_chaos.jobs.columns.column_totals import EMISSIONS, TotalsOfColumns
 from clonos_chaos.jobs.columns.looked_up_columns import LookedUpColumns
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
 JOBS = 120
 
 
-def test_random_worlds_of_columns_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 5], Swarm("columns")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_columns_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("columns"), part=5).checkpoints > 0
 
 
 def test_every_step_on_columns_is_drawn() -> None:

@@ -10,14 +10,16 @@ import pytest
 from clonos_chaos.jobs.graphs.graph_jobs import EXACT, EXACT_LAST, PASSING, GraphJob, LateGraphJob, Output
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
 JOBS = 150
 
 
-def test_random_worlds_of_random_graphs_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 5], Swarm("graphs")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_random_graphs_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("graphs"), part=5).checkpoints > 0
 
 
 def test_every_step_is_drawn_before_and_behind_others() -> None:

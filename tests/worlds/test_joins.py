@@ -9,12 +9,14 @@ import pytest
 from clonos_chaos.jobs.join_jobs import ALONE, MATCHED, WAS_LATE, JoinedJob
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
 
-def test_random_worlds_of_jobs_with_joins_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("joined")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_jobs_with_joins_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("joined"), part=4).checkpoints > 0
 
 
 def test_the_twin_sees_a_row_that_left_a_join_otherwise() -> None:

@@ -26,6 +26,7 @@ from clonos_chaos.sim.producers import SimProducer
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
@@ -73,8 +74,9 @@ def test_a_lost_journal_causes_a_rollback_and_an_alarm_while_the_producer_contin
         assert any("no keeper has the journal of source/0" in text for text, _ in world.warnings)
 
 
-def test_random_worlds_of_pushed_jobs_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("pushed")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_pushed_jobs_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("pushed"), part=4).checkpoints > 0
 
 
 # ---------------------------------------------------------------- mutated rules

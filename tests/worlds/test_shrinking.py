@@ -13,6 +13,8 @@ from clonos_chaos.swarm.environments import Swarm, mixed_settings
 from clonos_chaos.swarm.failing_seed import command_of, seed_report, shrunk_seed
 from clonos_chaos.swarm.seeds import SwarmResult, swarm
 from clonos_chaos.swarm.shrinking import TRIES_MAX, Failure, failure_of
+from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.controls
 
@@ -94,7 +96,6 @@ def test_mixed_worlds_draw_cluster_and_faults_at_random() -> None:
     assert len({settings.spare_slots for settings in drawn}) > 2
 
 
-def test_mixed_worlds_show_no_fault(seeds: range) -> None:
-    for seed in seeds[: len(seeds) // 40]:
-        failure = failure_of(Swarm(is_mixed=True).world(seed))
-        assert failure is None, seed_report(seed, Swarm(is_mixed=True), "")
+@pytest.mark.exhaustive
+def test_mixed_worlds_show_no_fault(search: Search) -> None:
+    swarmed(search, Swarm(is_mixed=True), part=40, share="mixed")

@@ -8,12 +8,14 @@ from clonos_chaos.jobs.transformed_jobs import UNREAD, EndedJob
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
 
-def test_random_worlds_of_transformations_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("transformed")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_transformations_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("transformed"), part=4).checkpoints > 0
 
 
 def test_a_limit_ends_the_sources_in_front_of_it() -> None:

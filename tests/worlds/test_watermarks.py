@@ -18,6 +18,7 @@ from clonos_chaos.jobs.window_jobs import LATE_PLACE, LateJob, Spec
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
@@ -32,12 +33,14 @@ def rows_of(world: World) -> list[Any]:
     return [*immediate, *(row for rows in world.committed.values() for row in rows)]
 
 
-def test_random_worlds_of_jobs_in_event_time_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("timed")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_jobs_in_event_time_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("timed"), part=4).checkpoints > 0
 
 
-def test_random_worlds_of_windows_are_correct(seeds: range) -> None:
-    assert swarmed(seeds[: len(seeds) // 4], Swarm("windows")).checkpoints > 0
+@pytest.mark.exhaustive
+def test_random_worlds_of_windows_are_correct(search: Search) -> None:
+    assert swarmed(search, Swarm("windows"), part=4).checkpoints > 0
 
 
 @pytest.mark.slow

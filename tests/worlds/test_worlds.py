@@ -17,6 +17,7 @@ from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.seeds import SwarmResult
 from clonos_chaos.swarm.world import TOPOLOGIES, World
 from tests.worlds.playing import swarmed
+from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
@@ -38,12 +39,13 @@ COVERING_WORLDS_MIN = 1_000
 """So many worlds reach every rare situation. The rarest, a zombie that is fenced at a sink, is in one of sixty."""
 
 
-def test_no_world_shows_a_fault_and_every_rare_situation_is_reached(seeds: range) -> None:
-    total = swarmed(seeds)
+@pytest.mark.exhaustive
+def test_no_world_shows_a_fault_and_every_rare_situation_is_reached(search: Search) -> None:
+    total = swarmed(search)
     assert total.checkpoints > 0
-    if len(seeds) >= COVERING_WORLDS_MIN:
+    if total.worlds >= COVERING_WORLDS_MIN:
         never = total.never_reached()
-        assert not never, f"{len(seeds)} worlds from seed {seeds[0]} on have never reached: {', '.join(never)}"
+        assert not never, f"{total.worlds} worlds from seed {search.seeds[0]} on have never reached: {', '.join(never)}"
 
 
 def test_a_swarm_names_the_situations_that_it_never_reached() -> None:

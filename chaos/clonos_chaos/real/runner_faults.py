@@ -27,7 +27,7 @@ from clonos_chaos.scenario.scenario_service import ServiceProcess
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 FULL_DEVICE: Final = Path("/dev/full")
-PATIENCE_OF_ATTACKS_S: Final = 60.0
+PATIENCE_OF_ATTACKS_S: Final = 300.0
 """Longer than for other faults: the process of an attack has a low priority and starts late on a busy machine."""
 
 SEGMENTS_AHEAD: Final = 500

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.connectors.servers.kafka import KafkaServer
+from tests.speed import scaled
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 
 
 def produce(server: KafkaServer, topic: str, values: Iterable[Any], partition: int = 0, **more: Any) -> None:

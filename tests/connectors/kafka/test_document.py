@@ -11,6 +11,7 @@ from tests.connectors.documents import write_programs
 from tests.connectors.kafka.producing import committed
 from tests.connectors.servers.kafka import KafkaServer
 from tests.processes.harness.running_program import run_program
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
@@ -21,7 +22,7 @@ TOPICS = ("orders", "counts")
 def delete_topics(broker: KafkaServer) -> None:
     """Deletes the topics of the document, whose names other tests have too."""
     admin = broker.admin()
-    if there := sorted({*TOPICS} & set(admin.list_topics(timeout=20).topics)):
+    if there := sorted({*TOPICS} & set(admin.list_topics(timeout=scaled(20)).topics)):
         for deleted in admin.delete_topics(there).values():
             deleted.result()
 

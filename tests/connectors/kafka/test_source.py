@@ -19,10 +19,11 @@ from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of,
 from clonos.operators.connector_contract import MalformedRecord
 from tests.connectors.kafka.producing import produce
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
-LIMIT_S = 30.0
+LIMIT_S = scaled(30.0)
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
 
 

@@ -20,10 +20,11 @@ from clonos.job import Job
 from clonos.job.handle import Handle
 from tests.connectors.kafka.producing import await_blocked_calls, committed, produce
 from tests.connectors.servers.kafka import KafkaServer
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
 
-LIMIT_S = 90.0
+LIMIT_S = scaled(90.0)
 STEP = 200
 MONITOR = "piping-monitor"
 

@@ -10,6 +10,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
 from tests.connectors.servers.nats import NatsServer
+from tests.speed import scaled
 
 
 def add_stream(server: NatsServer, name: str, *subjects: str, **options: Any) -> str:
@@ -45,7 +46,7 @@ def found(server: NatsServer, stream: str) -> list[tuple[str, dict[str, str], by
         )
         messages: list[Any] = []
         while len(messages) < count:
-            messages += await subscription.fetch(min(500, count - len(messages)), timeout=5)
+            messages += await subscription.fetch(min(500, count - len(messages)), timeout=scaled(5))
         await subscription.unsubscribe()
         return [(each.subject, each.headers or {}, each.data) for each in messages]
 

@@ -21,10 +21,11 @@ from clonos.connectors.postgres.changes import ChangesReader, PostgresChanges
 from clonos.connectors.postgres.server import Server
 from clonos.job import Job
 from tests.connectors.servers.postgres import PASSWORD, PostgresServer
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
-WAIT_S = 20.0
+WAIT_S = scaled(20.0)
 
 
 @pytest.fixture

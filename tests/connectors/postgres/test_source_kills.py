@@ -13,11 +13,12 @@ from clonos.connectors import postgres as pg
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Handle, Job
 from tests.connectors.servers.postgres import PostgresServer
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
 STEP = 200
-WAIT_S = 40.0
+WAIT_S = scaled(40.0)
 
 
 def insert(server: PostgresServer, first: int) -> None:

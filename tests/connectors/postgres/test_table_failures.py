@@ -20,6 +20,7 @@ from clonos.connectors.postgres import DatabaseRefused, DatabaseUnreachable
 from clonos.job import Job
 from tests.connectors.postgres.table_samples import COLUMNS, identity, registered, sink_to, words_in
 from tests.connectors.servers.postgres import DATABASE, PASSWORD, USER, PostgresServer
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
@@ -226,7 +227,7 @@ def test_a_server_that_stands_still_delays_a_write_and_loses_nothing(postgres: P
         postgres.pause()
         written = thread.submit(writer.write, 1, [("b", 2)])
         postgres.unpause()
-        assert written.result(timeout=30) == 2
+        assert written.result(timeout=scaled(30)) == 2
     assert words_in(postgres) == [("a", 1), ("b", 2)]
 
 

@@ -21,10 +21,11 @@ from clonos.job import Handle, Job
 from clonos.server.monitoring.dashboards import ALERT_RULES, DASHBOARDS, write_monitoring
 from tests.connectors.servers.prometheus import PrometheusServer, promtool
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.connectors
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 COUNT = 3_000
 EPOCH_S = 1_700_000_000
 
@@ -122,7 +123,7 @@ def test_prometheus_reads_a_job_with_a_kill_and_each_query_of_the_dashboards_has
             assert value(f"number_size_sum{{{task}}}") == COUNT * (COUNT - 1) // 2
             assert value(f"last_number{{{task}}}") == COUNT - 1
             assert value('sum(clonos_recoveries_total{task="read-double/0"})') == 1
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=scaled(20)) as answer:
                 checked = promtool("check", "metrics", text=answer.read())
             assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
             rules = server.get("rules")["groups"][0]["rules"]

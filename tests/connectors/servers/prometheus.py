@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.connectors.servers.fetch import BrokerMissing, install
 from tests.connectors.servers.server_process import ServerProcess
+from tests.speed import scaled
 
 NAME = "Prometheus"
 CONFIGURATION = """global:
@@ -71,7 +72,7 @@ class PrometheusServer(ServerProcess):
     def get(self, path: str, **parameters: str) -> Any:
         """What the API answers."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=scaled(20)) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
@@ -81,7 +82,7 @@ class PrometheusServer(ServerProcess):
 
     def answers(self) -> bool:
         """Whether the server is ready."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5):
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=scaled(5)):
             return True
         return False
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import psutil
 
-START_LIMIT_S = 90.0
+from tests.speed import scaled
+
+START_LIMIT_S = scaled(90.0)
 
 
 class ServerProcess:

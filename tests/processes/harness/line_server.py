@@ -7,7 +7,9 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-LIMIT_S = 40.0
+from tests.speed import scaled
+
+LIMIT_S = scaled(40.0)
 
 
 class LineServer:

@@ -29,8 +29,9 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
+from tests.speed import scaled
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 WARM_MODULES = (run_slot.__module__, "clonos.connectors", "clonos.api")
 
 

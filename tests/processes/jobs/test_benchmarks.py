@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import isolated_run
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
 PROCESSES_MIN = 6  # the benchmark, its nursery, slots
-LIMIT_S = 30
+LIMIT_S = scaled(30)
 
 
 @pytest.fixture

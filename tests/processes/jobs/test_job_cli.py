@@ -20,11 +20,12 @@ from clonos.connectors import files
 from tests.harnesses.mistakes import LINES_MAX
 from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 50.0
+LIMIT_S = scaled(50.0)
 KILL_FIELDS = [
     *("task", "kind", "detected_ms", "promoted_ms", "replayed_ms", "caught_up_ms"),
     *("output_gap_ms", "visible_gap_ms"),
@@ -191,7 +192,7 @@ def test_a_missing_java_is_reported_with_the_command_that_installs_it(
 def test_the_demo_survives_its_kills_and_reports_a_clean_verdict(commands: Commands, tmp_path: Path) -> None:
     arguments = ("--slots", "process", "--seconds", "1", "--kills", "linked,executor", "--json", "verdict.json")
     process = commands.start("demo", *arguments)
-    output, errors = process.communicate(timeout=110)
+    output, errors = process.communicate(timeout=scaled(110))
     assert process.returncode == ENDED, output + errors
     assert "exactly-once: nothing lost, duplicated or contradicted" in output
     assert "kept their processes and incarnations" in output

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from clonos.cli import ABORTED, ENDED
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 50.0
+LIMIT_S = scaled(50.0)
 
 
 class Terminal:

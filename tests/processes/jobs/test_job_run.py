@@ -19,10 +19,11 @@ from clonos.job import Job, JobCrashed
 from clonos.status import Phase
 from clonos_standby.driver.driver import Driver
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 
 
 def _squares(numbers: int, store: Path, **options: Any) -> tuple[Job, Any]:

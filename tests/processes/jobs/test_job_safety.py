@@ -17,10 +17,11 @@ from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 
 
 @pytest.fixture

@@ -15,10 +15,11 @@ from clonos.connectors import files
 from clonos.job import Job
 from clonos.operators.tags import Tag
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 START = 1_700_000_000
 LATE = Tag[int]("late")
 

@@ -18,11 +18,12 @@ from clonos.connectors import files, values
 from clonos.job import Job
 from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 JOB = """
 from types import SimpleNamespace
 from clonos import Job, files, random

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from clonos import files
 from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_program
+from tests.speed import scaled
 from tests.tidy.source import ROOT
 from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.polled_server import pages
@@ -132,7 +133,7 @@ def _post(port: int, name: str, body: bytes) -> int:
     request = urllib.request.Request(f"http://localhost:{port}/payments", body, headers)
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=20) as reply:
+            with urllib.request.urlopen(request, timeout=scaled(20)) as reply:
                 return int(reply.status)
         except urllib.error.URLError as error:
             if not isinstance(error.reason, ConnectionRefusedError):
@@ -147,7 +148,7 @@ def test_a_webhook_is_answered_when_it_is_safe_and_counts_once(tmp_path: Path) -
         assert [_post(port, name, body) for name in ("e1", "e2", "e1")] == [200, 200, 200]
         assert _post(port, "e3", b"ann paid") == 200
         job.terminate()  # the first signal stops the job with a last checkpoint
-        assert job.wait(30) == 0
+        assert job.wait(scaled(30)) == 0
     rows: list[Any] = list(files.read_committed(tmp_path / "out/webhooks"))
     assert [row["paid"] for row in rows] == [30, 60]
     [refused] = list(files.read_committed(tmp_path / "out/webhook_errors"))
@@ -166,7 +167,7 @@ def test_the_poll_recipe_adds_up_the_orders_of_an_endpoint(tmp_path: Path) -> No
                 assert job.poll() is None
                 rows = list(files.read_committed(tmp_path / "out/http_poll"))
             job.terminate()
-            assert job.wait(30) == 0
+            assert job.wait(scaled(30)) == 0
     assert [row["sold"] for row in rows] == [1, 3, 6]
 
 
@@ -185,7 +186,7 @@ def test_the_websocket_recipe_adds_up_the_trades_of_a_server(tmp_path: Path) -> 
                 server.wait(0.05)
                 rows = list(files.read_committed(tmp_path / "out/websocket_trades"))
             job.terminate()
-            assert job.wait(30) == 0
+            assert job.wait(scaled(30)) == 0
     assert [row["traded"] for row in rows] == [1, 3, 6]
     assert server.greeted[0] == {"subscribe": "trades", "after": 0}
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from clonos.cli import ENDED
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 COUNT = 200
 JOB = """
 from pathlib import Path

@@ -23,11 +23,12 @@ from clonos.io.store.store import CheckpointStore, NothingToResume
 from clonos.job import Job
 from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 50.0
+LIMIT_S = scaled(50.0)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -30,10 +30,11 @@ from clonos.job.continuing.from_savepoint import (
 )
 from clonos.job.continuing.taking import NoCheckpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 WINDOW, KEYS = 50, 3
 
 

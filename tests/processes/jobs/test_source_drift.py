@@ -16,10 +16,11 @@ from clonos.connectors import files
 from clonos.core.model.progress import TaskCounter
 from clonos.job import Job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 START = 1_700_000_000
 FAST, SLOW = 200_000, 50
 HELD_MAX = 5_000

@@ -12,10 +12,11 @@ import pytest
 from clonos.connectors import files
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Job
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 
 
 class Watched:

@@ -16,8 +16,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.connectors.servers.chromium import programs
+from tests.speed import scaled
 
-LIMIT_S = 30.0
+LIMIT_S = scaled(30.0)
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 Found = TypeVar("Found")

@@ -17,8 +17,9 @@ from clonos.job import Handle, Job
 from clonos.server.job_api.log_ring import log_ring
 from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp, served_job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 
 
 @dataclass
@@ -44,7 +45,9 @@ class PagedJob:
         """Opens a path under that of the job; the answer has to be closed."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        return urllib.request.urlopen(urllib.request.Request(self.base + self.path + path, data, headers), timeout=20)
+        return urllib.request.urlopen(
+            urllib.request.Request(self.base + self.path + path, data, headers), timeout=scaled(20)
+        )
 
     def ask(self, path: str, body: object = None) -> Any:
         """The answer to a request, as JSON; that to a refused one has `error`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes.page.paged_job import LIMIT_S, PagedJob, paged_job
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
@@ -49,10 +50,10 @@ def test_the_api_describes_a_running_job(tmp_path: Path) -> None:
         curves, latency = {"records_in_per_s", "records_out_per_s", "backlog"}, {"latency_ms_p50", "latency_ms_p99"}
         assert set(job.ask("/metrics")["series"]) - latency == curves
         request = urllib.request.Request(f"{job.base}/metrics", headers={"Authorization": f"Bearer {job.token}"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=scaled(20)) as answer:
             assert b'\nclonos_records_processed_total{job="sums"' in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(f"{job.base}/metrics", timeout=20)
+            urllib.request.urlopen(f"{job.base}/metrics", timeout=scaled(20))
         refused.value.close()
         job.gate.end(200)
         assert job.handle.wait(LIMIT_S).has_finished
@@ -109,7 +110,7 @@ def test_a_request_without_the_token_gets_the_same_refusal_for_every_path(tmp_pa
         answers = []
         for path in ("/api/v1/jobs", job.path, "/api/v1/openapi.json", "/api/v1/no-such-path", f"{job.path}/events"):
             with pytest.raises(urllib.error.HTTPError) as refusal:
-                urllib.request.urlopen(job.base + path, timeout=20)
+                urllib.request.urlopen(job.base + path, timeout=scaled(20))
             with refusal.value as answer:
                 answers.append((answer.status, answer.read()))
         assert len(set(answers)) == 1

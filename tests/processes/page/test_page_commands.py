@@ -19,10 +19,11 @@ import pytest
 from clonos.cli import ENDED, ENVIRONMENT_AT_FAULT, JOB_AT_FAULT
 from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp
 from tests.processes.harness.running_program import ENVIRONMENT
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 60.0
+LIMIT_S = scaled(60.0)
 PHASES_WHEN_LIVE = 4  # detected, view, gathered, replayed
 ENDLESS = """
 from clonos import Job
@@ -66,7 +67,7 @@ def _page_of(process: subprocess.Popen[str]) -> tuple[str, str]:
 def _ask(base: str, token: str, path: str, body: object = None) -> Any:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(base + path, data, headers), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(base + path, data, headers), timeout=scaled(20)) as answer:
         return json.load(answer)
 
 
@@ -80,7 +81,7 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
     _write_job(tmp_path)
     with _started(tmp_path, "run", "job.py", "--ui", "--ui-port", "0") as process:
         base, token = _page_of(process)
-        with urllib.request.urlopen(f"{base}/", timeout=20) as page:
+        with urllib.request.urlopen(f"{base}/", timeout=scaled(20)) as page:
             assert b"<title>Clonos</title>" in page.read()
         (job,) = _ask(base, token, "/api/v1/jobs")["jobs"]
         assert job["name"] == "endless"
@@ -95,7 +96,7 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
         assert process.returncode == ENDED, output
         assert "was stopped with a final checkpoint" in output
         with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(f"{base}/", timeout=20)
+            urllib.request.urlopen(f"{base}/", timeout=scaled(20))
 
 
 def test_a_taken_port_is_an_error_before_anything_was_started(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from clonos.connectors import collect, files, values
 from clonos.job import Job
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
@@ -143,7 +144,7 @@ def test_a_task_that_dies_while_it_enriches_finds_its_cache_again(tmp_path: Path
             assert _Directory.sixth.wait(30)
             os.kill(next(task.pid for task in handle.status().tasks if task.name.startswith("enrich")), signal.SIGKILL)
             _Directory.is_dead.set()
-            result = handle.wait(60)
+            result = handle.wait(scaled(60))
         server.shutdown()
     assert len(result.status.recoveries) == 1
     found: list[Any] = list(files.read_committed(tmp_path / "output"))

@@ -16,10 +16,11 @@ from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Handle, Job
 from clonos.status import TaskState
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 READ_BEFORE, READ_IN_ALL = 400, 600
 
 

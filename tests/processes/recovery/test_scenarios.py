@@ -18,10 +18,11 @@ from clonos_chaos.runs.report import write_report
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario import FaultKind, Scenario
 from clonos_chaos.scenario.scenario_file import find_scenario, parse_scenarios, read_scenarios
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-SMALL = """
+SMALL = f"""
 name = "small"
 about = "A small run."
 job = "described"
@@ -33,7 +34,8 @@ heartbeat = "500ms"
 records = 3_000
 per_second = 120
 [limits]
-seconds = 50
+seconds = {scaled(50):g}
+recovery = "{scaled(10):g}s"
 [[faults]]
 """
 
@@ -79,7 +81,7 @@ def test_a_worker_killed_between_a_call_and_its_replication_keeps_the_output_exa
     assert [(injection["tasks"], injection["detail"]) for injection in found["injections"]] == [
         (["merge/0"], "at called 2")
     ]
-    assert all(0 < time_ms < 10_000 for time_ms in found["recovery_ms"].values())
+    assert all(0 < time_ms < scaled(10_000) for time_ms in found["recovery_ms"].values())
     page = (tmp_path / "all.html").read_text("utf-8")
     assert page.count("<svg") == 1
     assert "src=" not in page
@@ -147,6 +149,7 @@ def test_a_result_that_is_not_expected_is_named_in_the_verdict_and_on_the_page(t
 OWN = """
 from pathlib import Path
 from clonos import Job, clock, files
+from tests.speed import scaled
 
 def make(folder, fails=False):
     if fails:

@@ -22,6 +22,7 @@ from tests.processes.harness.running_server import (
     wait_for,
     word_count_file,
 )
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
@@ -44,7 +45,7 @@ def _wait_for_counts(server: RunningServer, job_id: str, *texts: str) -> None:
 
 def _metrics(server: RunningServer) -> str:
     request = urllib.request.Request(f"{server.url}/metrics", headers={"Authorization": f"Bearer {READ_TOKEN}"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=scaled(20)) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -72,7 +73,7 @@ def test_the_spare_driver_continues_a_job_whose_driver_is_killed_and_the_output_
         plan = {vertex["name"]: vertex["tasks"] for vertex in ended["plan"]["vertices"]}
         assert plan["read"] == 2
         assert not _is_alive(server, job_id)
-        next_spare.wait(20)  # without jobs there is no driver to lose
+        next_spare.wait(scaled(20))  # without jobs there is no driver to lose
 
 
 def test_the_metrics_of_the_server_have_those_of_its_jobs(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clonos.cli.server_client import ServerClient, ServerUnreachable
 from tests.processes.harness.running_server import TOKEN, running_server
+from tests.speed import scaled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
@@ -53,4 +54,4 @@ def test_a_server_with_tls_is_reached_only_by_clients_that_trust_its_certificate
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert ServerClient(server.url, TOKEN).get("/jobs") == {"jobs": []}
         with pytest.raises((urllib.error.URLError, ConnectionError)):
-            urllib.request.urlopen(server.url.replace("https", "http"), timeout=10)
+            urllib.request.urlopen(server.url.replace("https", "http"), timeout=scaled(10))

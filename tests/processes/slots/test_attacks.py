@@ -12,10 +12,11 @@ import pytest
 from clonos_chaos.real.runner_processes import ProcessRun
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import parse_scenarios
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-ATTACKED = """
+ATTACKED = f"""
 name = "attacked"
 job = "described"
 [options]
@@ -25,10 +26,11 @@ heartbeat = "500ms"
 records = 4_000
 per_second = 120
 [limits]
-seconds = 90
+seconds = {scaled(90):g}
+recovery = "{scaled(10):g}s"
 [[faults]]
 kind = "attack"
-at = { seconds = 0.2 }
+at = {{ seconds = 0.2 }}
 """
 
 

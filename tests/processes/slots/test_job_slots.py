@@ -16,10 +16,11 @@ import pytest
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.process.slot_provider import SlotEnded
 from tests.harnesses.slot_ends import SlotEnds
+from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 20.0
+LIMIT_S = scaled(20.0)
 HASH_SEED = "4711"
 
 

@@ -15,11 +15,12 @@ from clonos.connectors import collect, files, values
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
 from tests.unit.services.hostile import Conversation, Hostile, hostile
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 40.0
+LIMIT_S = scaled(40.0)
 
 
 def drip(conversation: Conversation) -> None:

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from clonos import Job, blackhole, files, values
 from clonos.api.plan.explain_text import WIDTH
 from clonos.job.description import graph_of
@@ -45,9 +47,10 @@ def _line() -> int:
     return branching.__code__.co_firstlineno + 2
 
 
-def test_a_line_of_text_has_at_most_100_characters(tmp_path: Path) -> None:
+def test_a_line_of_text_has_at_most_100_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     job = branching()
-    names = [tmp_path / f"{'long' * 5}{number}" for number in range(2)]
+    names = [f"{'long' * 5}{number}" for number in range(2)]
     job.source(files.lines(names), name="many").sink(blackhole())
     text = job.explain()
     assert len(max(text.splitlines(), key=len)) <= WIDTH

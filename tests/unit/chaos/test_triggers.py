@@ -18,8 +18,9 @@ from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault
 from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger
 from clonos_chaos.scenario.victims import Shape
+from tests.speed import scaled
 
-LIMIT_S = 20.0
+LIMIT_S = scaled(20.0)
 SHAPE = Shape(("ask/0", "merge/0"), (("ask/0", "merge/0"),))
 
 

@@ -12,8 +12,9 @@ from clonos.connectors import sockets
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.sockets import SocketFailed, SocketFeed, SocketLineMalformed, SocketLines
 from clonos.operators.connector_contract import PushSource, Source
+from tests.speed import scaled
 
-WAIT_MS = 5_000
+WAIT_MS = int(scaled(5_000))
 Pair = tuple[socket.socket, SocketFeed]
 
 

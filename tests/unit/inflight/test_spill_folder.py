@@ -22,8 +22,9 @@ from clonos.io.local.spill import SegmentDamaged, SpillFolder, decode_segment, e
 from clonos.io.process.fault_points import FaultPoints
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from tests.harnesses.fake_disk import options_of
+from tests.speed import scaled
 
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = scaled(20.0)
 PAYLOADS = [b"heads", b"", b"x" * 100_000, bytes(range(256))]
 
 

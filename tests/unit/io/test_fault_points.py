@@ -10,8 +10,9 @@ import pytest
 
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached, FaultPoints, FaultPointsMisused, armed
 from clonos_chaos.real.fault_point_server import FaultPointServer
+from tests.speed import scaled
 
-LIMIT_S = 20.0
+LIMIT_S = scaled(20.0)
 
 
 def test_no_fault_point_is_armed_without_an_address() -> None:

@@ -108,13 +108,17 @@ def unresolved(frame: missing.DataFrame) -> Any:  # type: ignore[name-defined]  
     return frame
 
 
-@pytest.mark.parametrize("function", [takes_table, TakingTable(), partial(takes_table)], ids=repr)
+@pytest.mark.parametrize(
+    "function", [takes_table, TakingTable(), partial(takes_table)], ids=["function", "object", "partial"]
+)
 def test_a_function_gets_the_frame_of_its_annotation(function: Any) -> None:
     assert frame_wanted(function) == "pyarrow.Table"
     assert rows_of(function) == RECORDS
 
 
-@pytest.mark.parametrize("function", [lambda batch: batch, unresolved, len, str.upper], ids=repr)
+@pytest.mark.parametrize(
+    "function", [lambda batch: batch, unresolved, len, str.upper], ids=["lambda", "unresolved", "builtin", "method"]
+)
 def test_a_function_without_a_known_annotation_gets_a_batch(function: Any) -> None:
     assert frame_wanted(function) == ""
     assert as_wanted(BATCH, frame_wanted(function)) is BATCH

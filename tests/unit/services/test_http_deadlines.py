@@ -15,6 +15,7 @@ import pytest
 from clonos.io.http import http_sockets
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http.http_errors import HttpConnectionFailed, HttpTimeout
+from tests.speed import scaled
 from tests.unit.services.hostile import Conversation, Script, answer, hostile
 
 LIMITS = HttpLimits(
@@ -25,7 +26,7 @@ LIMITS = HttpLimits(
     body_bytes_max=1 << 20,
     is_repeatable=True,
 )
-LIMIT_S = 15.0  # far behind every deadline here
+LIMIT_S = scaled(15.0)  # far behind every deadline here
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 

@@ -121,7 +121,7 @@ class Plain:
     pass
 
 
-@pytest.mark.parametrize("cls", [Plain, Hiding, Failure, Abstract, dict, int, lambda: 1], ids=str)
+@pytest.mark.parametrize("cls", [Plain, Hiding, Failure, Abstract, dict, int, lambda: 1], ids=lambda cls: cls.__name__)
 def test_classes_whose_objects_cannot_be_copied_by_fields_are_refused(cls: Any) -> None:
     with pytest.raises(RegistrationRefused):
         register(cls)

@@ -16,7 +16,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
-LIMIT_S = 40.0
+from tests.speed import scaled
+
+LIMIT_S = scaled(40.0)
 
 
 def after(cursor: str | None) -> dict[str, int]:

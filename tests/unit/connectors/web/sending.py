@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from clonos import web
+from tests.speed import scaled
 
 PATH = "/orders"
-LIMIT_S = 20.0
+LIMIT_S = scaled(20.0)
 RETRY_S = 0.01
 
 

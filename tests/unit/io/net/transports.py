@@ -14,8 +14,9 @@ from clonos.io.net.connection import ConnectionPhase, PeerConnection
 from clonos.io.net.curve import NO_KEYS, new_keys
 from clonos.io.net.peers import PeerAddress, Plane
 from clonos.io.net.transport import AddressRewriter, Transport
+from tests.speed import scaled
 
-LIMIT_S = 25.0
+LIMIT_S = scaled(25.0)
 
 
 class Station:
