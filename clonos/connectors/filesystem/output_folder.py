@@ -6,12 +6,16 @@
     .out.clonos/parts/part-<...>.jsonl.prepared                               not committed, or of a single file
     .out.clonos/manifests/<checkpoint, 20 digits>.manifest                    created once, never changed
     .out.clonos/manifests/owner                                               the job that owns the output
+    .out.clonos/manifests/last                                                checkpoint of the last manifest
 
 A commit renames the parts of a durable checkpoint into the output folder and then creates the manifest, atomically. So
 all rows in the output folder are committed, and a manifest names only files that are there. The resume of the job
 repeats a commit that was interrupted. Only ``roll_back`` and overwriting remove what a manifest names. A part
 file that no manifest names may still be committed, until a checkpoint at or after its own is. Of files whose records
 choose their names, the manifest comes first (``formats.named_parts``).
+
+Each manifest names the one before, and ``last`` names the last one. So a lost manifest is an error: without it, its
+rows would be gone, and its parts would look like those of a dead task.
 """
 
 from __future__ import annotations
@@ -34,12 +38,14 @@ from clonos.connectors.connector_errors import (
 from clonos.connectors.filesystem.durable_files import WRITING, output_errors
 from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.filesystem.output_parts import (
+    LAST,
     MANIFEST_NAME,
     MANIFESTS,
     OUTPUT_FORMAT,
     OWNER,
     PARTS,
     PREPARED,
+    LastManifest,
     Manifest,
     Owner,
     Part,
@@ -69,6 +75,8 @@ class OutputFolder:
 
         Raises: OutputInUse, UnexpectedOutput: a fresh start finds other content. NotOutputOwner: it belongs to another
         job. InvalidConnector: both ``resume`` and ``overwrite`` are set, or the folder cannot be an output.
+
+        If a manifest is missing, a resume changes nothing: ``roll_back`` and ``commit`` judge whether it is needed.
         """
         if resume and overwrite:
             raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
@@ -82,9 +90,11 @@ class OutputFolder:
                     self.path, f"the job was started {started} single=True", "Resume it with the same option."
                 )
             self._make_output(is_single)
-            self._show_named(part for manifest in self.manifests() for part in manifest.parts)
-            self.sweep()
-            self._warn_of_missing_parts(is_single)
+            manifests, missing = self._read_chain()
+            if missing is None:
+                self._show_named(part for manifest in manifests for part in manifest.parts)
+                self.sweep()
+                self._warn_of_missing_parts(is_single)
             return False
         if not overwrite or (owner is not None and owner.job_id == job_id):
             self._check_free(job_id, owner, is_single, resume)
@@ -121,18 +131,18 @@ class OutputFolder:
         """Makes the parts visible; a repeated call with equal parts does nothing.
 
         Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
-        damaged or missing. NotOutputOwner: the folder belongs to another job.
+        damaged or missing, or an earlier manifest. NotOutputOwner: the folder belongs to another job.
         """
         found = sorted((part for data in parts for part in decode_parts(data, self.path)), key=part_order)
         if not found:
             return
         owner = self._owner()
         self._check_owner(job_id, owner)
-        manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, tuple(found))
         if (earlier := self._manifest(checkpoint)) is not None:
-            self._check_equal(manifest, earlier)
+            self._check_equal(Manifest(OUTPUT_FORMAT, job_id, checkpoint, earlier.previous, tuple(found)), earlier)
             self._show_named(found)
             return
+        manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, self._previous(checkpoint), tuple(found))
         names = {part.name for part in found}
         lives = {(part.task, part.checkpoint, part.generation, part.incarnation) for part in found}
         if len(names) < len(found) or len({life[:2] for life in lives}) < len(lives):
@@ -146,14 +156,17 @@ class OutputFolder:
             created = self._manifest(checkpoint)
             assert created is not None, "a manifest is never removed while its job runs"
             self._check_equal(manifest, created)
+        self._write_last(checkpoint)
         self._show_named(found)
 
     def manifests(self) -> list[Manifest]:
         """Returns all manifests in order of checkpoints.
 
-        Raises: OutputCorrupt: a manifest cannot be read, or two name the same part file.
+        Raises: OutputCorrupt: a manifest is missing or cannot be read, or two name the same part file.
         """
-        found = [manifest for number in self._numbers() if (manifest := self._manifest(number)) is not None]
+        found, missing = self._read_chain()
+        if missing is not None:
+            raise self._lost(missing)
         names = [part.name for manifest in found for part in manifest.parts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -177,6 +190,9 @@ class OutputFolder:
         """Removes the output committed after ``checkpoint``; returns the numbers of those checkpoints, latest first.
 
         The manifests show the output of some checkpoint at every moment.
+
+        Raises: OutputCorrupt: a manifest at or before ``checkpoint`` is missing. If it is that of ``checkpoint``, the
+        commit that follows writes it again.
         """
         owner = self._owner()
         if owner is None:
@@ -185,10 +201,12 @@ class OutputFolder:
         withdrawn = sorted((number for number in self._numbers() if number > checkpoint), reverse=True)
         if withdrawn:
             self._remove_single(owner)
+        self._lower_last(checkpoint, withdrawn)
         for number in withdrawn:
             self._remove_named(number)
             self.files.remove(f"{self._manifests}/{manifest_name(number)}")
-        self.sweep(valid_until=checkpoint)
+        if self._read_chain()[1] != checkpoint:
+            self.sweep(valid_until=checkpoint)
         return withdrawn
 
     def sweep(self, valid_until: int | None = None) -> int:
@@ -196,11 +214,14 @@ class OutputFolder:
 
         These are unfinished files that no process has open, and unnamed part files that were prepared at or before the
         last committed checkpoint or after ``valid_until``.
+
+        Raises: OutputCorrupt: a manifest is missing, so that its parts look as if no checkpoint had committed them.
         """
         manifests = self.manifests()
         named = {part.name for manifest in manifests for part in manifest.parts}
         last = max((manifest.checkpoint for manifest in manifests), default=-1)
         swept = 0
+        visible = []
         # The output comes last: a commit of a driver that was replaced may meanwhile rename parts into it.
         for folder in (self._manifests, self._parts, self.path):
             for name in self._names_below(folder):
@@ -214,6 +235,13 @@ class OutputFolder:
                 if is_dead:
                     self._remove(folder, name)
                     swept += 1
+                    visible += [name] if folder == self.path and valid_until is None else []
+        if visible:
+            logger.warning(
+                "%d part files that no manifest names were removed from %s, such as %s: an interrupted commit of"
+                " another driver left them there",
+                *(len(visible), self.path, visible[0]),
+            )
         return swept
 
     def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
@@ -327,6 +355,7 @@ class OutputFolder:
 
     def _clear(self, owner: Owner | None) -> None:
         """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
+        self.files.remove(f"{self._manifests}/{LAST}")
         for number in reversed(self._numbers()):
             with suppress(OutputCorrupt):
                 self._remove_named(number)
@@ -348,6 +377,75 @@ class OutputFolder:
     def _remove_single(self, owner: Owner) -> None:
         if owner.is_single and self.files.is_file(self.path):
             self.files.remove(self.path)
+
+    def _read_chain(self) -> tuple[list[Manifest], int | None]:
+        """Returns the manifests in order of checkpoints, and the checkpoint of the first one that is missing."""
+        last = self._last()
+        while True:
+            found = [manifest for number in self._numbers() if (manifest := self._manifest(number)) is not None]
+            there = {manifest.checkpoint for manifest in found}
+            expected: int | None = None
+            missing: int | None = None
+            for manifest in found:
+                if manifest.previous is not None and manifest.previous not in there:
+                    missing = manifest.previous
+                    break
+                if manifest.previous != expected:
+                    path = f"{self._manifests}/{manifest_name(manifest.checkpoint)}"
+                    raise OutputCorrupt(path, f"a manifest that names that of {expected}", str(manifest.previous))
+                expected = manifest.checkpoint
+            if missing is None and last is not None and (expected is None or expected < last):
+                missing = last
+            # A rollback lowers the last number before it removes manifests.
+            if missing is None or (read_again := self._last()) == last:
+                return found, missing
+            last = read_again
+
+    def _lost(self, checkpoint: int) -> OutputCorrupt:
+        path = f"{self._manifests}/{manifest_name(checkpoint)}"
+        return OutputCorrupt(path, f"the manifest of checkpoint {checkpoint}, which committed rows", "no file")
+
+    def _last(self) -> int | None:
+        path = f"{self._manifests}/{LAST}"
+        data = self.files.content(path)
+        return None if data is None else decode_record(data, LastManifest, path).checkpoint
+
+    def _write_last(self, checkpoint: int) -> None:
+        path = f"{self._manifests}/{LAST}"
+        file = self.files.new_file_beside(path)
+        try:
+            file.write(msgspec.json.encode(LastManifest(OUTPUT_FORMAT, checkpoint)))
+            file.publish(path)
+        finally:
+            file.discard()
+
+    def _lower_last(self, checkpoint: int, withdrawn: list[int]) -> None:
+        """Notes which manifest will be the last one when those that are withdrawn, latest first, are gone."""
+        last = self._last()
+        if last is None or last <= checkpoint:
+            return
+        earliest = self._manifest(withdrawn[-1]) if withdrawn else None
+        previous = max((number for number in self._numbers() if number <= checkpoint), default=None)
+        if earliest is not None and earliest.previous is not None and earliest.previous <= checkpoint:
+            previous = earliest.previous  # also if it is missing
+        if previous is None:
+            self.files.remove(f"{self._manifests}/{LAST}")
+        else:
+            self._write_last(previous)
+
+    def _previous(self, checkpoint: int) -> int | None:
+        """Returns the checkpoint of the manifest before a new one.
+
+        Raises: OutputCorrupt: it is missing.
+        """
+        last = self._last()
+        if last is not None and last < checkpoint and self._manifest(last) is None:
+            raise self._lost(last)
+        if last == checkpoint:
+            logger.warning(
+                "the manifest of checkpoint %d of %s was missing: it is written again", checkpoint, self.path
+            )
+        return max((number for number in self._numbers() if number < checkpoint), default=None)
 
     def _numbers(self) -> list[int]:
         matches = map(MANIFEST_NAME.fullmatch, self.files.names(self._manifests))

@@ -21,6 +21,7 @@ OUTPUT_FORMAT = 1
 PARTS = "parts"
 MANIFESTS = "manifests"
 OWNER = "owner"
+LAST = "last"
 PART_NAME = re.compile(
     r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+-[0-9]+-(?P<generation>[0-9]+)(-[0-9]+){1,2}(\.[a-z0-9]+){1,2}"
 )
@@ -80,12 +81,23 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Part files that one checkpoint made visible."""
+    """Part files that one checkpoint made visible. ``previous``: checkpoint of the manifest before, None for the first.
+
+    So a reader notices that a manifest is missing.
+    """
 
     format: int
     job_id: str
     checkpoint: int
+    previous: int | None
     parts: tuple[Part, ...]
+
+
+class LastManifest(msgspec.Struct, frozen=True):
+    """Checkpoint whose manifest is the last one, or the one before if the driver died between the two."""
+
+    format: int
+    checkpoint: int
 
 
 class Owner(msgspec.Struct, frozen=True):

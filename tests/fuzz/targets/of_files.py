@@ -260,8 +260,8 @@ def _outputs() -> list[Target]:
     foreign.write_bytes(b"not to be touched")
     encode = msgspec.json.encode
     manifests = [
-        encode(Manifest(OUTPUT_FORMAT, "job-1", 3, (part, csv))),
-        encode(Manifest(OUTPUT_FORMAT, "job-1", 3, ())),
+        encode(Manifest(OUTPUT_FORMAT, "job-1", 3, None, (part, csv))),
+        encode(Manifest(OUTPUT_FORMAT, "job-1", 3, None, ())),
     ]
     owners = [encode(Owner(OUTPUT_FORMAT, "job-1"))]
     words = (*WORDS, b"../../outside", b"/etc/passwd", b"..", b"true", b"null", b"1e400", b"-1")
@@ -311,7 +311,7 @@ def _shown(suffix: str) -> Target:
     def read(data: bytes) -> None:
         path.write_bytes(data)
         fitting = msgspec.structs.replace(made, size_bytes=len(data), xxh3=xxh3_64_hexdigest(data))
-        manifest.write_bytes(msgspec.json.encode(Manifest(OUTPUT_FORMAT, "job-1", 1, (fitting,))))
+        manifest.write_bytes(msgspec.json.encode(Manifest(OUTPUT_FORMAT, "job-1", 1, None, (fitting,))))
         for row in files.read_committed(sink.folder()):
             assert row is not None or suffix == "jsonl"
 
