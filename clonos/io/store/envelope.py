@@ -1,5 +1,8 @@
-"""Encoding of the store's objects: a head with format and checksum, then the content, compressed if that makes it
-smaller.
+"""Encoding of the store's objects: a head with format and checksum, the object's name, then the content, compressed if
+that makes it smaller.
+
+The name says what the content is: for a snapshot the task, the checkpoint and the incarnation. So an object that was
+put in the place of another one is not taken for it, although it is whole.
 
 A snapshot is a sequence of pieces and an end marker, each with a checksum that covers its position. It is written while
 it is encoded, and read without a copy of the whole.
@@ -15,16 +18,18 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 
-OBJECT_FORMAT = 1
+OBJECT_FORMAT = 3
 OBJECT_BYTES_MAX = 16 << 30
 _MAGIC = b"clonos"
 _FACTS = struct.Struct("<6sBBQ")  # magic, format, compression, length of the uncompressed content
-_CHECKSUM_BYTES = 16  # of the facts and of the stored bytes after the checksum
+_CHECKSUM_BYTES = 16  # of the facts, the name and of the stored bytes after the checksum
 _HEAD_BYTES = _FACTS.size + _CHECKSUM_BYTES
 _PLAIN, _LZ4, _END = 0, 1, 2
 
-OBJECT_OF_PIECES_FORMAT = 2
-_ROW = struct.Struct("<6sB")  # magic, format
+OBJECT_OF_PIECES_FORMAT = 4
+_ROW = struct.Struct("<6sB")  # magic, format; then the name, its checksum, and the pieces
+_NAME = struct.Struct("<H")  # length of the name
+_PLACE_OF_NAME = (1 << 64) - 1
 # Compression or end marker, stored bytes, content bytes; of the end marker: 0, number of pieces.
 _PIECE = struct.Struct("<BII")
 _PIECE_CHECKSUM = struct.Struct("<Q")
@@ -46,19 +51,23 @@ class ObjectCorrupt(EnvironmentFault):
         )
 
 
-def seal(content: bytes) -> bytes:
-    """Returns the object that holds ``content``."""
+def seal(content: bytes, name: str) -> bytes:
+    """Returns the object ``name`` that holds ``content``."""
     stored, compression = content, _PLAIN
     if len(content) >= _COMPRESSED_FROM_BYTES:
         compressed = compress(content)
         if len(compressed) < len(content):
             stored, compression = compressed, _LZ4
     facts = _FACTS.pack(_MAGIC, OBJECT_FORMAT, compression, len(content))
+    stored = _label(name) + stored
     return b"".join((facts, _checksum(facts, stored), stored))
 
 
 def unseal(data: bytes, name: str) -> bytes:
-    """Returns the content of the object ``name``. Raises: ObjectCorrupt when it is damaged or of a newer format."""
+    """Returns the content of the object ``name``.
+
+    Raises: ObjectCorrupt when it is damaged, another object, or of a newer format.
+    """
     if len(data) < _HEAD_BYTES:
         raise ObjectCorrupt(name, f"it has {len(data)} bytes, but its head alone needs {_HEAD_BYTES}")
     magic, found, compression, length_bytes = _FACTS.unpack_from(data)
@@ -69,6 +78,7 @@ def unseal(data: bytes, name: str) -> bytes:
     stored, checksum = memoryview(data)[_HEAD_BYTES:], data[_FACTS.size : _HEAD_BYTES]
     if (actual := _checksum(data[: _FACTS.size], stored)) != checksum:
         raise ObjectCorrupt(name, f"checksum {actual.hex()}, expected {checksum.hex()}")
+    stored = stored[_check_label(stored, name) :]
     if compression not in (_PLAIN, _LZ4) or length_bytes > OBJECT_BYTES_MAX:
         raise ObjectCorrupt(name, f"compression {compression}, {length_bytes} bytes")
     if compression == _LZ4:
@@ -78,9 +88,10 @@ def unseal(data: bytes, name: str) -> bytes:
     return bytes(stored)
 
 
-def seal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Returns the parts of the object that holds these pieces."""
-    yield _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT)
+def seal_pieces(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Returns the parts of the object ``name`` that holds these pieces."""
+    row, label = _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT), _label(name)
+    yield row + label + _PIECE_CHECKSUM.pack(_piece_checksum(row, label, _PLACE_OF_NAME))
     count = untried = 0
     for piece in pieces:
         stored, compression = piece, _PLAIN
@@ -104,12 +115,17 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
     """Returns the pieces of the object ``name``, each verified when it is reached; an object without pieces is one
     piece.
 
-    Raises: ObjectCorrupt when a piece is damaged, or the object is truncated or has bytes after its end.
+    Raises: ObjectCorrupt when a piece is damaged, or the object is another one, truncated or has bytes after its end.
     """
     if data[: _ROW.size] != _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT):
         yield unseal(data, name)
         return
-    whole, at, count = memoryview(data), _ROW.size, 0
+    whole, count = memoryview(data), 0
+    at = _ROW.size + _check_label(whole[_ROW.size :], name)
+    label, begin = whole[_ROW.size : at], at + _PIECE_CHECKSUM.size
+    if whole[at:begin] != _PIECE_CHECKSUM.pack(_piece_checksum(whole[: _ROW.size], label, _PLACE_OF_NAME)):
+        raise ObjectCorrupt(name, "its head is damaged")
+    at = begin
     while True:
         begin = at + _PIECE.size + _PIECE_CHECKSUM.size
         if begin > len(data):
@@ -129,6 +145,21 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
             raise ObjectCorrupt(name, f"compression {compression} of piece {count}")
         yield stored if compression == _PLAIN else _decompressed(stored, content_bytes, name)
         count += 1
+
+
+def _label(name: str) -> bytes:
+    encoded = name.encode()
+    return _NAME.pack(len(encoded)) + encoded
+
+
+def _check_label(stored: memoryview, name: str) -> int:
+    """Checks which object this is, and returns the length of what says so. Raises: ObjectCorrupt."""
+    length_bytes = _NAME.size + int.from_bytes(stored[: _NAME.size], "little")
+    found = stored[:length_bytes]
+    if found != _label(name):
+        other = found[_NAME.size :].tobytes().decode(errors="replace")
+        raise ObjectCorrupt(name, f"another object is in its place, which says that it is {other!r}")
+    return length_bytes
 
 
 def _decompressed(stored: memoryview, content_bytes: int, name: str) -> bytes:

@@ -105,7 +105,8 @@ class StoreChain:
     def append(self, entry: ChainEntry) -> AppendOutcome:
         """Creates the next entry. A call that failed may be repeated with the same entry."""
         number = self.last_number + 1
-        name, data = _name(number), seal(_encoder.encode(entry))
+        name = _name(number)
+        data = seal(_encoder.encode(entry), name)
         if not self._files.create_if_absent(name, data) and self._files.read(name) != data:
             return AppendOutcome.TAKEN
         if number > 1 and not self._files.exists(_name(number - 1)):

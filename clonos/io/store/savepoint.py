@@ -128,7 +128,7 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
     objects = []
     for name in sorted(metadata.objects()):
         data = store.files.read(f"{OBJECTS}/{name}")
-        for _ in unseal_pieces(data, name):  # verifies each piece
+        for _ in unseal_pieces(data, f"{OBJECTS}/{name}"):  # verifies each piece
             pass
         files.write(f"{folder}/{name}", data)
         objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
@@ -146,7 +146,7 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
         objects=tuple(objects),
         metadata=encode_metadata(metadata),
     )
-    content = seal(_encoder.encode(manifest))
+    content = seal(_encoder.encode(manifest), MANIFEST_NAME)
     # An existing manifest may be our own, if a library has retried the call after a lost reply.
     if not files.create_if_absent(MANIFEST_NAME, content) and files.read(MANIFEST_NAME) != content:
         raise SavepointExists(url, "a savepoint")
@@ -225,7 +225,7 @@ class SavepointReader:
 
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:
         """Returns the pieces of an object. Raises: SavepointCorrupt, ObjectCorrupt."""
-        return unseal_pieces(self.read_bytes(name), name)
+        return unseal_pieces(self.read_bytes(name), f"{OBJECTS}/{name}")
 
     def copy_objects(self, store: CheckpointStore, names: Iterable[str]) -> None:
         """Copies objects into a checkpoint store. Raises: SavepointCorrupt, StoreFailed."""

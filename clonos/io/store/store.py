@@ -139,12 +139,13 @@ class CheckpointStore:
 
     def write_object(self, name: str, pieces: Iterable[bytes]) -> None:
         """Writes an object, which is durable on return. Pieces are requested while it is written."""
-        self.files.write_parts(f"{OBJECTS}/{name}", seal_pieces(pieces))
+        full_name = f"{OBJECTS}/{name}"
+        self.files.write_parts(full_name, seal_pieces(pieces, full_name))
 
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:
         """Returns the pieces of an object, each verified when it is reached.
 
-        Raises: ObjectMissing at once; ObjectCorrupt at a damaged piece.
+        Raises: ObjectMissing at once; ObjectCorrupt at a damaged piece, or if it is another object.
         """
         full_name = f"{OBJECTS}/{name}"
         return unseal_pieces(self.files.read(full_name), full_name)
@@ -187,7 +188,7 @@ class CheckpointStore:
         seed = hash_seed or random_hash_seed()
         record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan, savepoint)
         if found is None:
-            made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
+            made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record), JOB_NAME))
             # An existing record may be our own, if a library has retried the call after a lost reply.
             if not made and (other := self.read_job()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
@@ -197,7 +198,7 @@ class CheckpointStore:
         self._open_chain(record)
         self.acquire_term(term_before=term_before)  # from here on, a driver that still runs the old job is superseded
         self.chain.remove_old(keep=1)
-        self.files.write(JOB_NAME, seal(_encoder.encode(record)))
+        self.files.write(JOB_NAME, seal(_encoder.encode(record), JOB_NAME))
         for old in self.files.list(OBJECTS):
             self.files.delete(old)
         return record
@@ -223,7 +224,7 @@ class CheckpointStore:
     def write_finished(self) -> None:
         """Notes that the job has ended and all its output is complete."""
         assert self._record is not None, "open_job or find_job comes first"
-        self.files.write(FINISHED_NAME, seal(self._record.job_id.encode()))
+        self.files.write(FINISHED_NAME, seal(self._record.job_id.encode(), FINISHED_NAME))
 
     def is_finished(self, record: JobRecord) -> bool:
         """Returns whether this job has ended with all its output. A final checkpoint alone does not say so: its output

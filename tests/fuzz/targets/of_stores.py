@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from struct import Struct
 from typing import Final
@@ -33,7 +34,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import ValueMalformed
 from clonos.io.local.spill import SegmentDamaged, decode_segment, encode_segment
-from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
+from clonos.io.store.envelope import OBJECT_FORMAT, ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, ChainEntry, EntryKind
 from clonos.io.store.store import STORE_FORMAT, CheckpointStore, JobRecord, NothingToResume
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -41,6 +42,7 @@ from clonos.operators.state.state_changes import StateMalformed
 from tests.fuzz.folders import new_folder
 from tests.fuzz.target import Target, of_bytes, of_msgpack
 
+FIRST_ENTRY: Final = f"chain/{1:020}"
 NAME: Final = "objects/snapshots/1/000000000002-100000001-full"
 
 STATE = StateBackend(None)
@@ -127,8 +129,8 @@ _PIECE: Final = Struct("<BII")
 
 def _envelopes() -> list[Target]:
     contents = [b"", b"short", bytes(range(256)) * 20, encode_snapshot(SNAPSHOTS[0])]
-    objects = [seal(content) for content in contents]
-    rows = [b"".join(seal_pieces([content, content[:7]])) for content in contents]
+    objects = [seal(content, NAME) for content in contents]
+    rows = [b"".join(seal_pieces([content, content[:7]], NAME)) for content in contents]
     declared = (ObjectCorrupt,)
     return [
         Target("objects", _resealing(objects, _reseal), lambda data: unseal(data, NAME), declared, share=20),
@@ -158,8 +160,8 @@ def _reseal(random: Random, data: bytes) -> bytes:
         return data
     facts, stored = data[: _FACTS.size], data[_FACTS.size + 16 :]
     if random.random() < 0.3:
-        stored = _frame(random)
-        facts = _FACTS.pack(b"clonos", 1, 1, random.choice((len(stored), 0, 5000, 1 << 33, 1 << 34)))
+        stored = len(NAME).to_bytes(2, "little") + NAME.encode() + _frame(random)
+        facts = _FACTS.pack(b"clonos", OBJECT_FORMAT, 1, random.choice((len(stored), 0, 5000, 1 << 33, 1 << 34)))
     digest = xxhash.xxh3_128(facts)
     digest.update(stored)
     return facts + digest.digest() + stored
@@ -167,9 +169,10 @@ def _reseal(random: Random, data: bytes) -> bytes:
 
 def _reseal_pieces(random: Random, data: bytes) -> bytes:
     """Gives each piece a valid checksum, as far as pieces can be recognised."""
-    if data[:7] != b"clonos\x02":
+    begin = b"".join(seal_pieces((), NAME))[: 7 + 2 + len(NAME) + 8]
+    if data[: len(begin)] != begin:
         return _reseal(random, data)
-    made, at, count = bytearray(data[:7]), 7, 0
+    made, at, count = bytearray(begin), len(begin), 0
     while at + _PIECE.size + 8 <= len(data):
         facts = data[at : at + _PIECE.size]
         kind, stored_bytes, content_bytes = _PIECE.unpack(facts)
@@ -211,12 +214,18 @@ def _records() -> list[Target]:
     return [
         Target(
             "chain",
-            of_msgpack([encode(each) for each in entries], sealed=seal),
-            _Store(job=seal(record)),
+            of_msgpack([encode(each) for each in entries], sealed=partial(seal, name=FIRST_ENTRY)),
+            _Store(job=seal(record, "job")),
             declared,
             share=5,
         ),
-        Target("job records", of_msgpack([record], sealed=seal), _Store(entry=seal(entry)), declared, share=5),
+        Target(
+            "job records",
+            of_msgpack([record], sealed=partial(seal, name="job")),
+            _Store(entry=seal(entry, FIRST_ENTRY)),
+            declared,
+            share=5,
+        ),
     ]
 
 
@@ -231,7 +240,7 @@ class _Store:
         chain = self._root / "chain"
         chain.mkdir(exist_ok=True)
         (self._root / "job").write_bytes(self._job or data)
-        (chain / f"{1:020}").write_bytes(self._entry or data)
+        (self._root / FIRST_ENTRY).write_bytes(self._entry or data)
         store = CheckpointStore(str(self._root))
         store.find_job()
         store.checkpoints()

@@ -152,12 +152,15 @@ def test_a_store_that_fails_for_too_long_is_reported(harness: StoreHarness) -> N
     assert "it is flaky" in error
 
 
-@pytest.mark.parametrize("damage", ["lost", "torn"])
+@pytest.mark.parametrize("damage", ["lost", "torn", "exchanged"])
 def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(harness: StoreHarness, damage: str) -> None:
     harness.threads.write("a/0", snapshot(1), None)
     harness.reported.next()
     if damage == "lost":
         harness.store.delete_objects(["a/0"])
+    elif damage == "exchanged":
+        harness.store.write_object("b/0", [encode_snapshot(snapshot(2))])
+        harness.files.write("objects/a/0", harness.files.read("objects/b/0"))
     else:
         harness.files.write("objects/a/0", harness.files.read("objects/a/0")[:-1])
     harness.threads.read(TASK_READ, ("a/0",))
@@ -166,14 +169,15 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(harness: S
     assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
     harness.threads.read(STANDBY_READ, ("a/0",))
-    assert harness.reported.next()[0] == "SnapshotsRead"
+    assert harness.reported.next()[1][1] is None
 
 
 def test_unreadable_state_fails_its_task_instead_of_the_process(harness: StoreHarness) -> None:
     values = column_of([{"n": 1}])
     unknown = replace(values, kind=99)
     changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
-    harness.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
+    pieces = [encode_snapshot(replace(snapshot(1), changes=changes))]
+    harness.files.write("objects/a/0", b"".join(seal_pieces(pieces, "objects/a/0")))
     threads = SnapshotStore(harness.store, lone_surroundings(small_image(), harness.reported), lambda _: StateImage())
     threads.read(TaskRead(TaskId(0), Incarnation(1)), ("a/0",))
     name, (failed,) = harness.reported.next()

@@ -48,22 +48,22 @@ def test_a_false_length_in_a_frame_header_allocates_no_memory(length_bytes: int)
 
 
 def test_an_object_with_a_false_length_is_corrupt() -> None:
-    facts = seal(CONTENT)[:16]
+    facts, label = seal(CONTENT, "job")[:16], b"\x03\0job"
     assert facts[7] == 1, "it is compressed"
     digest = xxhash.xxh3_128(facts)
-    digest.update(claiming(1 << 62))
+    digest.update(label + claiming(1 << 62))
     with pytest.raises(ObjectCorrupt, match="the object job of the checkpoint store is corrupt"):
-        unseal(facts + digest.digest() + claiming(1 << 62), "job")
+        unseal(facts + digest.digest() + label + claiming(1 << 62), "job")
 
 
 def test_a_piece_with_a_false_length_is_corrupt() -> None:
-    head, stored = list(seal_pieces([CONTENT]))[1:3]
+    start, head, stored = list(seal_pieces([CONTENT], "snapshot"))[:3]
     frame = claiming(1 << 62)
     facts = head[:1] + len(frame).to_bytes(4, "little") + head[5:9]
     checksum = xxhash.xxh3_64_intdigest(frame, xxhash.xxh3_64_intdigest(facts, 0)).to_bytes(8, "little")
     assert stored != frame
     with pytest.raises(ObjectCorrupt):
-        list(unseal_pieces(b"clonos\x02" + facts + checksum + frame, "snapshot"))
+        list(unseal_pieces(start + facts + checksum + frame, "snapshot"))
 
 
 @pytest.mark.parametrize("length_bytes", [0, 11, 1 << 33, 1 << 62])

@@ -20,12 +20,12 @@ from clonos.io.store.store import AnotherCoordinator, CheckpointStore, NothingTo
 
 @given(some.binary(max_size=3000) | some.binary(max_size=4).map(lambda unit: unit * 1000))
 def test_sealed_content_is_unsealed_unchanged(content: bytes) -> None:
-    assert unseal(seal(content), "name") == content
+    assert unseal(seal(content, "name"), "name") == content
 
 
 @given(some.data())
 def test_one_altered_or_missing_byte_of_an_object_is_detected(data: some.DataObject) -> None:
-    sealed = bytearray(seal(data.draw(some.binary(min_size=1, max_size=2000))))
+    sealed = bytearray(seal(data.draw(some.binary(min_size=1, max_size=2000)), "snapshots/7"))
     where = data.draw(some.integers(0, len(sealed) - 1))
     if data.draw(some.booleans()):
         del sealed[where:]
@@ -36,29 +36,29 @@ def test_one_altered_or_missing_byte_of_an_object_is_detected(data: some.DataObj
 
 
 def test_a_repetitive_object_is_stored_compressed() -> None:
-    assert len(seal(bytes(1 << 20))) < 1 << 14
+    assert len(seal(bytes(1 << 20), "name")) < 1 << 14
 
 
 @given(some.lists(some.binary(max_size=2000) | some.just(bytes(5000)), max_size=5))
 def test_content_sealed_in_pieces_is_unsealed_in_the_same_pieces(pieces: list[bytes]) -> None:
-    assert [bytes(piece) for piece in unseal_pieces(b"".join(seal_pieces(pieces)), "name")] == pieces
+    assert [bytes(piece) for piece in unseal_pieces(b"".join(seal_pieces(pieces, "name")), "name")] == pieces
 
 
 def test_an_object_of_the_first_format_is_read_as_one_piece() -> None:
-    assert list(unseal_pieces(seal(b"state"), "name")) == [b"state"]
+    assert list(unseal_pieces(seal(b"state", "name"), "name")) == [b"state"]
 
 
 @given(some.data())
 def test_an_altered_byte_in_pieces_is_detected_before_the_end(data: some.DataObject) -> None:
     pieces = data.draw(some.lists(some.binary(min_size=1, max_size=900), min_size=1, max_size=3))
-    sealed = bytearray(b"".join(seal_pieces(pieces)))
+    sealed = bytearray(b"".join(seal_pieces(pieces, "snapshots/7")))
     sealed[data.draw(some.integers(0, len(sealed) - 1))] ^= data.draw(some.integers(1, 255))
     with pytest.raises(ObjectCorrupt, match="snapshots/7"):
         list(unseal_pieces(bytes(sealed), "snapshots/7"))
 
 
 def test_missing_or_reordered_pieces_are_detected() -> None:
-    head, one, one_data, two, two_data, end = seal_pieces([b"one", b"two"])
+    head, one, one_data, two, two_data, end = seal_pieces([b"one", b"two"], "name")
     for parts in (
         (head, two, two_data, one, one_data, end),
         (head, one, one_data, end),
@@ -70,10 +70,37 @@ def test_missing_or_reordered_pieces_are_detected() -> None:
             list(unseal_pieces(b"".join(parts), "name"))
 
 
+@pytest.mark.parametrize("name", ["snapshots/1/000000000002-7-full", "snapshots/2/000000000001-7-full", "x" * 900])
+def test_an_object_that_is_whole_is_not_taken_for_another_one(name: str) -> None:
+    own = "snapshots/1/000000000001-7-full"
+    with pytest.raises(ObjectCorrupt, match=f"the object {own} .* which says that it is '{name}'"):
+        unseal(seal(b"state", name), own)
+    with pytest.raises(ObjectCorrupt, match=f"the object {own} .* which says that it is '{name}'"):
+        list(unseal_pieces(b"".join(seal_pieces([b"state"], name)), own))
+
+
+def test_an_exchanged_object_record_or_entry_of_a_store_is_corrupt(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.open_job("one")
+    for checkpoint in (1, 2):
+        store.append_checkpoint(checkpoint, b"metadata")
+        store.write_object(f"snapshots/0/{checkpoint}", [b"state"])
+    for folder in ("chain", "objects/snapshots/0"):
+        *_, earlier, later = sorted((tmp_path / folder).iterdir())
+        content = earlier.read_bytes()
+        earlier.write_bytes(later.read_bytes())
+        later.write_bytes(content)
+    for checkpoint in (1, 2):
+        with pytest.raises(ObjectCorrupt, match="another object is in its place"):
+            list(store.read_object(f"snapshots/0/{checkpoint}"))
+    with pytest.raises(ObjectCorrupt, match="another object is in its place"):
+        CheckpointStore(str(tmp_path)).open_job("one", resume=True)
+
+
 def test_compression_is_skipped_for_pieces_after_an_incompressible_one() -> None:
     rng = Random(1).randbytes(1000)
-    assert len(b"".join(seal_pieces([rng, bytes(1000)]))) > 2000
-    assert len(b"".join(seal_pieces([rng] + [bytes(1000)] * 100))) < 50_000
+    assert len(b"".join(seal_pieces([rng, bytes(1000)], "name"))) > 2000
+    assert len(b"".join(seal_pieces([rng] + [bytes(1000)] * 100, "name"))) < 50_000
 
 
 def test_an_object_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
@@ -144,14 +171,14 @@ def test_a_resumed_job_has_the_hash_seed_of_its_first_start(tmp_path: Path) -> N
 
 def test_a_job_of_a_version_without_hash_seeds_resumes_with_seed_0(tmp_path: Path) -> None:
     earlier = {"format": 1, "name": "one", "job_id": "one-1", "splits": {}}
-    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(earlier)))
+    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(earlier), "job"))
     assert CheckpointStore(str(tmp_path)).find_job().hash_seed == "0"
 
 
 @pytest.mark.parametrize("hash_seed", ["", "random", "-1", "1\n", "07", "99999999999"])
 def test_a_record_with_a_hash_seed_that_python_would_not_take_is_damaged(tmp_path: Path, hash_seed: str) -> None:
     record = {"format": 1, "name": "one", "job_id": "one-1", "splits": {}, "hash_seed": hash_seed}
-    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(record)))
+    LocalFiles(tmp_path).write("job", seal(msgspec.msgpack.encode(record), "job"))
     with pytest.raises(ObjectCorrupt, match="hash_seed"):
         CheckpointStore(str(tmp_path)).find_job()
 
@@ -272,7 +299,7 @@ def entry(**changes: object) -> bytes:
     ],
 )
 def test_a_malformed_job_record_raises_only_the_corrupt_error(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "job").write_bytes(seal(content))
+    (tmp_path / "job").write_bytes(seal(content, "job"))
     with pytest.raises(ObjectCorrupt, match="the object job of the checkpoint store"):
         CheckpointStore(str(tmp_path)).find_job()
 
@@ -293,7 +320,7 @@ def test_a_malformed_chain_entry_raises_only_the_corrupt_error(tmp_path: Path, c
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
     name = LocalFiles(tmp_path).list("chain")[-1]
-    (tmp_path / name).write_bytes(seal(content))
+    (tmp_path / name).write_bytes(seal(content, name))
     with pytest.raises(ObjectCorrupt, match=name):
         CheckpointStore(str(tmp_path)).open_job("one", resume=True)
 
