@@ -37,14 +37,22 @@ class StoppableReader:
     def __init__(self, reader: SplitReader[Any], stop: Path) -> None:
         self._reader = reader
         self._stop = stop
+        self._may_end = False
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a split at a mark."""
+        self._may_end = mark is None
         self._reader.open(split, mark)
 
     def read(self, records_max: int) -> Sequence[Any] | RecordBatch | None:
-        """Returns the next records, None at the end of the split or if the file exists."""
-        return None if self._stop.exists() else self._reader.read(min(records_max, RECORDS_MAX))
+        """Returns the next records, None at the end of the split or if the file exists.
+
+        The first read after a mark does not end: the task may have taken some of its records before it was replaced.
+        """
+        if self._may_end and self._stop.exists():
+            return None
+        self._may_end = True
+        return self._reader.read(min(records_max, RECORDS_MAX))
 
     def mark(self) -> bytes:
         """Returns the mark of the reader."""

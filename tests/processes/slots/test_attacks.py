@@ -14,7 +14,7 @@ from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import parse_scenarios
 from tests.speed import scaled
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 ATTACKED = f"""
 name = "attacked"
@@ -26,8 +26,8 @@ heartbeat = "500ms"
 records = 4_000
 per_second = 120
 [limits]
-seconds = {scaled(90):g}
-recovery = "{scaled(10):g}s"
+seconds = {scaled(240):g}
+recovery = "{scaled(30):g}s"
 [[faults]]
 kind = "attack"
 at = {{ seconds = 0.2 }}

@@ -111,9 +111,7 @@ def test_infinities_of_decimals_are_added_as_those_of_floats(values: list[Decima
         (10**400, OverflowError, "a quantile is a float, and int 1000.* is larger than any"),
     ],
 )
-def test_a_quantile_names_the_value_that_is_not_a_number_to_it(
-    value: Any, error: type[Exception], reason: str
-) -> None:
+def test_a_quantile_names_the_value_that_is_not_a_number_to_it(value: Any, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         of(agg.quantile("x", 0.5), [{"x": value}])
     assert of(agg.quantile("x", 0.5), [{"x": Decimal("sNaN")}, {"x": 3}]) == 3.0
