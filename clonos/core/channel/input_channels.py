@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clonos.core.channel.receiver import ChannelReceiver
+from clonos.core.channel.sender import HANDSHAKE_TICKS_MAX
 from clonos.core.log.causal_log import CausalLogs, Replica
 from clonos.core.log.determinants import elements_covered
 from clonos.core.log.replication_coverage import Coverage
@@ -109,6 +110,7 @@ class InputChannels:
     def _accept_whole(self, receiver: ChannelReceiver, message: Batch | Position) -> bool:
         """Accepts a message whole or not at all: a gap, in elements or in a log, begins a new session."""
         if receiver.has_gap(message, self.logs):
+            receiver.had_gap = True
             self.renew(receiver)
             return False
         receiver.confirm(message)
@@ -165,6 +167,14 @@ class InputChannels:
         """Asserts what holds between two events."""
         for receiver in self.receivers.values():
             receiver.validate()
+
+    def take_stuck(self) -> tuple[Channel, str] | None:
+        """Returns a channel in which each session begins with a gap, and why that is no progress, at the heartbeat."""
+        found = None
+        for receiver in self.receivers.values():
+            if receiver.take_gap_ticks() >= HANDSHAKE_TICKS_MAX:
+                found = receiver.channel, f"it asks for element {receiver.next_seq}, and gets others or other causes"
+        return found
 
     def tick(self) -> None:
         """Repeats the handshake to each sender that has been quiet since the last heartbeat."""

@@ -112,6 +112,14 @@ class OutputChannels:
             if sender is not None:
                 sender.log.truncate(before_seq)
 
+    def take_stuck(self) -> tuple[Channel, str] | None:
+        """Returns a channel whose receiver asks again and again for what the log does not have, at the heartbeat."""
+        found = None
+        for sender in self.senders.values():
+            if reason := sender.take_stuck():
+                found = sender.channel, reason
+        return found
+
     def tick(self) -> None:
         """Repeats the position of each session at the heartbeat, so that the receiver notices a lost tail."""
         for sender in self.senders.values():

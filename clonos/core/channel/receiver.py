@@ -24,7 +24,9 @@ class ChannelReceiver:
     __slots__ = (
         "channel",
         "freed_bytes",
+        "gap_ticks",
         "granted_bytes",
+        "had_gap",
         "is_confirmed",
         "is_quiet",
         "needed_seq",
@@ -69,6 +71,8 @@ class ChannelReceiver:
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat
+        self.had_gap = False  # a message with a gap has come since then
+        self.gap_ticks = 0  # heartbeats with one, since a message without one has come
 
     def renew(self) -> None:
         """Begins a new session; the caller sends its handshake."""
@@ -85,6 +89,7 @@ class ChannelReceiver:
         if sender == self.sender:
             return False
         self.sender = sender
+        self.had_gap, self.gap_ticks = False, 0
         return True
 
     @property
@@ -208,9 +213,18 @@ class ChannelReceiver:
             return True
         return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
 
+    def take_gap_ticks(self) -> int:
+        """Counts at the heartbeat whether a message had a gap; returns in how many heartbeats, without a message that
+        had none."""
+        if self.had_gap:
+            self.had_gap = False
+            self.gap_ticks += 1
+        return self.gap_ticks
+
     def confirm(self, message: Batch | Position) -> None:
         """Counts a message of this session that has no gap."""
         self.is_confirmed = True
+        self.gap_ticks = 0
         if message.ordinal >= self.next_ordinal:
             self.next_ordinal = message.ordinal + 1
 

@@ -10,11 +10,31 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.errors import EnvironmentFault, MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, log_of
 from clonos.core.model.plan import Channel
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Mark, Position
 from clonos.core.wire.log_delta import Delta
+
+HANDSHAKE_TICKS_MAX = 20
+"""Heartbeats with a handshake that cannot be met, without one that can, after which the task fails."""
+
+
+class ChannelStuck(EnvironmentFault):
+    """A channel whose two ends ask and answer again and again without progress: their states do not fit together.
+
+    ``channel``: names of the sending and the receiving task.
+    """
+
+    channel: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the channel {self.channel} makes no progress: {self.reason}. The states of the two tasks do not fit"
+            " together. Restore the checkpoint store from a backup, or resume from an earlier checkpoint with --resume"
+            " --checkpoint N."
+        )
 
 
 class ChannelSender:
@@ -32,6 +52,9 @@ class ChannelSender:
         "ordinal",
         "receiver",
         "receiving_task",
+        "refused",
+        "refused_ticks",
+        "was_refused",
         "sent_bytes",
         "session",
         "shared",
@@ -59,6 +82,9 @@ class ChannelSender:
         #: Invariant: credit_bytes, sent_bytes and unsent_bytes >= 0; without credit nothing was sent
         self.shipped: dict[LogId, int] = {}  # per log, up to where this session has carried it
         self.mark: tuple[int, Mark] | None = None  # waits for the batch with the element of this number
+        self.refused = ""  # why the last handshake was refused, until one is accepted
+        self.was_refused = False  # since the last heartbeat
+        self.refused_ticks = 0  # heartbeats with such a handshake
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         #: Invariant: every dirty log is shared, and held by the task
 
@@ -79,6 +105,7 @@ class ChannelSender:
             self.receiver = receiver
             self.session = 0
             self.unsent_bytes = 0
+            self.refused, self.refused_ticks = "", 0
 
     def open(self, handshake: ChannelHandshake, logs: CausalLogs) -> None:
         """Takes over a handshake; opens a session if it is a new one.
@@ -90,8 +117,10 @@ class ChannelSender:
         if handshake.session > self.session:
             if handshake.next_seq < self.log.start_seq:
                 what = f"it asks for element {handshake.next_seq}, the log begins with {self.log.start_seq}"
+                self.refused, self.was_refused = what, True
                 raise MessageMalformed(f"the receiver of channel {self.channel.id}", what)
             self.session = handshake.session
+            self.refused, self.refused_ticks = "", 0
             self.ordinal = 0
             self.received_up_to = handshake.received_up_to
             self.cursor = handshake.next_seq
@@ -103,6 +132,16 @@ class ChannelSender:
         # One that was overtaken on its way takes nothing back.
         self.received_up_to = max(self.received_up_to or 0, handshake.received_up_to)
         self.credit_bytes = max(self.credit_bytes, handshake.credit_bytes)
+
+    def take_stuck(self) -> str:
+        """Counts at the heartbeat whether a handshake was refused; returns why, once there were too many.
+
+        A receiver that is dead, recovering or slow sends none, and another incarnation starts the count over.
+        """
+        if self.was_refused:
+            self.was_refused = False
+            self.refused_ticks += 1
+        return self.refused if self.refused_ticks >= HANDSHAKE_TICKS_MAX else ""
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """Returns what this session has not yet carried of the shared logs; it counts as carried from now on."""

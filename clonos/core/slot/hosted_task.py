@@ -13,7 +13,7 @@ import msgspec
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.output_channels import OutputChannels
-from clonos.core.channel.sender import ChannelSender
+from clonos.core.channel.sender import ChannelSender, ChannelStuck
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
@@ -21,6 +21,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of
 from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Delivered, Emission, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import recovery_machine
@@ -34,7 +35,7 @@ from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import LogReply
+from clonos.core.wire.recovery_messages import LogReply, Recourse
 
 
 class HostedTask:
@@ -370,11 +371,24 @@ class HostedTask:
         self.recovery.ask_holders()
         self.recovery.report_lost()
         self.reports.tick()
+        self._fail_if_stuck()
         self.outputs.tick()
         self.inputs.tick()
         self.output_gate.tick()
         self.shadow_feeds.tick()
         self.acknowledge_snapshots()
+
+    def _fail_if_stuck(self) -> None:
+        """Fails the task if a channel repeats its handshake without progress. If the log of a sender does not have
+        what its receiver asks for, no later incarnation helps."""
+        refused, broken = self.outputs.take_stuck(), self.inputs.take_stuck()
+        found = refused or broken
+        if found is None or self.reports.failed is not None:
+            return
+        (channel, reason), recourse = found, Recourse.NONE if refused else Recourse.RETRY
+        sender, receiver = self.plan.task_name(channel.sender), self.plan.task_name(channel.receiving_task)
+        fault = ChannelStuck(f"from {sender} to {receiver}", reason.replace("it ", f"{receiver} ", 1))
+        self.reports.fail(failure_of(self.task, self.incarnation, fault, recourse, with_traceback=False))
 
     def validate(self) -> None:
         """Asserts what holds between two events, in each part."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from clonos.core.channel.sender import HANDSHAKE_TICKS_MAX
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
@@ -203,6 +204,68 @@ def test_a_handshake_below_the_completed_checkpoint_is_malformed() -> None:
         dialogue.run(command)
     with pytest.raises(MessageMalformed, match="asks for element 4, the log begins with 5"):
         dialogue.run("handshake b->c next=4")
+
+
+def dialogue_below_the_completed_checkpoint() -> SlotDialogue:
+    dialogue = SlotDialogue()
+    for command in (
+        "slot 2",
+        "view 1  a 1@1 fresh  b 1@2 restore=1 of=1  c 1@3 fresh",
+        "read task b.1 1 out=5",
+        "log_reply b.1 c from=3",
+    ):
+        dialogue.run(command)
+    return dialogue
+
+
+def test_a_handshake_that_repeats_without_progress_fails_the_job_and_names_both_tasks() -> None:
+    dialogue = dialogue_below_the_completed_checkpoint()
+    for tick in range(HANDSHAKE_TICKS_MAX):
+        assert not failures(dialogue.run("tick")), tick
+        assert not failures(dialogue.run("tick")), "a receiver that says nothing is recovering or slow"
+        for _ in range(3):
+            with pytest.raises(MessageMalformed):
+                dialogue.run("handshake b->c next=4")
+    (failed,) = failures(dialogue.run("tick"))
+    assert "from b/0 to c/0 makes no progress: c/0 asks for element 4, the log begins with 5" in failed
+    report = dialogue.slot.hosted[TaskId(1)].reports.failed
+    assert report is not None
+    assert report.recourse is Recourse.NONE
+
+
+def test_a_handshake_that_is_met_starts_the_count_over() -> None:
+    dialogue = dialogue_below_the_completed_checkpoint()
+    for session in (1, 2, 3):
+        for _ in range(HANDSHAKE_TICKS_MAX - 1):
+            with pytest.raises(MessageMalformed):
+                dialogue.run(f"handshake b->c session={session} next=4")
+            assert not failures(dialogue.run("tick"))
+        dialogue.run(f"handshake b->c session={session} next=5")
+
+
+def test_a_sender_that_begins_each_session_with_a_gap_fails_the_receiver_and_names_both_tasks() -> None:
+    dialogue = living_slot()
+    for _ in range(HANDSHAKE_TICKS_MAX):
+        assert not failures(dialogue.run("tick"))
+        dialogue.run("batch a->b 1,2 first=7")
+    (failed,) = failures(dialogue.run("tick"))
+    assert "from a/0 to b/0 makes no progress: b/0 asks for element 0, and gets others or other causes" in failed
+    report = dialogue.slot.hosted[TaskId(1)].reports.failed
+    assert report is not None
+    assert report.recourse is Recourse.RETRY
+
+
+def test_a_gap_now_and_then_is_no_failure() -> None:
+    dialogue = living_slot()
+    for _ in range(3):
+        for _ in range(HANDSHAKE_TICKS_MAX - 1):
+            dialogue.run("batch a->b 1,2 first=7")
+            assert not failures(dialogue.run("tick"))
+        dialogue.run("position a->b next=0")
+
+
+def failures(trace: list[str]) -> list[str]:
+    return [line for line in trace if line.startswith("coordinator <- failed")]
 
 
 def test_a_standby_update_without_an_object_is_malformed() -> None:
