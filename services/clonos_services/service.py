@@ -120,7 +120,10 @@ class Service(Generic[P, R]):
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:
-    return KEY_PARAMETER in inspect.signature(function).parameters
+    try:
+        return KEY_PARAMETER in inspect.signature(function).parameters
+    except ValueError:  # a built-in function or class, such as int, which shows no parameters
+        return False
 
 
 @overload

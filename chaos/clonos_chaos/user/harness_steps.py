@@ -103,7 +103,20 @@ def compiled(
 
 
 def _takes_two(steps: Steps | None) -> bool:
-    return steps is not None and len(inspect.signature(steps).parameters) == 2
+    """Returns whether a function needs two streams. Parameters with a default, as in lambdas of a loop, do not count.
+
+    Raises: HarnessMisused: it needs more than two, or none.
+    """
+    if steps is None:
+        return False
+    parameters = inspect.signature(steps).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    needed = [each.name for each in positional if each.default is each.empty]
+    takes_any = bool(positional) or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    if len(needed) > 2 or not takes_any:
+        problem = f"steps= takes {', '.join(needed) or 'no argument'}. Give a function of one stream or of two streams."
+        raise HarnessMisused("__init__", problem)
+    return len(needed) == 2
 
 
 def _stream(source: Stream[Any], key: Key) -> Any:

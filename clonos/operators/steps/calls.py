@@ -51,7 +51,7 @@ class Caller:
 
     def __init__(self, step: str, function: Callable[..., Any], policy: CallPolicy) -> None:
         self._function, self._policy = function, policy
-        self._takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+        self._takes_key = takes_key(function)
         if is_asynchronous(function):
             import_module("asyncio")  # 15 ms, which are not to be part of the first call
         self._loop = CallLoop(step)
@@ -215,6 +215,14 @@ class Turns:
                 turn, count = self._waiting.pop(stored)
                 if count > 1:
                     self._waiting[stored] = turn, count - 1
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Returns whether a function has a parameter for the idempotency key of a call."""
+    try:
+        return KEY_PARAMETER in inspect.signature(function).parameters
+    except ValueError:  # a built-in function or class, such as int, which shows no parameters
+        return False
 
 
 def is_asynchronous(function: Any) -> bool:

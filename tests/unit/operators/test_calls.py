@@ -318,3 +318,8 @@ def test_a_record_whose_call_raises_goes_to_the_error_output_as_it_came(shape: s
     assert [(row.step, row.record) for row in routed] == [("ask", {"n": n}) for n in (1, 3, 5)]
     expected = {"map": [[1], [3], [5]], "filter": [{"n": 0}, {"n": 2}, {"n": 4}], "flat_map": [1, 3, 5]}
     assert [row for rows in going.written.values() for row in rows] == expected[shape]
+
+
+def test_a_built_in_class_that_shows_no_parameters_is_called() -> None:
+    caller = Caller("step", int, CallPolicy())
+    assert caller.call("7", "key") == 7

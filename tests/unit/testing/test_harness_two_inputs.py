@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clonos import Context, MapState, Tag, Timestamps, Tumbling, TwoInputContext, ValueState
+from clonos import Context, CountTumbling, MapState, Tag, Timestamps, Tumbling, TwoInputContext, ValueState
 from clonos.testing import Harness, HarnessMisused, OutputDiverged
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -119,3 +119,24 @@ def test_mistakes_with_inputs_are_named(harness: Callable[..., Harness]) -> None
         harness(str).push_second([1])
     with pytest.raises(HarnessMisused, match="second_key= and second_timestamps= need a function with process_second"):
         harness(str, second_key=str)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_lambda_of_a_loop_that_binds_its_variable_has_one_input(harness: Callable[..., Harness], size: int) -> None:
+    driven = harness(steps=lambda stream, size=size: stream.window(CountTumbling(size)).count(), key=lambda n: 1)
+    assert [row.value for row in driven.push([1, 2])] == [[1, 1], [2]][size - 1]
+
+
+def test_steps_of_two_streams_may_have_parameters_with_defaults(harness: Callable[..., Harness]) -> None:
+    def joined(left: Any, right: Any, /, text: str = "x", *, more: str = "y") -> Any:
+        return left.union(right).map(lambda row: (row, text + more))
+
+    driven = harness(steps=joined)
+    assert [*driven.push_first([1]), *driven.push_second([2])] == [(1, "xy"), (2, "xy")]
+
+
+def test_steps_of_a_wrong_number_of_streams_are_named(harness: Callable[..., Harness]) -> None:
+    with pytest.raises(HarnessMisused, match=r"steps= takes a, b, c\. Give a function of one stream or of two"):
+        harness(steps=lambda a, b, c: a)
+    with pytest.raises(HarnessMisused, match=r"steps= takes no argument\. Give a function of one stream or of two"):
+        harness(steps=lambda: None)
