@@ -10,13 +10,14 @@ typedef struct {
 
 static inline double as_float(int64_t word) { double number; memcpy(&number, &word, 8); return number; }
 
-/* Returns whether a value takes the place of a total; a nan does not, and gives way to a number. */
+/* Returns whether a value takes the place of a total; a nan does not, and gives way to a number. -0.0 is before 0.0. */
 static inline int replaces(int what, int64_t total, int64_t value)
 {
     if (what == LEAST) return value < total;
     if (what == MOST) return value > total;
     double old = as_float(total), new = as_float(value);
     if (old != old) return new == new;
+    if (old == 0 && new == 0) return what == LEAST_FLOAT ? value < total : value > total; /* -0.0 as an int is negative */
     return what == LEAST_FLOAT ? new < old : new > old;
 }
 

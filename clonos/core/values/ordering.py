@@ -21,9 +21,9 @@ def ordered(value: Any) -> Any:
     if isinstance(value, datetime):
         offset = None if type(value.tzinfo) is timezone else value.utcoffset()
         return value if offset is None else value.replace(tzinfo=timezone(offset), fold=0)
-    if kind is tuple or kind is list:
-        return kind(map(ordered, value))
-    return value
+    if isinstance(value, tuple):  # a named one too
+        return tuple([ordered(each) for each in value])
+    return [ordered(each) for each in value] if kind is list else value
 
 
 def is_smaller(value: Any, other: Any) -> bool:

@@ -199,6 +199,8 @@ def _constant(value: Any, type_: Any) -> Any:
 
 
 def _is_member(column: Any, constants: Any) -> Any:
+    if types.is_floating(column.type):  # a search by hashes would tell 0.0 from -0.0, which are equal
+        column, constants = (compute.add(each, pyarrow.scalar(0.0, each.type)) for each in (column, constants))
     found = compute.is_in(column, value_set=constants)
     return compute.if_else(compute.is_valid(column), found, None)
 

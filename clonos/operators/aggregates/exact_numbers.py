@@ -53,7 +53,7 @@ def exact(number: object) -> Exact:
     if isinstance(number, Decimal):
         return NOT_A_NUMBER if number.is_nan() else number
     if isinstance(number, timedelta):
-        return number // MICROSECOND, None
+        return _microseconds(number), None
     scalar = python_scalar(number)
     if isinstance(scalar, (int, float)):
         return exact(int(scalar) if isinstance(scalar, int) else float(scalar))
@@ -168,6 +168,12 @@ def _plus_durations(left: Exact, right: Exact) -> Exact:
     return left[0] + right[0], None
 
 
+def _microseconds(duration: timedelta) -> int:
+    if getattr(duration, "nanoseconds", 0):  # a Timedelta of pandas
+        raise ValueError(f"{duration!r} has nanoseconds, which a timedelta cannot have: round it to microseconds")
+    return duration // MICROSECOND
+
+
 def _timedelta(microseconds: int) -> timedelta:
     try:
         return microseconds * MICROSECOND
@@ -183,8 +189,9 @@ def _decimals(what: str, operation: Any, left: Exact, right: Exact) -> Decimal:
         return operation(left, right)  # type: ignore[no-any-return]
     except InvalidOperation:  # of infinities
         return NOT_A_NUMBER
-    except Inexact:
-        raise ArithmeticError(f"the exact {what} of decimals has more than {DECIMAL_DIGITS_MAX} digits") from None
+    except (Inexact, Overflow):
+        what = f"the exact {what} of decimals has more than {DECIMAL_DIGITS_MAX} digits"
+        raise ArithmeticError(f"{what}, or an exponent beyond {EXACT.Emax}") from None
 
 
 def _unlike(left: Exact, right: Exact) -> TypeError:

@@ -108,9 +108,9 @@ def _number(term: Any) -> float:
     if isinstance(term, (str, bytes)) or not (hasattr(term, "__float__") or hasattr(term, "__index__")):
         raise TypeError(f"{term!r:.100} is a {kind}, not a number: convert it with float()")
     try:
-        return float("nan") if isinstance(term, Decimal) and term.is_snan() else float(term)
-    except OverflowError:
-        raise OverflowError(f"a quantile is a float, and {kind} {term!r:.40}... is larger than any") from None
+        return float("nan") if isinstance(term, Decimal) and term.is_snan() else float(term) + 0.0  # 0.0 for -0.0
+    except OverflowError:  # too many digits may be left for Python to show
+        raise OverflowError(f"a quantile is a float, and this {kind} is larger than any: divide it") from None
 
 
 def mantissa_bits(error: float) -> int:

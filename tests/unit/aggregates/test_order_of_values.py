@@ -4,7 +4,7 @@ import itertools
 import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy
@@ -108,10 +108,51 @@ def test_infinities_of_decimals_are_added_as_those_of_floats(values: list[Decima
     [
         ((1, 2), TypeError, r"\(1, 2\) is a tuple, not a number"),
         (timedelta(1), TypeError, r"is a timedelta, not a number: convert it with \.total_seconds\(\)"),
-        (10**400, OverflowError, "a quantile is a float, and int 1000.* is larger than any"),
+        (10**400, OverflowError, "a quantile is a float, and this int is larger than any"),
     ],
 )
 def test_a_quantile_names_the_value_that_is_not_a_number_to_it(value: Any, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         of(agg.quantile("x", 0.5), [{"x": value}])
     assert of(agg.quantile("x", 0.5), [{"x": Decimal("sNaN")}, {"x": 3}]) == 3.0
+
+
+def test_an_int_that_python_does_not_print_is_an_error_that_can_be_read() -> None:
+    with pytest.raises(OverflowError, match=r"^a quantile is a float, and this int is larger than any: divide it$"):
+        of(agg.quantile("x", 0.5), [{"x": -(10**9_000)}])
+
+
+def test_a_quantile_of_zeros_does_not_depend_on_their_order() -> None:
+    for values in itertools.permutations((0.0, -0.0, -0.0)):
+        assert repr(of(agg.quantile(None, 0.5), values)) == "0.0"
+
+
+def test_a_decimal_whose_square_has_no_exponent_is_an_error() -> None:
+    with pytest.raises(ArithmeticError, match=r"the exact square of decimals has .*, or an exponent beyond 999999"):
+        of(agg.variance(), [Decimal("1E+600000")])
+
+
+class Nanoseconds(timedelta):
+    """A length of time as pandas has it."""
+
+    nanoseconds = 7
+
+
+def test_a_length_of_time_with_nanoseconds_is_an_error_and_not_cut() -> None:
+    with pytest.raises(ValueError, match="has nanoseconds, which a timedelta cannot have: round it to microseconds"):
+        of(agg.sum_(), [Nanoseconds(1)])
+
+
+class Seen(NamedTuple):
+    """A rank with a name for each part."""
+
+    at: datetime
+    number: int
+
+
+def test_a_named_tuple_is_ordered_by_its_instants() -> None:
+    early, late = (
+        Seen(datetime(2026, 11, 1, 1, minute, fold=fold, tzinfo=NEW_YORK), 1) for fold, minute in ((0, 40), (1, 5))
+    )
+    assert of(agg.top_k(1), [early, late])[0].at.fold == 1
+    assert of(agg.min_(), [late, early]).at.fold == 0

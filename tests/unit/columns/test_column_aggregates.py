@@ -21,7 +21,7 @@ from clonos.operators.columnar.support import columns_read
 
 SLOTS = 4
 INSTANTS = st.datetimes(datetime(2000, 1, 1), datetime(2030, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))
-SMALL_FLOATS = st.floats(-1e6, 1e6, width=32) | st.just(math.nan)
+SMALL_FLOATS = st.floats(-1e6, 1e6, width=32) | st.sampled_from([math.nan, 0.0, -0.0])
 
 NUMBERS = {
     pa.int64(): st.integers(-(2**40), 2**40),
@@ -103,6 +103,8 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert math.isnan(found[name]), name
         else:
             assert found[name] == value, name
+        if name in EXTREMES and value == 0:
+            assert repr(found[name]) == repr(value), name  # -0.0 is not 0.0
         assert type(found[name]) is type(value) or (name == "sum" and value == 0), name  # of no floats
 
 

@@ -374,3 +374,9 @@ def test_compiling_constants_and_empty_results_imports_no_pandas() -> None:
         " 'pandas' in sys.modules)"
     )
     assert printed_by(program) == "['kind', 'half', 'rated', 'some', 'text'] False"
+
+
+def test_a_negative_zero_is_in_a_list_with_zero() -> None:
+    zeros = pyarrow.array([-0.0, 0.0, 1.0, None])
+    for wanted in (0.0, -0.0):
+        assert computed(col("a").is_in([wanted]), zeros).to_pylist() == [True, True, False, None]

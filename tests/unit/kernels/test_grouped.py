@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import copysign
 from typing import Any
 
 import numpy
@@ -66,8 +67,12 @@ def test_a_slot_that_does_not_exist_is_refused(slot: int) -> None:
 
 NUMBERS: dict[Any, Any] = {
     numpy.int64: st.sampled_from([-(1 << 63), -7, 0, 7, (1 << 63) - 1]),
-    numpy.float64: st.sampled_from([-1.5, 0.0, 2.5, float("inf"), float("nan")]),
+    numpy.float64: st.sampled_from([-1.5, -0.0, 0.0, 2.5, float("inf"), float("nan")]),
 }
+
+
+def _place(number: Any) -> Any:
+    return number, copysign(1, number)  # -0.0 is before 0.0
 
 
 @given(st.data(), st.sampled_from(list(NUMBERS)), st.booleans())
@@ -80,9 +85,12 @@ def test_running_extremes_are_those_of_a_loop(data: st.DataObject, kind: Any, is
         others = [each for each in (value, model.get(slot)) if each is not None]
         numbers = [each for each in others if each == each]
         if others:
-            model[slot] = (max if is_largest else min)(numbers) if numbers else others[0]
+            model[slot] = (max if is_largest else min)(numbers, key=_place) if numbers else others[0]
         wanted.append(repr(model.get(slot)))
-    slots, values = numpy.array([row[0] for row in rows], numpy.int32), numpy.array([row[1] or 0 for row in rows], kind)
+    slots, values = (
+        numpy.array([row[0] for row in rows], numpy.int32),
+        numpy.array([0 if row[1] is None else row[1] for row in rows], kind),
+    )
     is_valid = numpy.array([row[1] is not None for row in rows], numpy.bool_)
     found = grouped.running_extremes(totals, has, slots, values, is_valid, is_largest=is_largest)
     if found is None:

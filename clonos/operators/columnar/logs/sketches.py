@@ -33,7 +33,7 @@ class QuantileColumn(LogAggregate):
         slots, cells = without_nulls(slots, cells)
         numbers = numbers_of(cells, numpy.float64)
         is_number = ~numpy.isnan(numbers)
-        numbers = numbers[is_number]
+        numbers = numbers[is_number] + 0.0  # -0.0 is 0.0, as over rows
         return slots[is_number], [pyarrow.array(numbers), pyarrow.array(numpy.zeros(len(numbers), numpy.int64))]
 
     def _compacted(self, slots: Slots, columns: list[Any]) -> tuple[Slots, Sequence[Any]] | None:
