@@ -299,6 +299,14 @@ class WriterIdentity(NamedTuple):
     generation: int
     incarnation: int
 
+    @property
+    def id_space(self) -> str:
+        """Begin of the ids of this task's rows, which their numbers follow: no such id names two rows.
+
+        A number names one row in a generation. The job begins another generation when it cannot repeat what has left.
+        """
+        return f"{self.job_id}/{self.task_name}/{self.generation}"
+
 
 @runtime_checkable
 class ImmediateSink(Protocol):
@@ -317,10 +325,16 @@ class Registration(NamedTuple):
     ``next_number`` is the number of the next row. ``superseded_next`` is None, or at the first registration of a
     generation the end of the rows from ``restored_number`` on that could not be withdrawn: they may be repeated with
     other content, and an alarm is raised with these numbers.
+
+    ``knows_output`` is False if the external system does not say which rows it has: ``next_number`` is then
+    ``restored_number``, and rows come again under their number. A task that finds no copy of its log rolls the job back
+    then, because rows of this generation may have left that it cannot repeat. The next generation raises an alarm with
+    the first number that may come again.
     """
 
     next_number: int
     superseded_next: int | None
+    knows_output: bool = True
 
 
 class ImmediateWriter(Protocol):

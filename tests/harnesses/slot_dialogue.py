@@ -355,8 +355,9 @@ class SlotDialogue:
         self.deliver(COORDINATOR, AnnounceAck(task, life, self.channel(words[2]).id, int(words[1])))
 
     def do_opened(self, words: list[str], given: Given) -> None:
+        """``opened c 3 before=5``, ``opened c 3 unknown``: the system does not say what it has."""
         superseded = int(given["before"]) if "before" in given else None
-        self.post(happened.SinkOpened(*self.life(words[0]), int(words[1]), superseded))
+        self.post(happened.SinkOpened(*self.life(words[0]), int(words[1]), superseded, "unknown" not in words))
 
     def do_confirmed(self, words: list[str], given: Given) -> None:
         self.post(happened.SinkConfirmed(*self.life(words[0]), int(words[1])))

@@ -27,13 +27,30 @@ def test_f30_without_keepers_an_immediate_sink_repeats_rows_with_an_alarm_that_c
         assert repeated >= sum(len(external.superseded) for external in world.externals.values()) > 0
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ExternalKind if kind is not ExternalKind.ALARMING])
+TABLES = [kind for kind in ExternalKind if kind not in (ExternalKind.ALARMING, ExternalKind.FORGETTING)]
+
+
+@pytest.mark.parametrize("kind", TABLES)
 def test_f30_a_table_has_each_row_once_after_its_writer_died_with_its_keepers(kind: ExternalKind) -> None:
     for world in played(30, f"writer of a table dies with its keepers: {kind}"):  # its verdict compares the table
         assert is_done(world)
         assert world.outcome.rollbacks >= 1
         assert sum(external.withdrawn for external in world.externals.values()) > 0
         assert not [fields for _, fields in world.warnings if "first" in fields]
+
+
+SCENES_OF_STREAMS = (
+    "writer of a stream dies with its keepers: forgetting",
+    "successor of a writer whose log is lost dies too",
+)
+
+
+@pytest.mark.parametrize("scene", SCENES_OF_STREAMS)
+def test_f30_no_id_names_two_rows_and_none_is_lost_after_a_writer_died_with_its_keepers(scene: str) -> None:
+    for world in played(30, scene):  # its verdict compares the rows that count with those in the stream
+        assert is_done(world)
+        assert world.outcome.rollbacks >= 1
+        assert [fields["first"] for _, fields in world.warnings if "first" in fields]
 
 
 def test_f30_without_keepers_a_transactional_sink_stays_exactly_once() -> None:

@@ -128,9 +128,11 @@ def _asked_wrongly(world: World) -> list[str]:
 
 def _alarms_missing(world: World) -> list[str]:
     """Checks for an alarm with the exact numbers of output that an immediate sink wrote after a restored checkpoint."""
-    alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
+    alarms = {
+        (fields["task"], fields["first"], fields.get("next")) for _, fields in world.warnings if "first" in fields
+    }
     return [
-        f"{external.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"
+        f"{external.task_name}: output from {first} to below {following} may leave again, and no alarm says so"
         for task, external in world.externals.items()
         for first, following in external.alarms_due
         if (task, first, following) not in alarms

@@ -219,7 +219,7 @@ def _judged_sink(trial: ProcessTrial, failure: str, read: Callable[[], Iterable[
     expected = dict(map(pair_of, rows))
     if not failure and (len(rows), sorted(expected)) != (trial.goal, list(range(trial.goal))):
         raise InternalError("the files of the check do not have each row once.")
-    more = {"injected": trial.injected, "announced": announced_by(trial.alarms), "failure": failure}
+    more = {"injected": trial.injected, "announced": announced_by(trial.alarms, trial.goal), "failure": failure}
     return judged(expected, map(pair_of, read()), **more)
 
 

@@ -15,6 +15,9 @@ EXAMPLES_MAX: Final = 3
 ALARM: Final = re.compile(r"output (\d+) to (\d+) of \S+ had left before the rollback")
 """Alarm about rows that an immediate sink cannot withdraw."""
 
+OPEN_ALARM: Final = re.compile(r"output from (\d+) on of (\S+) may have left before the rollback")
+"""The same where the external system does not say which rows it has."""
+
 Pair = tuple[int, Any]
 """Number of a row, and what it contains."""
 
@@ -161,10 +164,11 @@ def pair_of(row: Any) -> Pair:
     )
 
 
-def announced_by(alarms: Iterable[str]) -> int:
-    """Returns the number of rows that alarms number as possibly repeated."""
+def announced_by(alarms: Sequence[str], rows: int) -> int:
+    """Returns the number of rows that alarms number as possibly repeated, of ``rows`` that there are."""
     places = {found.groups() for text in alarms if (found := ALARM.match(text))}
-    return sum(int(last) - int(first) + 1 for first, last in places)
+    begins = {found.groups() for text in alarms if (found := OPEN_ALARM.match(text))}
+    return sum(int(last) - int(first) + 1 for first, last in places) + sum(rows - int(first) for first, _ in begins)
 
 
 def _shown(numbers: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from clonos.core.wire.recovery_messages import LogLost
 from clonos_chaos.directed.building_blocks import (
     DIRECTED_TESTS,
     EXTERNAL_WRITTEN,
@@ -15,8 +16,11 @@ from clonos_chaos.directed.building_blocks import (
     SETTINGS,
     TRANSACTIONAL,
     DirectedTest,
+    about,
+    after,
     along,
     at,
+    both,
     directed,
     directed_test,
     kills,
@@ -24,6 +28,7 @@ from clonos_chaos.directed.building_blocks import (
     kills_it,
     kills_with_keepers,
     line,
+    lost,
 )
 from clonos_chaos.jobs.flushed_jobs import FlushedJob
 from clonos_chaos.jobs.fuzz_chain import Work
@@ -76,6 +81,17 @@ def _writer_dies_with_keepers(kind: ExternalKind) -> DirectedTest:
     )
 
 
+@directed_test("30 successor of a writer whose log is lost dies too")
+def _successor_dies(seed: int) -> World:
+    """The stream does not say what it has, and the keepers of the first successor must not tell the second
+    successor that they have the log."""
+    first = at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=6)
+    second = at("log end", kills("sink/0"), both(about("sink/0"), after(first)))
+    unheard = lost(LogLost, after(first))
+    job = line(RICH, RICH, sink=IMMEDIATE, widths=(1, 2, 2))
+    return directed(seed, job, [first, second, unheard], external=ExternalKind.FORGETTING)
+
+
 _SNAPSHOT = ("aligned", "snapshot written", "metadata begun", "metadata written", "complete")
 
 
@@ -91,5 +107,6 @@ for _point in (*_SNAPSHOT, EXTERNAL_WRITTEN):
 DIRECTED_TESTS["30 immediate sink without keepers dies"] = _sink_dies(EXTERNAL_WRITTEN, IMMEDIATE, keepers=0)
 for _kind in ExternalKind:
     if _kind is not ExternalKind.ALARMING:
-        DIRECTED_TESTS[f"30 writer of a table dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)
+        _what = "stream" if _kind is ExternalKind.FORGETTING else "table"
+        DIRECTED_TESTS[f"30 writer of a {_what} dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)
 DIRECTED_TESTS["30 transactional sink without keepers dies"] = _sink_dies("snapshot written", TRANSACTIONAL, keepers=0)

@@ -14,11 +14,13 @@ from clonos.core.placement import assignment as placement
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.recovery.task_recovery import TaskRecovery
+from clonos.core.slot import hosted_task
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot import FROM_SLOTS, Slot
 from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
+from clonos.operators.connector_contract import WriterIdentity
 from clonos_chaos.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.external_systems import SimExternalSystem
 
@@ -338,6 +340,30 @@ def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) 
         self.shell.forget_external(self.task, self.incarnation, next_number)
 
     mutation.wrap(OutputGate, "on_confirmed", on_confirmed)
+
+
+@mutant("7.1")
+def streams_need_no_log(mutation: Mutation) -> None:
+    """A log that no keeper has is lost, if the external system does not say what it has."""
+    mutation.swap(hosted_task, "has_replicated_log", lambda *_: True)
+
+
+@mutant("7.1")
+def keepers_get_a_log_that_lacks_output(mutation: Mutation) -> None:
+    """Keepers get no log of which the end may be missing, because it would count as whole."""
+
+    def keep_all(right: Any, self: OutputGate, link: KeeperLink) -> None:
+        lacks_log, self.lacks_log = self.lacks_log, False
+        right(self, link)
+        self.lacks_log = lacks_log
+
+    mutation.wrap(OutputGate, "_keep_all", keep_all)
+
+
+@mutant("7.1")
+def rows_have_the_same_ids_after_a_rollback(mutation: Mutation) -> None:
+    """The id of a row names its generation."""
+    mutation.swap(WriterIdentity, "id_space", property(lambda self: f"{self.job_id}/{self.task_name}"))
 
 
 @mutant("6.8")

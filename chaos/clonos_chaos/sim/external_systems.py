@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.values import decode_rows
+from clonos.operators.connector_contract import WriterIdentity
 
 if TYPE_CHECKING:
     from clonos.core.ports.operator_chain import ChainContext
@@ -27,6 +28,9 @@ JOB_ID = "fuzz"
 class SimExternalSystem:
     """Numbered output of one immediate sink task, stored atomically with the next number."""
 
+    knows_output = True
+    """Whether it says at a registration which rows it has."""
+
     withdraws = False
     """Whether a rollback withdraws the rows written after the checkpoint; no alarm is then due."""
 
@@ -38,7 +42,8 @@ class SimExternalSystem:
         self.superseded: list[Any] = []  # written by an earlier generation after the checkpoint of a rollback
         self.superseded_next = 0  # number at which earlier generations ended
         self.withdrawn = 0  # rows
-        self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range; none is empty
+        #: (first, next) number of each superseded range; none is empty. A system that does not know it has no next
+        self.alarms_due: list[tuple[int, int | None]] = []
         self.generations: list[int] = []
         self.complaints: list[str] = []
 
@@ -92,6 +97,55 @@ class SimExternalSystem:
                 self.generations.append(self.life[0])
                 self.next_number = number + 1
         return self.next_number
+
+
+class SimStream(SimExternalSystem):
+    """Stream that drops a row whose id it has seen. It knows nothing else: no numbers, no incarnations.
+
+    ``rows`` are those that count. Each of them must be in the stream.
+    """
+
+    knows_output = False
+
+    def __init__(self, task_name: str) -> None:
+        super().__init__(task_name)
+        self._identities: dict[int, WriterIdentity] = {}  # by incarnation
+        self._stored: dict[str, Any] = {}  # by id
+
+    def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
+        """Fences nobody. The rows of earlier generations from the restored number on do not count any more."""
+        self._identities[incarnation] = WriterIdentity(JOB_ID, self.task_name, generation, incarnation)
+        if generation > self.life[0] > 0:
+            if self.next_number > restored_number:
+                self.alarms_due.append((restored_number, None))
+            self.superseded += self.rows[restored_number:]
+            del self.rows[restored_number:], self.generations[restored_number:]
+            self.next_number = len(self.rows)
+        self.life = max(self.life, (generation, incarnation))
+        return restored_number, None
+
+    def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
+        identity = self._identities[incarnation]
+        rows = decode_rows(payload)
+        assert len(rows) == count, (len(rows), count)
+        for number, row in enumerate(rows, first_number):
+            name = f"{identity.id_space}/{number}"
+            if self._stored.setdefault(name, row) != row:
+                self.complaints.append(f"the id {name} names two rows: {self._stored[name]} and {row}")
+            if identity.generation == self.life[0] and number >= self.next_number:
+                if number > self.next_number:
+                    self.complaints.append(f"{self.task_name}: a gap from {self.next_number} to {number}")
+                self.rows.append(row)
+                self.generations.append(identity.generation)
+                self.next_number = number + 1
+        return first_number + count
+
+    def compare(self) -> None:
+        """Compares the rows that count with those that the stream has under the ids that they were given."""
+        for number, (row, generation) in enumerate(zip(self.rows, self.generations, strict=True)):
+            name = f"{WriterIdentity(JOB_ID, self.task_name, generation, 0).id_space}/{number}"
+            if self._stored.get(name) != row:
+                self.complaints.append(f"the row {row} is lost: the stream has {self._stored.get(name)} as {name}")
 
 
 class ServiceDown(Exception):

@@ -108,14 +108,16 @@ class Faults:
             )
 
     def _lose_a_writer(self) -> None:
-        """Adds one fault to every second world with tables and kills: a sink dies together with all its keepers.
+        """Adds one fault to every second world with kills and with tables or streams: a sink dies together with all its
+        keepers.
 
-        The job then rolls back over rows that are in a table. Drawn from a separate random stream.
+        The job then rolls back over rows that are in a table, or in a stream that drops what it has. Drawn from a
+        separate random stream.
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")
-        has_tables = any(external.withdraws for external in world.externals.values())
-        is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and rng.random() < 0.5
+        has_rows = any(external.withdraws or not external.knows_output for external in world.externals.values())
+        is_drawn = has_rows and self.count and "kill" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
             inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)
             nth = rng.randint(2, 12)

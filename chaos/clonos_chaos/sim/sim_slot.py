@@ -265,7 +265,7 @@ class SimSlot:
             self.clock.between(10_000, self.world.settings.external_ns_max),
             self.run,
             self.handle,
-            SinkOpened(task, incarnation, number, superseded),
+            SinkOpened(task, incarnation, number, superseded, external.knows_output),
         )
 
     def _refused(self, task: TaskId, incarnation: Incarnation, fenced: SimFenced) -> None:

@@ -20,18 +20,23 @@ from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
-from clonos.operators.connector_contract import WriterFenced, WriterIdentity
-from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
+from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
+from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced, SimStream
 
 TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}
 PLACES = 5
 """Keys of each task."""
 
 
+FORGETTING_SHARE = 0.5
+"""Share of the systems without withdrawal that do not know what they have."""
+
+
 class ExternalKind(StrEnum):
     """External system that the immediate sinks of a world write to."""
 
     ALARMING = "alarming"  # cannot withdraw rows
+    FORGETTING = "forgetting"  # recognises a row by its id, and knows no more
     SQLITE = "sqlite"
     DBAPI = "dbapi"
     SQLITE_UPSERT = "sqlite upsert"
@@ -42,7 +47,9 @@ def kind_of(seed: int, job: object | None) -> ExternalKind:
     """Returns the kind that a given job asks for; without a job, draws one from a separate random stream."""
     if job is not None:
         return getattr(job, "external_kind", ExternalKind.ALARMING)
-    return Random(f"outsides of {seed}").choice(tuple(ExternalKind))
+    kind = Random(f"outsides of {seed}").choice([kind for kind in ExternalKind if kind is not ExternalKind.FORGETTING])
+    is_forgetting = kind is ExternalKind.ALARMING and Random(f"memory of {seed}").random() < FORGETTING_SHARE
+    return ExternalKind.FORGETTING if is_forgetting else kind
 
 
 class SharedConnection(sqlite3.Connection):
@@ -79,11 +86,13 @@ class ExternalSystems(dict[TaskId, SimExternalSystem]):
     def __init__(self, plan: Plan, kind: ExternalKind) -> None:
         writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
         self._memory = Memory("DEFERRED" if kind in (ExternalKind.DBAPI, ExternalKind.DBAPI_UPSERT) else None)
-        sink = None if kind is ExternalKind.ALARMING else _sink(kind, self._memory)
-        super().__init__(
-            (task, SimExternalSystem(name) if sink is None else SimTable(name, sink, self._memory))
-            for task, name in ((task, plan.task_name(task)) for task in writers)
-        )
+        names = [(task, plan.task_name(task)) for task in writers]
+        if kind in (ExternalKind.ALARMING, ExternalKind.FORGETTING):
+            make = SimStream if kind is ExternalKind.FORGETTING else SimExternalSystem
+            super().__init__((task, make(name)) for task, name in names)
+        else:
+            sink = _sink(kind, self._memory)
+            super().__init__((task, SimTable(name, sink, self._memory)) for task, name in names)
 
     def close(self) -> None:
         """Closes the database at the end of the world."""
@@ -119,10 +128,8 @@ class SimTable(SimExternalSystem):
             answer = connection.register(
                 WriterIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number
             )
-        if answer != (expected, None):
-            self._complain(
-                f"answers {tuple(answer)} to the registration from {restored_number}, not {(expected, None)}"
-            )
+        if answer != Registration(expected, None):
+            self._complain(f"answers {answer} to the registration from {restored_number}, not from {expected}")
         self.compare()
         return answer.next_number, answer.superseded_next
 

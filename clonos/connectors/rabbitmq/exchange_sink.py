@@ -109,10 +109,10 @@ class ExchangeWriter:
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Continues behind the snapshot, because no broker says what it has of this task."""
-        self._key = f"{identity.job_id}/{identity.task_name}/{identity.generation}"
+        self._key = identity.id_space
         self._next = restored_number
         self._connect()
-        return Registration(restored_number, None)
+        return Registration(restored_number, None, knows_output=False)
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Publishes rows until the broker has confirmed each; returns the number of the next row.

@@ -133,11 +133,11 @@ class PostWriter:
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Continues behind the snapshot, because no server says what it has of this task."""
-        self._key = f"{identity.job_id}/{identity.task_name}/{identity.generation}"
+        self._key = identity.id_space
         self._next = restored_number
         if self._sink.dead_letters is not None:
             self._letters = DeadLetters(self._sink.dead_letters, identity)
-        return Registration(restored_number, None)
+        return Registration(restored_number, None, knows_output=False)
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Sends rows in order, as batches; returns the number of the next row.

@@ -22,7 +22,15 @@ from clonos.core.placement.assignment import Assignment, Readiness, is_balanced,
 from clonos.core.placement.placement_rules import broken_rules
 from clonos.core.placement.survivability import depth_problem, what_is_not_survived
 from clonos.core.wire.control_messages import TaskStatus, View
-from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, Recourse, SinkFenced, TaskFailed
+from clonos.core.wire.recovery_messages import (
+    RECEIVED_UNKNOWN,
+    AnnounceStep,
+    JournalLost,
+    LogLost,
+    Recourse,
+    SinkFenced,
+    TaskFailed,
+)
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 """Linear backoff before the provider is asked again: 100 ms per refusal, at most 5 s."""
@@ -154,6 +162,12 @@ def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[
                     f" a copy up to byte {received_up_to}"
                 )
                 return what, (("found_bytes", position), ("copied_bytes", received_up_to))
+            if received_up_to == RECEIVED_UNKNOWN:
+                what = (
+                    f"the causal log of task {name} is lost with all its keepers: it ends at element {position} of"
+                    f" channel {channel}, and the external system does not say what it has received"
+                )
+                return what, (("channel", channel), ("position", position))
             what = (
                 f"the causal log of task {name} is lost: it ends at element {position} of channel {channel}, and the"
                 f" receiver has received elements up to {received_up_to}"

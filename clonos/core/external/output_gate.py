@@ -22,6 +22,7 @@ from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.recovery_messages import RECEIVED_UNKNOWN
 from clonos.core.wire.replication_messages import AppendAck
 
 
@@ -44,6 +45,9 @@ class OutputGate:
         self.logs, self.coverage, self.shell = logs, coverage, shell
         self.needs_keepers = bool(options.keepers) and task in plan.with_keepers
         self.external: ExternalOutput | None = None
+        self.generation = 0  # under which it registers
+        self.may_come_again = False  # output of an earlier generation, from where this one was restored
+        self.lacks_log = False  # output of this generation may have left that no copy of its log shows
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.is_acknowledged = plan.vertices[plan.vertex_of[task]].is_acknowledged
         self.completed_position = b""  # of the source at the last completed checkpoint, as far as is known here
@@ -58,13 +62,17 @@ class OutputGate:
 
     # ------------------------------------------------------------------ the external system
 
-    def open(self, log: InflightLog, view: View, confirmed_seq: int) -> None:
+    def open(self, log: InflightLog, view: View, confirmed_seq: int, *, may_come_again: bool, lacks_log: bool) -> None:
         """Registers with the external system that the task has a channel to.
 
         ``confirmed_seq``: below it the system has confirmed all output, if the task moved to this slot. A system that
-        does not know what it has gets no such output again.
+        does not know what it has gets no such output again. ``may_come_again``: an earlier generation may have written
+        output behind the restored one. ``lacks_log``: an earlier incarnation of this generation may have written output
+        that the log does not show. Until the system says that it knows what it has, keepers get no log then: a later
+        successor would take their copy for that of all output.
         """
         self.external = ExternalOutput(log)
+        self.generation, self.may_come_again, self.lacks_log = view.generation, may_come_again, lacks_log
         self.completed_seq = log.next_seq
         next_seq = max(log.next_seq, confirmed_seq)
         self.shell.open_external(self.task, self.incarnation, view.generation, view.job_id, next_seq)
@@ -78,6 +86,11 @@ class OutputGate:
     def received_up_to(self) -> int | None:
         """Number of the next element that the external system lacks, as of the registration; None before it."""
         return self.external.received_up_to if self.external is not None else 0
+
+    @property
+    def high_water_mark(self) -> int | None:
+        """Number below which the log must show all output before the task goes live; None before the registration."""
+        return RECEIVED_UNKNOWN if self.lacks_log and not self.is_unregistered else self.received_up_to
 
     @property
     def confirmed_seq(self) -> int:
@@ -99,21 +112,35 @@ class OutputGate:
         is_known = self.external.log.next_seq + output.count <= self.external.confirmed_seq
         self.external.append(output.kind, output.count, output.payload, {} if is_known else self.requirement())
 
-    def on_opened(self, next_number: int, superseded_next: int | None, generation: int) -> None:
+    def on_opened(self, next_number: int, superseded_next: int | None, knows_output: bool) -> None:
         """Takes over what the external system has, which has registered this incarnation.
 
-        Warns if more output of an earlier generation has left than that: it may leave again, with other content.
+        Warns if more output of an earlier generation has left than that: it may leave again, with other content. A
+        system that does not know what it has gives only the first number.
         """
         assert self.external is not None
-        if superseded_next is not None and superseded_next > next_number:
+        generation = view_name(self.generation)
+        if not knows_output and self.may_come_again:
+            self.shell.warn(
+                f"output from {next_number} on of {self.name} may have left before the rollback and may leave again,"
+                " with other content",
+                task=self.task,
+                first=next_number,
+                generation=generation,
+            )
+        elif superseded_next is not None and superseded_next > next_number:
             self.shell.warn(
                 f"output {next_number} to {superseded_next - 1} of {self.name} had left before"
                 " the rollback and may leave again, with other content",
                 task=self.task,
                 first=next_number,
                 next=superseded_next,
-                generation=view_name(generation),
+                generation=generation,
             )
+        if knows_output and self.lacks_log:
+            self.lacks_log = False
+            for link in self.keepers.values():
+                self._keep_all(link)
         self.external.open(next_number)
         self.pump()
 
@@ -194,6 +221,8 @@ class OutputGate:
         self.shell.send(link.slot, message)
 
     def _keep_all(self, link: KeeperLink) -> None:
+        if self.lacks_log:
+            return
         # A new keeper gets all: a log may be covered by a keeper that is gone, or goes when this one is ready.
         link.rewind(self.logs, self._held_logs() if link.is_ready else None)
         if link.dirty or not link.is_ready or self.journal is not None:

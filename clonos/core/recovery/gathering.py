@@ -137,6 +137,21 @@ def gathered_logs(state: Gathering) -> dict[LogId, Delta]:
     return found
 
 
+def has_replicated_log(state: Gathering, view: View, task: TaskId) -> bool:
+    """Returns whether a keeper of the task has what led to all output that has left in this generation.
+
+    Output leaves when all keepers have its log. So a keeper since the generation's begin has it, if there is any; one
+    that was named later has it if it has the log at all.
+    """
+    own, placement = log_of(task), view.placements[task]
+    return any(
+        holder.is_keeper
+        and holder.task == task
+        and (placement.is_keeper_since(holder.slot) <= view.generation or any(delta.log == own for delta in deltas))
+        for holder, deltas in state.replies
+    )
+
+
 def recovered_logs(state: Gathering, plan: Plan, task: TaskId, base_bytes: int) -> tuple[dict[LogId, Delta], int]:
     """Returns the logs that a successor adopts, and where the furthest copy of its own log ends if that may have a
     hole."""

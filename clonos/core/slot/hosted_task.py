@@ -19,13 +19,13 @@ from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of
+from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of, view_number
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Delivered, Emission, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import recovery_machine
-from clonos.core.recovery.gathering import Gathering, recovered_logs
+from clonos.core.recovery.gathering import Gathering, has_replicated_log, recovered_logs
 from clonos.core.recovery.task_recovery import TaskRecovery
 from clonos.core.slot.hosted_thread import HostedThread
 from clonos.core.slot.task_reports import TaskReports
@@ -122,7 +122,7 @@ class HostedTask:
     def _connect(self, gathering: Gathering) -> None:
         found, self.found_bytes = recovered_logs(gathering, self.plan, self.task, self.placement.log_offset_bytes)
         self.adopt_logs(found)
-        self._open_channels()
+        self._open_channels(not (self.placement.is_fresh or has_replicated_log(gathering, self.view, self.task)))
         if self.promoted_shadow is not None:
             self.take_over(self.promoted_shadow)
         elif self.snapshot is not None and self.snapshot.final:
@@ -149,7 +149,10 @@ class HostedTask:
             for log in (self.own_log, *found):
                 self.coverage.grew(log)
 
-    def _open_channels(self) -> None:
+    def _open_channels(self, lacks_log: bool) -> None:
+        restored = self.snapshot
+        is_final = restored is not None and restored.final
+        is_older = restored is None or int(restored.incarnation) < self.view.generation
         self.inputs.open(self.plan.inputs[self.task], self.snapshot, self.logs.replicas[self.own_log])
         nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
@@ -158,7 +161,13 @@ class HostedTask:
             else:
                 log = InflightLog(channel.id, nexts.get(channel.id, 0), self.context.budget)
             if channel.receiver is None:
-                self.output_gate.open(log, self.view, self.placement.confirmed_seq)
+                self.output_gate.open(
+                    log,
+                    self.view,
+                    self.placement.confirmed_seq,
+                    may_come_again=is_older and not is_final and self.view.generation != view_number(1, 1),
+                    lacks_log=lacks_log and not is_final,
+                )
             else:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
 
@@ -197,7 +206,7 @@ class HostedTask:
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
         end_bytes = self.logs.end_bytes(self.own_log)
-        external_seq = self.output_gate.received_up_to
+        external_seq = self.output_gate.high_water_mark
         behind, is_awaiting = self.outputs.compare(positions, external_seq, end_bytes, self.found_bytes)
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False

@@ -132,12 +132,16 @@ class ProducerFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class SinkOpened(msgspec.Struct, frozen=True, gc=False):
-    """An external system has registered a sink's incarnation and has all output below ``next_number``."""
+    """An external system has registered a sink's incarnation and has all output below ``next_number``.
+
+    ``knows_output`` is False if it does not say what else it has.
+    """
 
     task: TaskId
     incarnation: Incarnation
     next_number: int
     superseded_next: int | None
+    knows_output: bool = True
 
 
 class SinkRefused(msgspec.Struct, frozen=True, gc=False):

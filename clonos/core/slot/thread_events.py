@@ -154,7 +154,7 @@ class LocalEvents(ABC):
         """Lets a sink's output leave from where its external system has it."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.output_gate.on_opened(event.next_number, event.superseded_next, hosted.view.generation)
+            hosted.output_gate.on_opened(event.next_number, event.superseded_next, event.knows_output)
             hosted.check_handshakes()
             self.send_status_if_due()
 

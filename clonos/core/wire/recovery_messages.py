@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -43,10 +43,15 @@ class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="log_reply"):
     replicas: tuple[Delta, ...]
 
 
+RECEIVED_UNKNOWN: Final = COUNT_MAX
+"""High-water mark of an external system that does not say what it has, where no copy of the task's log is left."""
+
+
 class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
     """Task to coordinator: its log ends before what others have received from it, so the generation must end.
 
     The receiver of ``channel`` has output up to sequence number ``received_up_to``, but the log ends at ``position``.
+    ``RECEIVED_UNKNOWN``: an external system that does not say what it has may have more than the log shows.
     Without a channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a
     view ends the generation. See: protocol 6, rule 8.
     """

@@ -118,7 +118,7 @@ class SinkThread:
         self._is_registered = True
         if self._faults is not None:
             self._faults.reach(FaultPoint.SINK_OPENED, self._identity.task_name)
-        self._post(SinkOpened(self._task, self._incarnation, registration.next_number, registration.superseded_next))
+        self._post(SinkOpened(self._task, self._incarnation, *registration))
         while (write := self._next()) is not None:
             if isinstance(write, int):
                 self._forget(write)

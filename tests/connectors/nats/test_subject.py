@@ -24,7 +24,7 @@ pytestmark = pytest.mark.connectors
 def registered(sink: Any, number: int = 0, generation: int = 0) -> Any:
     writer = sink.immediate_writer()
     identity = WriterIdentity("job-1", "out/0", generation, 1)
-    assert writer.register(identity, number) == Registration(number, None)
+    assert writer.register(identity, number) == Registration(number, None, knows_output=False)
     return writer
 
 

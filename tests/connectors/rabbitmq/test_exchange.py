@@ -29,7 +29,7 @@ def to_queue(server: RabbitServer, name: str, **options: Any) -> ExchangeSink:
 
 def registered(sink: ExchangeSink, number: int = 0) -> ExchangeWriter:
     writer = sink.immediate_writer()
-    assert writer.register(IDENTITY, number) == Registration(number, None)
+    assert writer.register(IDENTITY, number) == Registration(number, None, knows_output=False)
     return writer
 
 

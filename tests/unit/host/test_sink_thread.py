@@ -80,7 +80,7 @@ def end(thread: SinkThread) -> None:
 def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
     ledger, reported = Ledger(), WaitingInbox()
     thread = begin(ledger, reported)
-    assert reported.next() == ("SinkOpened", (0, 7, 0, None))
+    assert reported.next() == ("SinkOpened", (0, 7, 0, None, True))
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
     assert reported.next() == ("SinkConfirmed", (0, 7, 2))
     thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
@@ -151,7 +151,7 @@ class Superseding(Ledger):
 def test_a_repeated_registration_still_reports_the_rows_already_written() -> None:
     ledger, reported = Superseding(ConnectionError("no")), WaitingInbox()
     thread = begin(ledger, reported)
-    assert reported.next() == ("SinkOpened", (0, 7, 0, 9))
+    assert reported.next() == ("SinkOpened", (0, 7, 0, 9, True))
     end(thread)
 
 

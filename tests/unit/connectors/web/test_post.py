@@ -34,7 +34,7 @@ def server() -> Iterator[Receiver]:
 def writer_of(sink: PostSink, incarnation: int = 1, generation: int = 0, restored: int = 0) -> PostWriter:
     writer = cloudpickle.loads(cloudpickle.dumps(sink)).immediate_writer()
     assert writer.register(WriterIdentity("job-1", "out/0", generation, incarnation), restored) == Registration(
-        restored, None
+        restored, None, knows_output=False
     )
     return writer  # type: ignore[no-any-return]
 

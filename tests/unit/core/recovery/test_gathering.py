@@ -15,6 +15,7 @@ from clonos.core.recovery.gathering import (
     begin_gathering,
     collect_reply,
     gathered_logs,
+    has_replicated_log,
     holders_of,
     join_pieces,
     recovered_logs,
@@ -148,3 +149,28 @@ def test_with_a_sharing_depth_the_keepers_of_all_holders_are_asked() -> None:
     placements = [placement(task, number(1), task + 1, keepers=(task + 5,)) for task in range(4)]
     asked = holders_of(replace(PLAN, replicas=1), view(1, placements), TaskId(1))
     assert asked == (holder(2), holder(3), *(Holder(TaskId(t), True, SlotId(t + 5)) for t in (1, 2, 3)))
+
+
+def replicated(*, since: int, deltas: tuple[Delta, ...], is_keeper: bool = True) -> bool:
+    """Whether the log of d is found with one holder, a keeper since a view, in the generation of view 3."""
+    placements = [placement(task, number(3), task + 1) for task in range(3)]
+    placements.append(placement(3, number(5), 4, keepers=(9,), keepers_since=(number(since),)))
+    stands = view(5, placements, generation=number(3))
+    asked = Holder(TaskId(3), is_keeper, SlotId(9))
+    return has_replicated_log(Gathering(stands.number, frozenset(), ((asked, deltas),)), stands, TaskId(3))
+
+
+def test_a_keeper_since_the_generation_began_shows_all_output_even_without_a_log() -> None:
+    assert replicated(since=3, deltas=())
+    assert replicated(since=2, deltas=())
+
+
+def test_a_keeper_that_was_named_later_shows_the_output_only_if_it_has_the_log() -> None:
+    assert replicated(since=4, deltas=(delta(3, 0, b""),))
+    assert not replicated(since=4, deltas=())
+    assert not replicated(since=4, deltas=(delta(2, 0, b"other"),))
+    assert not replicated(since=4, deltas=(delta(3, 0, b""),), is_keeper=False)
+
+
+def test_without_replies_no_keeper_has_the_log() -> None:
+    assert not has_replicated_log(Gathering(number(1), frozenset(), ()), living(), TaskId(3))
