@@ -26,10 +26,15 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
+from clonos.operators.exchange_sample import ExchangeSample
 from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 from clonos.operators.transforms.sink_rows import bare
+
+SAMPLE_NAME = "keys of"
+"""Begin of the name of a sending task's table with a sample of keys; below the step that keeps state by them, before
+the step that makes them."""
 
 
 class ToImmediateSink(Operator):
@@ -93,9 +98,18 @@ class ToKeys(Operator):
     """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
     def __init__(
-        self, ports: Sequence[int], key: Callable[[Any], Any] | str | tuple[str, ...], rows_are_keys: bool
+        self,
+        ports: Sequence[int],
+        key: Callable[[Any], Any] | str | tuple[str, ...],
+        rows_are_keys: bool,
+        readers: Sequence[str] = (),
     ) -> None:
-        """Creates the output for all edges with this key, a function or fields, so that it runs once per record."""
+        """Creates the output for all edges with this key, a function or fields, so that it runs once per record.
+
+        ``readers``: the steps behind it that keep state by a key that a function gives.
+        """
+        self._readers = readers
+        self._sample: ExchangeSample | None = None  # while it grows
         self._ports = tuple(ports)
         self._fields = () if callable(key) else (key,) if isinstance(key, str) else key
         self._key = function_of(key)
@@ -105,6 +119,11 @@ class ToKeys(Operator):
     def open(self, scope: Scope) -> None:
         self.guard.fields = self._fields
         self._collector: Collector = scope.context.collector
+        if self._readers:
+            reader = self._readers[0]
+            sample = ExchangeSample(scope.state.table(f"{reader}/{SAMPLE_NAME} {self.guard.step}", is_small=True))
+            sample.check(self._key, self.guard.step, reader)
+            self._sample = sample if sample.is_wanted else None
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         if self._rows_are_keys:
@@ -117,6 +136,10 @@ class ToKeys(Operator):
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))
+        if self._sample is not None:
+            self._sample.add(rows, keys)
+            if not self._sample.is_wanted:
+                self._sample = None
         if pairs:
             self._send(pairs, keys, rows, times)
 

@@ -111,7 +111,7 @@ class _Compiler:
         self._edges: list[Edge] = []
         self._vertex_of: list[PlannedVertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._key_outputs: dict[tuple[int, int, str, int], tuple[list[int], list[ReadColumns]]] = {}
+        self._key_outputs: dict[tuple[int, int, str, int], tuple[list[int], list[ReadColumns], list[str]]] = {}
         """Ports of nodes that partition by key, and what is read behind, by vertex, node, tag and id of ``KeyBy``."""
 
     def image(self) -> JobImage:
@@ -321,18 +321,23 @@ class _Compiler:
             parent, tag = vertex.add(node, parent, tag), ""
         key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))
         read = read_behind(reader, columns, self._timestamp_column(step_input))
+        sampled = [reader.name] if callable(key) and reader.state is not None else []
         if key_output is not None:
             key_output[0].append(port)
             key_output[1].append(read)
+            key_output[2].extend(sampled)
         else:
-            ports, reads = [port], [read]  # both grow with each further edge that has the same key
-            make: Callable[[], Operator] = partial(ToKeys, ports, key, rows_are_keys)
+            ports, reads = (
+                [port],
+                [read],
+            )  # these and the steps that are sampled for grow with each further edge that has the same key
+            make: Callable[[], Operator] = partial(ToKeys, ports, key, rows_are_keys, sampled)
             if by_column:
                 make = partial(ToColumnKeys, ports, columns, reads)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
             vertex.add(node, parent, tag)
-            self._key_outputs[vertex.number, parent, tag, id(key_by)] = ports, reads
+            self._key_outputs[vertex.number, parent, tag, id(key_by)] = ports, reads, sampled
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
@@ -383,8 +388,8 @@ class _Compiler:
 
 def _stateful(step: Step) -> StatefulStep:
     """Describes a step with state: what stored state has to fit."""
-    keys = sorted({_key_text(each.key) for each in step.inputs if each.key is not None})
-    properties = tuple(("key", key) for key in keys[:1])
+    keys = dict.fromkeys(_key_text(each.key) for each in step.inputs if each.key is not None)
+    properties = (("key", " and ".join(keys)),) if keys else ()
     return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
 
 
