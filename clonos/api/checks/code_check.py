@@ -18,9 +18,11 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
+from queue import Queue, SimpleQueue
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
+from clonos.api.checks.frame_calls import advice_for_frames
 from clonos.api.checks.function_checks import EMITTING_METHODS
 from clonos.api.checks.replacements import KEEP_IN_STATE, MUTATORS, SURE_MUTATORS, USE_SORTED, advice_for
 from clonos.api.graph import JobGraph
@@ -32,10 +34,12 @@ FINDINGS_MAX: Final = 4
 """Findings that one warning names."""
 
 NOT_REPEATED: Final = "A replay would not repeat it."
+ONE_BATCH: Final = "It sees one batch at a time, and where batches are cut is not fixed."
 
 LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos_standby"})
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 CONTAINERS: Final = (list, dict, set, bytearray, deque)
+HOLDERS: Final = (*CONTAINERS, Queue, SimpleQueue)
 
 
 class _Unknown:
@@ -82,34 +86,61 @@ def warnings_of(graph: JobGraph) -> Iterator[tuple[CodeType | str, str]]:
             for called, owner in _functions_of(function, is_process=step.kind == "process"):
                 if text := _warning_of(step.name, called, owner, is_recorded=is_recorded):
                     yield called.__code__, text
+                if step.kind == "map_batches" and (text := _warning_of(step.name, called, owner, of_frames=True)):
+                    yield text, text
+            if what := held_container(function):
+                yield f"{step.name} {what}", f"the step {step.name} changes {what}. {_given(step.kind)}"
             name = full_name(function)
             if not is_recorded and (advice := advice_for(name, is_called=True, has_arguments=True)):
                 yield name, f"the step {step.name} calls {name} ({advice}). {NOT_REPEATED}"
 
 
-def findings_in(function: FunctionType, owner: Any = UNKNOWN, *, is_recorded: bool = False) -> list[Finding]:
+def held_container(function: Any) -> str:
+    """Returns which container a function of the user changes that is a method of it, such as ``out.append``."""
+    while isinstance(function, partial):
+        function = function.func
+    holder, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if isinstance(holder, HOLDERS) and method in (*MUTATORS, "put", "put_nowait", "__setitem__"):
+        return f"a {type(holder).__name__} by {method}"
+    return ""
+
+
+def _given(kind: str) -> str:
+    results = " The results of the step are what the method returns, such as None." if kind == "map" else ""
+    return (
+        f"Each process has a copy of it, and {KEEP_IN_STATE}. To get the rows, end the stream with .sink(rows), where"
+        f" rows = collect().{results}"
+    )
+
+
+def findings_in(
+    function: FunctionType, owner: Any = UNKNOWN, *, is_recorded: bool = False, of_frames: bool = False
+) -> list[Finding]:
     """Returns what a function and the helpers that it calls do.
 
     ``owner``: the object or class that it is a method of. ``is_recorded``: its result is recorded, so it may read
-    clocks and make calls.
+    clocks and make calls. ``of_frames``: only what is wrong with a batch that is a part of the records.
     """
+    looked_at = _frame_calls if of_frames else _looked_at
     place = _place_of(function)
     if place is None:
         return []
     scope = _Scope(function, owner, place.node)
-    found = dict.fromkeys(_looked_at(scope))
+    found = dict.fromkeys(looked_at(scope))
     for helper, its_owner in scope.helpers:
         inside = _place_of(helper)
         if helper is not function and inside is not None and not _reason(inside.text):
-            of_helper = _looked_at(_Scope(helper, its_owner, inside.node))
+            of_helper = looked_at(_Scope(helper, its_owner, inside.node))
             found |= {Finding(f"{each.what} in {helper.__name__}()", each.advice): None for each in of_helper}
     counted = [each for each in found if not is_recorded or each.advice == KEEP_IN_STATE]
     return [] if _reason(place.text) else counted
 
 
-def _warning_of(step: str, function: FunctionType, owner: Any, *, is_recorded: bool) -> str:
+def _warning_of(
+    step: str, function: FunctionType, owner: Any, *, is_recorded: bool = False, of_frames: bool = False
+) -> str:
     try:
-        found = findings_in(function, owner, is_recorded=is_recorded)
+        found = findings_in(function, owner, is_recorded=is_recorded, of_frames=of_frames)
         place = _place_of(function)
     except Exception as error:  # noqa: BLE001  objects of the user may raise anything, and a look never stops a job
         logger.debug("%s of the step %s was not looked at: %r", function.__qualname__, step, error)
@@ -121,7 +152,7 @@ def _warning_of(step: str, function: FunctionType, owner: Any, *, is_recorded: b
     needs = "needs a reason behind it" if has_comment else "with a reason, in the function, silences this"
     where = f"{Path(place.file).name}:{place.line}"
     what = f"{name} of the step {step} {_parts_of(found)}"
-    return f"{where}: {what}. {NOT_REPEATED} A comment # clonos: ok {needs}."
+    return f"{where}: {what}. {ONE_BATCH if of_frames else NOT_REPEATED} A comment # clonos: ok {needs}."
 
 
 def _parts_of(found: list[Finding]) -> str:
@@ -245,6 +276,17 @@ def _looked_at(scope: _Scope) -> Iterator[Finding]:
                     yield Finding(f"{'uses' if call is None else 'calls'} {ast.unparse(node)}", advice)
             case ast.Attribute(value=ast.Name() as holder, ctx=ast.Store()) if scope.outlives(holder):
                 yield Finding(f"sets {ast.unparse(node)}", KEEP_IN_STATE)
+
+
+def _frame_calls(scope: _Scope) -> Iterator[Finding]:
+    """Yields the calls that handle a batch as if it were all records, and notes the helpers that a function calls."""
+    calls = [node for node in ast.walk(scope.node) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
+        scope.note_helper(call.func)
+        is_known = isinstance(call.func, ast.Attribute) and scope.value_of(call.func.value) is not UNKNOWN
+        if advice := advice_for_frames(call, scope.name_of(call.func), is_known):
+            what = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            yield Finding(f"calls {what}()", advice)
 
 
 def _changed(scope: _Scope, node: ast.AST, method: str) -> str:
