@@ -11,7 +11,7 @@ import pyarrow
 from clonos.core.values.column_keys import values_of
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
-from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND, result_time_ns
 
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch."""
@@ -81,7 +81,7 @@ class WindowColumns:
         if not windows:
             return
         counts = [each.rows for each in windows]
-        bounds = zip(*((each.start_ns, each.end_ns, each.end_ns - 1) for each in windows), strict=True)
+        bounds = zip(*((each.start_ns, each.end_ns, result_time_ns(each.end_ns)) for each in windows), strict=True)
         instants = [_column([each // NANOSECONDS_PER_MICROSECOND for each in column], counts) for column in bounds]
         parts = zip(*(each.columns for each in windows), strict=True)
         columns = [part[0] if len(part) == 1 else pyarrow.concat_arrays(part) for part in parts]
@@ -95,7 +95,7 @@ class WindowColumns:
 
         ``keys`` returns the columns that state has for the key of slots; ``values`` has the state.
         """
-        bounds = start_ns, end_ns, end_ns - 1
+        bounds = start_ns, end_ns, numpy.minimum(end_ns, LIMIT_NS) - 1
         for first in range(0, len(slots), RESULTS_MAX):
             part = slice(first, first + RESULTS_MAX)
             instants = [_instants(each[part]) for each in bounds]

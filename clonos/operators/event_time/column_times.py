@@ -92,6 +92,13 @@ def time_array(step: str, batch: Any, column: TimestampColumn) -> IntArray:
     return times
 
 
+def distances(first: IntArray, second: IntArray) -> NDArray[numpy.uint64]:
+    """Returns how many nanoseconds lie between instants. The first and the last year are too far apart for int64."""
+    later, earlier = numpy.maximum(first, second), numpy.minimum(first, second)
+    found: NDArray[numpy.uint64] = later.view(numpy.uint64) - earlier.view(numpy.uint64)
+    return found
+
+
 def record_at(batch: Any, index: int) -> Any:
     """Returns a row as a dict; an instant that Python cannot represent, such as one of the year 60000, as a text."""
     row = batch.slice(index, 1)

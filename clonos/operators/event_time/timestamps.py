@@ -39,6 +39,14 @@ def from_timestamp_ns(timestamp_ns: int) -> datetime:
     return EPOCH + timedelta(microseconds=timestamp_ns // NANOSECONDS_PER_MICROSECOND)
 
 
+def result_time_ns(end_ns: int) -> int:
+    """Returns the timestamp of the result of a window: the last instant before its end that a timestamp can be.
+
+    A window that has a record of today may end later than a timestamp can be.
+    """
+    return min(end_ns, LIMIT_NS) - 1
+
+
 def to_timestamp_ns(timestamp: datetime | float) -> int:
     """Converts an aware datetime, or at least 1,000,000,000 seconds since the Unix epoch, to nanoseconds since then.
 

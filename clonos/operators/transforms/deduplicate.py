@@ -15,6 +15,7 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
+from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
 from clonos.operators.state.timers import Timers
@@ -200,7 +201,7 @@ class LastWithin(DeduplicateWithin):
     def _end(self, ended: list[DueTimer]) -> None:
         if ended:
             results = [self._forget(timer)[2] for timer in ended]
-            times = [timer.instant_ns - 1 for timer in ended] if self._has_times else None
+            times = [result_time_ns(timer.instant_ns) for timer in ended] if self._has_times else None
             self.out.rows(results, times)
 
 

@@ -20,6 +20,7 @@ from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of, state_key, state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
 from clonos.operators.user_errors import RAISED
@@ -280,7 +281,11 @@ class KeyWindows(Operator):
         cell[PENDING] = 0
         if not self._rules.accumulates:
             cell[ACCUMULATOR] = self._aggregation.create()
-        time_ns = cell[END] - 1 if self._assigner.ends else max(cell[END], self._reached.entries.get(0, cell[END]))
+        time_ns = (
+            result_time_ns(cell[END])
+            if self._assigner.ends
+            else max(cell[END], self._reached.entries.get(0, cell[END]))
+        )
         self._rows += rows
         self._row_times += repeat(time_ns, len(rows))
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import state_keys
+from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.grid import Spans
@@ -214,7 +215,7 @@ class PaneWindows(Paned[Table]):
             for error, record in failures:
                 self.guard.caught(error, record)
         if rows:
-            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+            self.out.rows(rows, [result_time_ns(end_ns)] * len(rows) if self._rules.is_event_time else None)
 
     def _parts_of(self, end: int) -> Iterable[tuple[Any, list[Any]]]:
         """Returns the keys of a window, each with its accumulators, to be merged in their order."""

@@ -19,7 +19,7 @@ from clonos.operators.columnar.choosing.column_deduplicate import INSTANT_NS_MIN
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
 from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of, rows_of
 from clonos.operators.columnar.window_columns import INSTANT
-from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.row_store import RowStore
@@ -162,9 +162,9 @@ class LastOfSpan(FirstOfSpan):
     def _ends(self, until_ns: int | None) -> list[int]:
         """Returns the instants at which spans end, up to ``until_ns``."""
         opened = [table.values[OPENED][table.live()] for table in self._tables.values()]
-        ends = numpy.unique(numpy.concatenate((numpy.empty(0, numpy.int64), *opened))) + self._within_ns
-        found: list[int] = (ends if until_ns is None else ends[ends <= until_ns]).tolist()
-        return found
+        openers = numpy.unique(numpy.concatenate((numpy.empty(0, numpy.int64), *opened))).tolist()
+        ends = [opener_ns + self._within_ns for opener_ns in openers]
+        return ends if until_ns is None else [end_ns for end_ns in ends if end_ns <= until_ns]
 
     def next_event_ns(self) -> int | None:
         return min(self._earliest.values()) + self._within_ns if self._has_times and self._earliest else None
@@ -184,9 +184,9 @@ class LastOfSpan(FirstOfSpan):
                 continue
             table, store = self._tables[number], self._stores[number]
             live, opened = table.live(), table.values[OPENED]
-            ended = live if until_ns is None else live[opened[live] + self._within_ns <= until_ns]
+            ended = live if until_ns is None else live[opened[live] <= until_ns - self._within_ns]
             ended = ended[numpy.lexsort((table.values[NUMBER][ended], opened[ended]))]
-            self._emit(store.take(table.values[ROW][ended]), opened[ended] + self._within_ns)
+            self._emit(store.take(table.values[ROW][ended]), opened[ended])
             if len(ended) == len(live):
                 self._drop(number)
                 del self._tables[number], self._stores[number], self._earliest[number]
@@ -195,8 +195,9 @@ class LastOfSpan(FirstOfSpan):
                 table.remove(ended)
                 self._note_earliest(number, table)
 
-    def _emit(self, batch: Any, ends: IntArray) -> None:
+    def _emit(self, batch: Any, opened: IntArray) -> None:
         if self._has_times:
+            ends = numpy.minimum(opened, LIMIT_NS - self._within_ns) + self._within_ns  # in 64 bits
             microseconds = pyarrow.array((ends - 1) // NANOSECONDS_PER_MICROSECOND)
             batch = batch.append_column(SPAN_TIME, microseconds.view(INSTANT))
         self.out.columns(batch.replace_schema_metadata(self._timed_form if self._has_times else self._form))

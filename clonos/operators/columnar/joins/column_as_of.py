@@ -25,6 +25,7 @@ from clonos.operators.columnar.joins.side_rows import SideRows
 from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.event_time.column_times import distances
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
 from clonos.operators.joins.late_records import LateBatch
@@ -202,10 +203,10 @@ class ColumnAsOf(ColumnJoin):
         numbers, at = found[0]
         if len(found) > 1:
             after, after_at = found[1]
-            is_after = (after >= 0) & ((numbers < 0) | (after_at - times < times - at))
+            is_after = (after >= 0) & ((numbers < 0) | (distances(after_at, times) < distances(times, at)))
             numbers, at = numpy.where(is_after, after, numbers), numpy.where(is_after, after_at, at)
         if self._tolerance_ns is not None:
-            numbers = numpy.where(numpy.abs(at - times) <= self._tolerance_ns, numbers, MISSING)
+            numbers = numpy.where(distances(at, times) <= self._tolerance_ns, numbers, MISSING)
         return numbers
 
     # --- forgetting

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans
+from clonos.operators.event_time.column_times import distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ def parts_by_arrival(
     order = numpy.argsort(keys, kind="stable")
     ordered, ordered_times = keys[order], times[order]
     begins_key = numpy.concatenate(([True], ordered[1:] != ordered[:-1]))
-    is_apart = numpy.concatenate(([True], numpy.abs(numpy.diff(ordered_times)) >= gap_ns))
+    is_apart = numpy.concatenate(([True], distances(ordered_times[1:], ordered_times[:-1]) >= gap_ns))
     for rows in _by_number(order, _numbers(begins_key, begins_key | is_apart)):
         is_met_later = _meets_later(keys[rows], times[rows], gap_ns, open_spans)
         if not is_met_later.any():

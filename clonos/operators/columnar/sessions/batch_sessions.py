@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 
 from clonos.kernels import grouped
+from clonos.operators.event_time.column_times import distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def sessions_of(keys: Numbers, times: Numbers, gap_ns: int) -> BatchSessions:
     of_rows: NDArray[Any]
     distinct, of_rows = grouped.distinct_slots(keys)
     first, last = _bounds(of_rows, times, len(distinct))
-    has_others = last - first >= gap_ns
+    has_others = distances(first, last) >= gap_ns
     if has_others.any():
         of_rows, distinct = _divided(of_rows, distinct, times, has_others, gap_ns)
         has_others = numpy.isin(distinct, distinct[: len(has_others)][has_others])
@@ -60,7 +61,7 @@ def _divided(
     rows = rows[numpy.lexsort((times[rows], of_rows[rows]))]
     numbers, ordered = of_rows[rows], times[rows]
     goes_on = numbers[1:] == numbers[:-1]
-    begins = numpy.flatnonzero(goes_on & (ordered[1:] - ordered[:-1] >= gap_ns)) + 1
+    begins = numpy.flatnonzero(goes_on & (distances(ordered[1:], ordered[:-1]) >= gap_ns)) + 1
     marks = numpy.concatenate(([0], numpy.flatnonzero(~goes_on) + 1, begins))
     sessions = numpy.concatenate(
         (numbers[marks[: len(marks) - len(begins)]], len(distinct) + numpy.arange(len(begins)))

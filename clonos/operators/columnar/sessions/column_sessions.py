@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
-from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.model.watermark import END_OF_TIME_NS, Activity, Watermark
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
 from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
@@ -31,6 +31,7 @@ from clonos.operators.columnar.sessions.session_chains import NONE, SessionChain
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.columnar.windowed_by_type import WATERMARK_NAME, ColumnWindowing
 from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.event_time.timestamps import LIMIT_NS
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.warn_once import WarnOnce
@@ -65,6 +66,7 @@ class ColumnSessions(ColumnWindowing):
     ) -> None:
         """Creates the operator for batches in which ``keys`` are the columns of the key."""
         self._step, self._gap_ns, self._rules = step, gap_ns, rules
+        self._last_ns = END_OF_TIME_NS - gap_ns - rules.lateness_ns
         self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
@@ -115,6 +117,8 @@ class ColumnSessions(ColumnWindowing):
     # --- records
 
     def has_room_for(self, batch: Any) -> bool:
+        if self._last_ns < LIMIT_NS and (times := self.time_array(batch)) is not None and times.max() > self._last_ns:
+            return False  # its session ends, or is forgotten, outside of 64 bits
         for place, each in enumerate(self._aggregates):
             growth = 0 if each.of is None else each.growth(batch.column(each.of))
             if growth and self._bounds[place] + growth > each.limit:
