@@ -23,6 +23,7 @@ from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
 from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_running
+from clonos.io.store.leftovers import remove_leftovers
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
@@ -199,6 +200,7 @@ class Start:
             record = self._found
             self.store.acquire_term(self._run.checkpoint or 0)
             if not is_taken_over:
+                remove_leftovers(self.store)
                 logger.warning("%s", self._continued_text(record.name))
         else:
             record = self._created = self.store.open_job(

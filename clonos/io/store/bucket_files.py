@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from clonos.io.store.bucket import Bucket
@@ -51,6 +51,10 @@ class BucketFiles:
     def delete(self, name: str) -> None:
         """Removes an object, if it exists."""
         self._try(f"delete {name}", lambda: self._bucket.delete(self._prefix + name))
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns nothing: an object appears whole. A lifecycle rule of the bucket ends incomplete uploads."""
+        return []
 
     def list(self, folder: str) -> list[str]:
         """Returns the names of all objects below a folder, sorted."""

@@ -7,7 +7,7 @@ server and an emulator of GCS; not tested with Google's own servers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -153,6 +153,10 @@ class CloudFiles:
             self._try(f"delete {name}", lambda: self._files.delete_file(f"{self._root}/{name}"), name)
         except ObjectMissing:
             return
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns nothing: an object appears whole. A lifecycle rule of the bucket ends incomplete uploads."""
+        return []
 
     def list(self, folder: str) -> list[str]:
         """Returns the names of all objects below a folder, sorted."""

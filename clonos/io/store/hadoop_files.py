@@ -6,7 +6,7 @@ shows a file before its content; ``pyarrow.fs`` is not used, because its ``move`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -108,10 +108,17 @@ class HadoopFiles:
 
     def list(self, folder: str) -> list[str]:
         """Returns the names of the files below a folder, without those that are being written."""
+        return sorted(self._files_below(folder, are_hidden=False))
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns the names of the temporary files below a folder."""
+        return sorted(self._files_below(folder, are_hidden=True))
+
+    def _files_below(self, folder: str, are_hidden: bool) -> Iterator[str]:
         with self._translating_errors(f"list {folder}"):
             found = self._client.files_below(self._path(folder))
         names = [path.removeprefix(f"{self._root}/") for path in found]
-        return sorted(name for name in names if not name.rpartition("/")[2].startswith("."))
+        yield from (name for name in names if name.rpartition("/")[2].startswith(".") == are_hidden)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")

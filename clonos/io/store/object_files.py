@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -75,6 +75,10 @@ class ObjectFiles(Protocol):
     def list(self, folder: str) -> list[str]:
         """Returns the names of all objects below a folder, sorted."""
 
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns the names of hidden files below a folder: those that are being written, or whose writer was
+        killed."""
+
 
 class LocalFiles:
     """Objects in a local folder or in a mounted one. Its file system must support hard links."""
@@ -136,11 +140,16 @@ class LocalFiles:
 
     def list(self, folder: str) -> list[str]:
         """Returns the names of the files below a folder, without those that are being written."""
-        found = []
+        return sorted(self._files_below(folder, are_hidden=False))
+
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns the names of the temporary files below a folder."""
+        return sorted(self._files_below(folder, are_hidden=True))
+
+    def _files_below(self, folder: str, are_hidden: bool) -> Iterator[str]:
         for path, _, names in os.walk(self.root / folder):
             relative = Path(path).relative_to(self.root)
-            found += [(relative / name).as_posix() for name in names if not name.startswith(".")]
-        return sorted(found)
+            yield from ((relative / name).as_posix() for name in names if name.startswith(".") == are_hidden)
 
     def remove_empty_folders(self) -> None:
         """Removes the root and the folders below it that are empty."""

@@ -103,6 +103,10 @@ class PostgresFiles:
         skipped = len(self._root) + 1
         return [name[skipped:] for (name,) in self._run(f"list {folder}", _LIST, f"{folder}/")]
 
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Returns the names of the temporary files of data objects; a row is there or not."""
+        return self.objects.unfinished(folder) if _is_data(folder) else []
+
     def remove_empty_folders(self) -> None:
         """Removes empty folders of the data objects, where there are folders."""
         remove = getattr(self.objects, "remove_empty_folders", None)

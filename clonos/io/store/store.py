@@ -304,6 +304,11 @@ class CheckpointStore:
             elif limit is None or entry.checkpoint <= limit:
                 yield entry
 
+    def completed_metadata(self) -> Iterator[bytes]:
+        """Returns the metadata of all checkpoints in the chain that a job can resume from, the last one first."""
+        for entry in self._completed():
+            yield entry.metadata
+
     def checkpoint_metadata(self, checkpoint: int | None = None) -> bytes:
         """Returns the metadata of a checkpoint by number; by default, of the last completed one when the job was found.
 
