@@ -379,7 +379,7 @@ class OutputFolder:
             self.files.remove(self.path)
 
     def _read_chain(self) -> tuple[list[Manifest], int | None]:
-        """Returns the manifests in order of checkpoints, and the checkpoint of the first one that is missing."""
+        """Returns the manifests in order of checkpoints, and the checkpoint of the first missing one."""
         last = self._last()
         while True:
             found = [manifest for number in self._numbers() if (manifest := self._manifest(number)) is not None]

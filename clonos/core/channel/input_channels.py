@@ -110,7 +110,7 @@ class InputChannels:
     def _accept_whole(self, receiver: ChannelReceiver, message: Batch | Position) -> bool:
         """Accepts a message whole or not at all: a gap, in elements or in a log, begins a new session."""
         if receiver.has_gap(message, self.logs):
-            receiver.had_gap = True
+            receiver.note_gap()
             self.renew(receiver)
             return False
         receiver.confirm(message)

@@ -213,6 +213,10 @@ class ChannelReceiver:
             return True
         return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
 
+    def note_gap(self) -> None:
+        """Records that a message had a gap."""
+        self.had_gap = True
+
     def take_gap_ticks(self) -> int:
         """Counts at the heartbeat whether a message had a gap; returns in how many heartbeats, without a message that
         had none."""

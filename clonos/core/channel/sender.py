@@ -17,7 +17,7 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Mark, Pos
 from clonos.core.wire.log_delta import Delta
 
 HANDSHAKE_TICKS_MAX = 20
-"""Heartbeats with a handshake that cannot be met, without one that can, after which the task fails."""
+"""Heartbeats with a handshake that cannot be met, and with no other between them, after which the task fails."""
 
 
 class ChannelStuck(EnvironmentFault):

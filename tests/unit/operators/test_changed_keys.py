@@ -54,7 +54,7 @@ CHANGED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_another_key_function_ends_the_restored_job_and_says_which_step(change: str) -> None:
+def test_another_key_function_ends_the_restored_job_and_its_error_has_the_step(change: str) -> None:
     key, text = CHANGED[change]
     with pytest.raises(KeyChanged, match=text) as raised:
         restored(job(by_user), job(key))
