@@ -9,7 +9,7 @@ estimation algorithms for HyperLogLog sketches" (2017), which has no bias at any
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from math import inf, log, sqrt
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import python_scalar
 from clonos.operators.aggregates.aggregate import Insertion
-from clonos.operators.aggregates.exact_numbers import EXACT
+from clonos.operators.aggregates.exact_numbers import NOT_A_NUMBER
 from clonos.operators.aggregates.fields import Of, text_of
 from clonos.operators.aggregates.values import OfValues
 
@@ -30,6 +30,11 @@ INDEX_BITS_MIN: Final = 4
 INDEX_BITS_MAX: Final = 18
 ERROR_MIN: Final = 0.0021
 ERROR_MAX: Final = 0.26
+
+ANY_DECIMAL: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+"""Context that changes no decimal, however long it is."""
+
+ZERO: Final = Decimal(0)
 
 _PLAIN: Final = frozenset({str, int})
 """Types whose values represent themselves: no two of them are equal."""
@@ -195,4 +200,8 @@ def canonical(term: Any) -> Any:
     """Returns the value that stands for all values equal to ``term``."""
     if type(term) is float:
         return term + 0.0
-    return EXACT.normalize(term) if isinstance(term, Decimal) else term
+    if not isinstance(term, Decimal):
+        return term
+    if term.is_nan():
+        return NOT_A_NUMBER
+    return ANY_DECIMAL.normalize(term) if term else ZERO

@@ -132,6 +132,13 @@ def test_a_decimal_whose_square_has_no_exponent_is_an_error() -> None:
         of(agg.variance(), [Decimal("1E+600000")])
 
 
+def test_equal_decimals_are_one_distinct_value_however_long_they_are() -> None:
+    forms = ("0", "-0", "0.00", "sNaN", "NaN7", "-NaN", "1E+2000000", "10E+1999999", "Infinity")
+    values = [*map(Decimal, forms), Decimal(10**12_000), Decimal(10**12_000 + 1)]
+    for counting in (agg.count_distinct(), agg.approx_distinct()):
+        assert of(counting, values) == 6
+
+
 class Nanoseconds(timedelta):
     """A length of time as pandas has it."""
 
