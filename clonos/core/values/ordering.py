@@ -10,6 +10,9 @@ from decimal import Decimal
 from math import copysign
 from typing import Any, Final
 
+_WITHOUT_TIES: Final = frozenset({int, str, bytes})
+"""Types of which equal values are one value."""
+
 _COMPARED_BY_PYTHON: Final = frozenset({int, float, str, bytes, bool, date, timedelta, Decimal})
 
 
@@ -33,8 +36,10 @@ def is_smaller(value: Any, other: Any) -> bool:
 
     Raises: TypeError: they cannot be compared.
     """
-    if type(value) is int and type(other) is int:
-        return value < other
+    kind = type(value)
+    if kind is type(other):  # what is asked for most is told without further calls
+        if kind in _WITHOUT_TIES or (kind is float and (value or other)):
+            return bool(value < other)
     left, right = ordered(value), ordered(other)
     if left < right:
         return True
