@@ -148,6 +148,20 @@ def test_an_immediate_sink_that_promises_withdrawal_is_checked_for_it() -> None:
     assert "but can_roll_back says that it withdraws output" in failing(with_sink(jobs.BoastingTable)).complaint
 
 
+def test_an_immediate_sink_that_does_not_know_its_rows_drops_none_but_repeats() -> None:
+    sinks: list[jobs.Stream] = []
+
+    def job() -> Any:
+        sinks.append(jobs.Stream())
+        return jobs.spread(lambda number: number, sinks[-1], checkpoint_every="20ms")
+
+    rollbacks: list[int] = []
+    crash_test(job, seeds=SEEDS, check=lambda outputs: rollbacks.append(outputs.rollbacks))
+    dropped = [pair for sink in sinks for pair in sink.dropped]
+    assert sum(rollbacks) > 0 < len(dropped)
+    assert [pair for pair in dropped if pair[0] != pair[1]] == []
+
+
 def test_a_keyed_sink_requires_a_keyed_stream_in_a_crash_test() -> None:
     job = Job("keyed")
     job.source(values([{"word": "a", "n": 1}])).sink(sqlite("never.db", "words", ["word", "n"], upsert="word"))

@@ -233,6 +233,31 @@ class BoastingTable(Table):
     can_roll_back = True
 
 
+class Stream:
+    """Does not know which rows it has, but drops a row whose id it has."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] = {}
+        self.dropped: list[tuple[Any, Any]] = []  # (the row under this id, the row that was dropped)
+
+    def immediate_writer(self) -> TableConnection:
+        return StreamConnection(self)
+
+
+class StreamConnection(TableConnection):
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        self.id_space = identity.id_space
+        return Registration(restored_number, None, knows_output=False)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        for number, row in enumerate(rows, first_number):
+            name = f"{self.id_space}/{number}"
+            if name in self.table.stored:
+                self.table.dropped.append((self.table.stored[name], row))
+            self.table.stored.setdefault(name, row)
+        return first_number + len(rows)
+
+
 class CarelessTable(Table):
     """Takes every row that comes, from whomever."""
 
