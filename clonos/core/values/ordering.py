@@ -37,9 +37,9 @@ def is_smaller(value: Any, other: Any) -> bool:
     Raises: TypeError: they cannot be compared.
     """
     kind = type(value)
-    if kind is type(other):  # what is asked for most is told without further calls
-        if kind in _WITHOUT_TIES or (kind is float and (value or other)):
-            return bool(value < other)
+    # What is asked for most is told without further calls.
+    if kind is type(other) and (kind in _WITHOUT_TIES or (kind is float and (value or other))):
+        return bool(value < other)
     left, right = ordered(value), ordered(other)
     if left < right:
         return True
