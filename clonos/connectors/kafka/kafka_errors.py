@@ -64,6 +64,22 @@ class RecordsLost(EnvironmentFault):
         )
 
 
+class TopicMadeAnew(EnvironmentFault):
+    """A topic was deleted and made anew under the same name since the job began to read it."""
+
+    topic: str
+    began_id: str
+    now_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"the topic {self.topic} was deleted and made anew: the job began to read the topic with the id"
+            f" {self.began_id}, and now that name has the id {self.now_id}. Offsets of the first topic mean nothing in"
+            " the new one, so the job does not go on at them. To read the new topic from its first record, start"
+            " afresh with --overwrite."
+        )
+
+
 class NumberLost(EnvironmentFault):
     """Kafka does not have the number of a sink task's next row, although the task has written rows."""
 

@@ -22,6 +22,7 @@ from clonos.connectors.kafka.partitions import (
     resolved,
 )
 from clonos.connectors.kafka.reader import PartitionReader
+from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.stamped_records import stamp_of
 
@@ -61,6 +62,7 @@ class KafkaSource(Generic[T]):
         self.decode, self.group = decode, group
         self.discovery_interval_ns = watch_ns
         self.own_timestamps = own_timestamps
+        self.topic_ids = TopicIds(cluster)
         self._commits: Client | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,7 +80,8 @@ class KafkaSource(Generic[T]):
         client = self.cluster.client("Consumer", {"group.id": self.group or READERS})
         try:
             places = self.topics.listed(client)
-            return [found.encoded() for found in resolved(client, places, self.start, self.is_bounded)]
+            ids = self.topic_ids.found(topic for topic, _ in places)
+            return [found.encoded() for found in resolved(client, places, self.start, self.is_bounded, ids)]
         finally:
             client.close()
 
@@ -92,7 +95,8 @@ class KafkaSource(Generic[T]):
                 for place in self.topics.listed(client, DISCOVERY_LIMIT_S)
                 if place not in have and index_of(*place, parallelism) == index
             ]
-            return [found.encoded() for found in resolved(client, new, "earliest", is_bounded=False)]
+            ids = self.topic_ids.found(topic for topic, _ in new)
+            return [found.encoded() for found in resolved(client, new, "earliest", False, ids)]
         except (KafkaUnreachable, UnknownTopic) as error:
             logger.info("no new partitions are looked for now: %s", error)
             return []
@@ -123,7 +127,8 @@ class KafkaSource(Generic[T]):
 
     def reader(self) -> PartitionReader:
         """Creates a reader."""
-        return PartitionReader(self.cluster, self.group or READERS, self.decode, self.own_timestamps is not None)
+        is_stamped = self.own_timestamps is not None
+        return PartitionReader(self.cluster, self.topic_ids, self.group or READERS, self.decode, is_stamped)
 
 
 @overload

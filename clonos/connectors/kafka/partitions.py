@@ -23,12 +23,16 @@ NO_END: Final = -1
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):
-    """Split of a source: a partition from offset ``start`` up to ``end``; -1 for no end."""
+    """Split of a source: a partition from offset ``start`` up to ``end``; -1 for no end.
+
+    ``topic_id`` tells the topic from a later one of the same name; "" if the brokers have no ids.
+    """
 
     topic: str
     number: int
     start: int
     end: int = NO_END
+    topic_id: str = ""
 
     def encoded(self) -> bytes:
         """Returns the split."""
@@ -102,8 +106,12 @@ def checked_start(start: Start, topics: TopicChoice) -> Start:
     return start
 
 
-def resolved(client: Client, places: Iterable[tuple[str, int]], start: Start, is_bounded: bool) -> list[Partition]:
+def resolved(
+    client: Client, places: Iterable[tuple[str, int]], start: Start, is_bounded: bool, ids: Mapping[str, str]
+) -> list[Partition]:
     """Returns the splits of partitions, with the offsets at which they begin and, if bounded, end.
+
+    ``ids`` has the id of each topic, asked for before: a topic made anew meanwhile is noticed when it is read.
 
     Raises: InvalidConnector: an offset is not in its partition. KafkaRefused, KafkaUnreachable.
     """
@@ -119,7 +127,7 @@ def resolved(client: Client, places: Iterable[tuple[str, int]], start: Start, is
             begin = at_time[place] if at_time[place] >= 0 else end
         else:
             begin = first if start == "earliest" else end
-        found.append(Partition(topic, number, begin, end if is_bounded else NO_END))
+        found.append(Partition(topic, number, begin, end if is_bounded else NO_END, ids[topic]))
     if isinstance(start, Mapping) and (unknown := sorted(set(start) - {number for _, number in places})):
         raise InvalidConnector(
             CONNECTOR, f"start has the partition {unknown[0]}, which does not exist", "Name partitions of the topic."

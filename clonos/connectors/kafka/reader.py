@@ -12,6 +12,7 @@ from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
 from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, RecordsLost, UndecodableMessage, UnknownTopic
 from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import Partition, bounds, partition_of
+from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.stamped_records import StampedRecords
 from clonos.operators.row_errors import RecordError
@@ -44,8 +45,15 @@ class PartitionReader:
     opened: a successor has to find what its predecessor has read.
     """
 
-    def __init__(self, cluster: Cluster, group: str, decode: Callable[[bytes], Any] | None, is_stamped: bool) -> None:
-        self._cluster, self._group = cluster, group
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic_ids: TopicIds,
+        group: str,
+        decode: Callable[[bytes], Any] | None,
+        is_stamped: bool,
+    ) -> None:
+        self._cluster, self._topic_ids, self._group = cluster, topic_ids, group
         self._decode, self._is_stamped = decode, is_stamped
         self._client: Client | None = None
         self._split = Partition("", 0, 0)
@@ -58,13 +66,15 @@ class PartitionReader:
         """Opens a partition at an offset.
 
         Raises: RecordsLost: the partition has no such offset any more. SplitMalformed: the mark is no offset.
-        KafkaRefused, KafkaUnreachable, UnknownTopic.
+        TopicMadeAnew: the topic is another one of the same name. KafkaRefused, KafkaUnreachable, UnknownTopic.
         """
         self._split = found = partition_of(split)
         if mark is not None and not mark.isdigit():
             raise SplitMalformed("offset of Kafka", mark, "it is not a number")
         self._next = int(mark) if mark is not None else found.start
         self._client = client = self._cluster.client("Consumer", {**SETTINGS, "group.id": self._group})
+        self._topic_ids.enter()
+        self._topic_ids.check(found.topic, found.topic_id)
         first, self._known_end = bounds(client, found.topic, found.number)
         if not first <= self._next <= self._known_end:
             raise RecordsLost(found.topic, found.number, self._next, first, self._known_end)
@@ -97,10 +107,12 @@ class PartitionReader:
         """Closes the connection."""
         client, self._client = self._client, None
         if client is not None:
+            self._topic_ids.leave()
             client.close()
 
     def _records(self, records_max: int, wait_s: float) -> list[Any]:
         assert self._client is not None, "a split is opened before it is read"
+        self._topic_ids.check_lately(self._split.topic, self._split.topic_id)
         given: list[Any] = self._client.raw.consume(records_max, wait_s)
         failed = [message for message in given if message.error() is not None]
         if failed:
@@ -121,7 +133,7 @@ class PartitionReader:
     def _take_event(self, message: Any) -> None:
         """Takes over the end of the partition; control records count in its offset.
 
-        Raises: RecordsLost, UnknownTopic, KafkaRefused: the partition cannot be read any more.
+        Raises: RecordsLost, TopicMadeAnew, UnknownTopic, KafkaRefused: the partition cannot be read any more.
         """
         assert self._client is not None, "a split is opened before it is read"
         error, split = message.error(), self._split
@@ -130,6 +142,7 @@ class PartitionReader:
             self._next = max(self._next, message.offset())
             self._has_ended = 0 <= split.end <= self._next
         elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            self._topic_ids.check(split.topic, split.topic_id)
             raise RecordsLost(split.topic, split.number, self._next, *bounds(self._client, split.topic, split.number))
         elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
             raise UnknownTopic(self._cluster.servers, split.topic)

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from clonos.connectors import kafka, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Cluster
-from clonos.connectors.kafka.kafka_errors import KafkaRefused, KafkaUnreachable, RecordsLost, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import (
+    KafkaRefused,
+    KafkaUnreachable,
+    RecordsLost,
+    TopicMadeAnew,
+    UnknownTopic,
+)
 from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of, partition_of
+from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.operators.connector_contract import MalformedRecord
 from tests.connectors.kafka.producing import produce
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
@@ -51,7 +59,10 @@ def test_each_partition_is_a_split_and_gives_its_records_in_order(broker: KafkaS
         produce(broker, topic, range(number, 3_000, 3), number)
     source = bounded(broker, topic, decode=int)
     splits = source.splits(1)
-    assert [partition_of(split) for split in splits] == [Partition(topic, number, 0, 1_000) for number in range(3)]
+    topic_id = partition_of(splits[0]).topic_id
+    assert topic_id
+    parts = [Partition(topic, number, 0, 1_000, topic_id) for number in range(3)]
+    assert [partition_of(split) for split in splits] == parts
     assert [read_all(source, split) for split in splits] == [list(range(number, 3_000, 3)) for number in range(3)]
 
 
@@ -195,6 +206,56 @@ def test_an_offset_behind_the_end_of_a_topic_that_was_created_again_is_an_error(
     source = unbounded(broker, broker.create_topic("anew"))
     with pytest.raises(RecordsLost, match="or the topic was created anew"):
         read_all(source, source.splits(1)[0], b"7", 1)
+
+
+def read_until(reader: Any, deadline: float) -> None:
+    while time.monotonic() < deadline:
+        reader.read(1)
+
+
+def made_anew(broker: KafkaServer, topic: str) -> None:
+    """Deletes a topic and creates it again, which works once the deletion has ended."""
+    admin = broker.admin()  # kept while the request is on its way
+    admin.delete_topics([topic])[topic].result()
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            broker.create_topic(topic)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def test_a_new_topic_of_the_same_name_with_more_records_is_an_error(broker: KafkaServer) -> None:
+    topic = broker.create_topic("again")
+    produce(broker, topic, range(3))
+    source = unbounded(broker, topic, decode=int)
+    (split,) = source.splits(1)
+    began_id = partition_of(split).topic_id
+    made_anew(broker, topic)
+    produce(broker, topic, range(10, 18))
+    with pytest.raises(TopicMadeAnew, match=r"deleted and made anew: .*afresh with --overwrite") as raised:
+        read_all(source, split, b"3", 1)
+    assert (raised.value.topic, raised.value.began_id) == (topic, began_id)
+    fresh = unbounded(broker, topic, decode=int)
+    assert read_all(fresh, fresh.splits(1)[0], count=8) == list(range(10, 18))
+
+
+def test_a_topic_that_is_deleted_and_created_under_a_reader_ends_it(broker: KafkaServer) -> None:
+    topic = broker.create_topic("again-meanwhile")
+    produce(broker, topic, range(3))
+    source = unbounded(broker, topic, decode=int)
+    source.topic_ids = TopicIds(source.cluster, ask_every_s=0.05)
+    (split,) = source.splits(1)
+    with closing(source.reader()) as reader:
+        reader.open(split, b"3")
+        made_anew(broker, topic)
+        produce(broker, topic, range(10, 18))
+        deadline = time.monotonic() + LIMIT_S
+        with pytest.raises(TopicMadeAnew):
+            read_until(reader, deadline)
 
 
 def test_an_unknown_topic_is_named_with_the_most_similar_one(broker: KafkaServer) -> None:
