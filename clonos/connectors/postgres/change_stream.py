@@ -10,19 +10,34 @@ import select
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from clonos.connectors.postgres import pgoutput as p
+from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable
+from clonos.connectors.postgres.column_values import register as register_loaders
 from clonos.connectors.postgres.server import Server
 from clonos.core.values import register
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SILENCE_S, SILENCES_MAX = 2.0, 60
 """Time after which the server is asked whether it has more to send, and how often."""
 
 OPTIONS: Final = "proto_version '1', publication_names '{}'"
+FIRST_OWN_OID: Final = 16_384
+BASE_TYPES: Final = """
+WITH RECURSIVE base AS (
+    SELECT oid AS type, oid, typtype, typbasetype FROM pg_type WHERE oid = ANY(%s::oid[])
+    UNION ALL
+    SELECT base.type, below.oid, below.typtype, below.typbasetype
+    FROM base JOIN pg_type AS below ON below.oid = base.typbasetype WHERE base.typtype = 'd'
+)
+SELECT type::int8, oid::int8 FROM base WHERE typtype <> 'd'
+"""
+"""Types on which domains are based, also those on other domains."""
+
 Kind = Literal["insert", "update", "delete", "truncate"]
 
 
@@ -51,28 +66,44 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     taken: int
 
 
+class Problem(NamedTuple):
+    """Value of a column that cannot be read."""
+
+    field: str
+    text: str
+    reason: str
+
+
 class Tables:
     """Tables that a connection has described, and how their values are read."""
 
-    def __init__(self, connection: Any, text_types: frozenset[int]) -> None:
-        from psycopg.adapt import Transformer
-        from psycopg.pq import Format
-
+    def __init__(self, connection: Any, server: Server, as_text: frozenset[str]) -> None:
+        register_loaders(connection)
         self._relations: dict[int, p.Relation] = {}
-        self._transformer, self._text = Transformer(connection), Format.TEXT
-        self._text_types = text_types
+        self._values, self._server, self._as_text = Values(connection), server, as_text
+        self._base_types: dict[int, int] = {}  # of the types that this server has on top of PostgreSQL's own
 
     def add(self, relation: p.Relation) -> None:
-        """Takes in the description of a table."""
+        """Takes in the description of a table, and asks for the types on which its domains are based.
+
+        Raises: psycopg.Error, DatabaseUnreachable, DatabaseRefused: the server does not tell.
+        """
         self._relations[relation.oid] = relation
+        oids = {column.type_oid for column in relation.columns if column.type_oid >= FIRST_OWN_OID}
+        if unknown := sorted(oids - set(self._base_types)):
+            with self._server.connect(autocommit=True) as asking:
+                found = dict(asking.execute(BASE_TYPES, [unknown]).fetchall())
+            self._base_types |= {oid: found.get(oid, oid) for oid in unknown}
 
     def name(self, oid: int) -> str:
         """Returns schema and table, with a dot between them."""
         relation = self._relation(oid)
         return f"{relation.schema}.{relation.name}"
 
-    def row(self, oid: int, fields: p.Fields, only_key: bool = False) -> dict[str, Any]:
+    def row(self, oid: int, fields: p.Fields, problems: list[Problem], only_key: bool = False) -> dict[str, Any]:
         """Returns the values by column, without those that the server has not sent.
+
+        A value that cannot be read is the text of the server, and is added to ``problems``.
 
         Raises: ReplicationMalformed: the table is unknown or has another number of columns.
         """
@@ -80,7 +111,7 @@ class Tables:
         if len(columns) != len(fields):
             raise p.ReplicationMalformed(f"a row of {self.name(oid)} has {len(fields)} of {len(columns)} columns")
         return {
-            column.name: self._value(column.type_oid, value)
+            column.name: self._value(column, value, problems)
             for column, value in zip(columns, fields, strict=True)
             if not isinstance(value, msgspec.UnsetType) and (column.is_key or not only_key)
         }
@@ -91,16 +122,38 @@ class Tables:
         except KeyError:
             raise p.ReplicationMalformed(f"the table {oid} was not described") from None
 
-    def _value(self, type_oid: int, text: str | None) -> Any:
-        if text is None or type_oid in self._text_types:
+    def error(self, oid: int, row: dict[str, Any], lsn: int, problem: Problem) -> ValueUnreadable:
+        """Returns the error of a change."""
+        keys = [column.name for column in self._relation(oid).columns if column.is_key and column.name in row]
+        named = (
+            ", ".join(f"{key} = {row[key]}" for key in keys) or f"of the commit at {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        )
+        place = f"postgres.changes of {self.name(oid)} in {self._server.place}"
+        advice = f"as_text=[{problem.field!r}] reads this column as text."
+        return ValueUnreadable(place, named, problem.field, problem.text, problem.reason, advice)
+
+    def _value(self, column: p.Column, text: str | None, problems: list[Problem]) -> Any:
+        if text is None or column.name in self._as_text:
             return text
-        return self._transformer.get_loader(type_oid, self._text).load(text.encode())
+        try:
+            return self._values.value(self._base_types.get(column.type_oid, column.type_oid), text.encode())
+        except Unreadable as error:
+            problems.append(Problem(column.name, text, str(error)))
+            return text
 
 
 class ChangeStream:
     """Open replication connection. ``position`` is behind the last change that ``take`` has returned."""
 
-    def __init__(self, server: Server, slot: str, publication: str, position: Position, end_lsn: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        slot: str,
+        publication: str,
+        position: Position,
+        end_lsn: int,
+        as_text: frozenset[str] = frozenset(),
+    ) -> None:
         """Connects and starts the replication. ``end_lsn``: what was committed before has to come.
 
         Raises: psycopg.Error: the server does not start it. DatabaseUnreachable, DatabaseRefused.
@@ -109,11 +162,11 @@ class ChangeStream:
         self._to_skip = position.taken
         self._server, self._sent_lsn, self._end_lsn = server, position.lsn, end_lsn
         self._transaction: p.Begin | None = None
-        self._ready: deque[Change] = deque()
+        self._ready: deque[Change | MalformedRecord] = deque()
         self._connection = server.connect(autocommit=True, replication="database")
         try:
             self._connection.execute("SET wal_sender_timeout = 0")  # a job may be slowed down for hours
-            self._tables = Tables(self._connection, text_types(self._connection))
+            self._tables = Tables(self._connection, server, as_text)
             start = f"{position.lsn >> 32:X}/{position.lsn & 0xFFFFFFFF:X}"
             command = f'START_REPLICATION SLOT "{slot}" LOGICAL {start} ({OPTIONS.format(publication)})'
             self._start(command)
@@ -121,14 +174,16 @@ class ChangeStream:
             self._connection.close()
             raise
 
-    def take(self, changes_max: int, wait_s: float = 0.0) -> list[Change]:
+    def take(self, changes_max: int, wait_s: float = 0.0) -> list[Any]:
         """Returns the changes that have arrived, at most ``changes_max``; waits up to ``wait_s`` for the first.
+
+        Those with a value that cannot be read are a ``MalformedRecord``.
 
         Waits longer for what was committed before the stream was opened: a replay takes [] for a loss.
 
         Raises: psycopg.Error: the connection is lost. ReplicationMalformed.
         """
-        found: list[Change] = []
+        found: list[Any] = []
         while len(found) < changes_max:
             if self._ready:
                 found.append(self._ready.popleft())
@@ -138,7 +193,7 @@ class ChangeStream:
                     break
             else:
                 self._take_in(p.decode_frame(data))
-        return found
+        return PartlyMalformed(found) if any(type(each) is MalformedRecord for each in found) else found
 
     def acknowledge(self, lsn: int) -> None:
         """Tells the server that it may drop everything before ``lsn``.
@@ -222,7 +277,7 @@ class ChangeStream:
             case p.Other():
                 pass
 
-    def _of(self, message: p.Insert | p.Update | p.Delete | p.Truncate) -> Iterator[Change]:
+    def _of(self, message: p.Insert | p.Update | p.Delete | p.Truncate) -> Iterator[Change | MalformedRecord]:
         begin, tables = self._transaction, self._tables
         if begin is None:
             raise p.ReplicationMalformed("a change is in no transaction")
@@ -231,25 +286,25 @@ class ChangeStream:
             for oid in message.relations:
                 yield Change("truncate", tables.name(oid), None, None, *of_commit)
             return
-        name = tables.name(message.relation)
-        if isinstance(message, p.Insert):
-            yield Change("insert", name, tables.row(message.relation, message.new), None, *of_commit)
-        elif isinstance(message, p.Delete):
-            old = tables.row(message.relation, message.old, message.old_is_key)
-            yield Change("delete", name, None, old, *of_commit)
+        change, problems = self._of_row(message, of_commit)
+        if problems:
+            error = tables.error(message.relation, change.row or change.old or {}, begin.lsn, problems[0])
+            yield MalformedRecord(change, error)
         else:
-            before = None
-            if message.old is not None:
-                before = tables.row(message.relation, message.old, message.old_is_key)
-            row = {**(before or {}), **tables.row(message.relation, message.new)}
-            yield Change("update", name, row, before, *of_commit)
+            yield change
 
-
-def text_types(connection: Any) -> frozenset[int]:
-    """Returns the types whose Python objects streams cannot carry: their values stay text."""
-    from psycopg.types.multirange import MultirangeInfo
-    from psycopg.types.range import RangeInfo
-
-    types = connection.adapters.types
-    ranges = {info.oid for info in types if isinstance(info, (RangeInfo, MultirangeInfo))}
-    return frozenset(ranges | {types[name].oid for name in ("inet", "cidr", "macaddr", "macaddr8")})
+    def _of_row(
+        self, message: p.Insert | p.Update | p.Delete, of_commit: tuple[int, int, datetime]
+    ) -> tuple[Change, list[Problem]]:
+        tables, oid, problems = self._tables, message.relation, list[Problem]()
+        name = tables.name(oid)
+        if isinstance(message, p.Insert):
+            return Change("insert", name, tables.row(oid, message.new, problems), None, *of_commit), problems
+        if isinstance(message, p.Delete):
+            old = tables.row(oid, message.old, problems, message.old_is_key)
+            return Change("delete", name, None, old, *of_commit), problems
+        before = None
+        if message.old is not None:
+            before = tables.row(oid, message.old, problems, message.old_is_key)
+        row = {**(before or {}), **tables.row(oid, message.new, problems)}
+        return Change("update", name, row, before, *of_commit), problems

@@ -54,13 +54,18 @@ _mark_decoder: Final = msgspec.msgpack.Decoder(Position)
 class PostgresChanges:
     """Source of the changes of a publication, read by one task. It does not end: the job runs until it is stopped."""
 
-    def __init__(self, server: Server, tables: tuple[str, ...], publication: str, slot: str) -> None:
+    routes_malformed = True
+
+    def __init__(
+        self, server: Server, tables: tuple[str, ...], publication: str, slot: str, as_text: frozenset[str]
+    ) -> None:
         if not NAME.fullmatch(slot):
             raise InvalidConnector(CONNECTOR, f"slot is {slot!r}", "Use lower-case letters, digits and _, at most 63.")
         if bool(tables) == bool(publication):
             advice = "Give table=, from which a publication is created, or the publication= that you have created."
             raise InvalidConnector(CONNECTOR, "one of table and publication is needed", advice)
         self.tables = tuple(identifier(CONNECTOR, table) for table in tables)
+        self.as_text = as_text
         self.server, self.slot, self.publication = server, slot, publication or slot
         if "'" in self.publication or '"' in self.publication or "," in self.publication:
             raise InvalidConnector(CONNECTOR, f"publication is {publication!r}", "Give the name of one publication.")
@@ -237,7 +242,7 @@ class ChangesReader:
             raise ChangesLost(slot, "was invalidated, because it kept more than max_slot_wal_keep_size")
         if lsn > self._position.lsn:
             raise ChangesLost(slot, "is ahead of it")
-        return ChangeStream(source.server, slot, source.publication, self._position, int(end_lsn))
+        return ChangeStream(source.server, slot, source.publication, self._position, int(end_lsn), source.as_text)
 
     def _report_position(self, stream: ChangeStream) -> None:
         """Tells the server what it may drop, if that is more than it was told."""
@@ -273,6 +278,7 @@ def changes(
     *,
     slot: str,
     publication: str | None = None,
+    as_text: Sequence[str] = (),
     password: str | Secret | None = None,
 ) -> PostgresChanges:
     """Source of the changes of tables, as ``postgres.Change``, from the moment on at which the slot was created.
@@ -285,6 +291,7 @@ def changes(
         table: a table or several, with their schemas before a dot, for which a publication is created.
         slot: name of the replication slot, created at the first start. It belongs to this job alone.
         publication: an existing publication, in place of ``table``.
+        as_text: names of columns that come as the text of the server, such as dates that may be ``infinity``.
         password: the password, better a secret than a text.
 
     Raises:
@@ -295,4 +302,6 @@ def changes(
         job.source(postgres.changes("postgresql://ann@db/shop", "orders", slot="shop_orders"))
     """
     tables = () if table is None else (table,) if isinstance(table, str) else tuple(table)
-    return PostgresChanges(Server(CONNECTOR, dsn, password), tables, publication or "", slot)
+    if isinstance(as_text, str):
+        raise InvalidConnector(CONNECTOR, f"as_text is {as_text!r}", "Give a list of names of columns.")
+    return PostgresChanges(Server(CONNECTOR, dsn, password), tables, publication or "", slot, frozenset(as_text))

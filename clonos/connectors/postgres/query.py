@@ -16,18 +16,19 @@ from xxhash import xxh3_64_intdigest
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.order_choice import OrderChoice
 from clonos.connectors.postgres.attempts import Attempts
+from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
 from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 CONNECTOR: Final = "postgres.query"
 PARTS_PER_TASK: Final = 4
 PARTS_MAX: Final = 10_000
 FETCHED_ROWS: Final = 2_000
 KEY: Final = "clonos_key"
-TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
-"""Types whose Python objects streams cannot carry: they are read as text, as are ranges."""
+CAST_ADVICE: Final = "Cast it in the query, as in CAST(%s AS text)."
 
 
 class QueryKeyUnusable(JobError):
@@ -67,6 +68,8 @@ _decoder: Final = msgspec.msgpack.Decoder(_Range)
 
 class PostgresQuery(OrderChoice):
     """Source of the rows of a query, as dicts."""
+
+    routes_malformed = True
 
     def __init__(self, server: Server, sql: str, key: str, parts: int | None, ordered: bool | None) -> None:
         if parts is not None and not 1 <= parts <= PARTS_MAX:
@@ -183,6 +186,8 @@ class QueryReader:
         self._connection: Any = None
         self._cursor: Any = None
         self._names: list[str] = []
+        self._values: Values | None = None
+        self._unreadable: dict[int, ValueUnreadable] = {}  # by index in the rows that were fetched last
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a range at a mark.
@@ -205,7 +210,7 @@ class QueryReader:
             try:
                 if self._cursor is None:
                     self._execute()
-                rows = self._cursor.fetchmany(min(records_max, FETCHED_ROWS))
+                rows = self._fetched(min(records_max, FETCHED_ROWS))
             except (driver.Error, DatabaseUnreachable) as error:
                 self.close()
                 problem = self._source.refusal(error) if isinstance(error, driver.Error) else error
@@ -228,16 +233,13 @@ class QueryReader:
             cursor.close()
 
     def _execute(self) -> None:
-        server, psycopg = self._source.server, self._source.server.driver()
+        server = self._source.server
+        psycopg = server.driver()
         self._connection = connection = server.connect()
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        loader = psycopg.types.string.TextLoader
-        for name in TEXT_TYPES:
-            connection.adapters.register_loader(name, loader)
-        for info in connection.adapters.types:
-            if isinstance(info, (psycopg.types.range.RangeInfo, psycopg.types.multirange.MultirangeInfo)):
-                connection.adapters.register_loader(info.oid, loader)
+        register(connection)
+        self._values = Values(connection)
         has_low = self._range.has_low and self._last is None
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # a job may be slowed down for hours
         self._cursor = connection.cursor(name="clonos")
@@ -253,7 +255,42 @@ class QueryReader:
             raise QueryKeyUnusable(self._source.sql, f"several rows have the same {self._source.key}")
         self._last = keys[-1]
         names = self._names
-        return [dict(zip(names, row, strict=False)) for row in rows]
+        records = [dict(zip(names, row, strict=False)) for row in rows]
+        if not self._unreadable:
+            return records
+        return PartlyMalformed(
+            MalformedRecord(record, self._unreadable[index]) if index in self._unreadable else record
+            for index, record in enumerate(records)
+        )
+
+    def _fetched(self, rows_max: int) -> list[tuple[Any, ...]]:
+        """Returns rows, and notes those that cannot be read, whose values are the texts of the server."""
+        self._unreadable = {}
+        try:
+            rows: list[tuple[Any, ...]] = self._cursor.fetchmany(rows_max)
+        except (Unreadable, ValueError, ArithmeticError, self._source.server.driver().DataError) as error:
+            if getattr(error, "sqlstate", None) is not None:  # the server could not compute them
+                raise
+        else:
+            return rows
+        result = self._cursor.pgresult
+        return [self._row_alone(result, index) for index in range(result.ntuples)]
+
+    def _row_alone(self, result: Any, index: int) -> tuple[Any, ...]:
+        assert self._values is not None, "a query is executed before its rows are read"
+        found: list[Any] = []
+        texts = [result.get_value(index, column) for column in range(result.nfields)]
+        for column, text in enumerate(texts):
+            try:
+                found.append(None if text is None else self._values.value(result.ftype(column), bytes(text)))
+            except Unreadable as error:
+                found.append(bytes(text).decode())
+                name, key = self._names[column], bytes(texts[-1]).decode()
+                place = f"{CONNECTOR} of {self._source.server.place}"
+                self._unreadable[index] = ValueUnreadable(
+                    place, f"{self._source.key} = {key}", name, found[-1], str(error), CAST_ADVICE % name
+                )
+        return tuple(found)
 
 
 def _quantiles(count: int) -> list[float]:

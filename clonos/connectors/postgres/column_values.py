@@ -1,0 +1,147 @@
+"""Values of columns as Python objects, or as what keeps a row from being read.
+
+The server sends text. What Python cannot hold exactly (infinity, years BC and above 9999, 24:00, an interval with
+months, a number of JSON that a float would round) is an error of its row, whose value stays the server's text for the
+error output.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+
+TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
+"""Types whose Python objects streams cannot carry: they are read as text, as are ranges."""
+
+_INTERVAL: Final = re.compile(
+    r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?)(\d+)(?:\.(\d{1,6}))?S)?)?"
+)
+_EXACT_CHARACTERS: Final = 16
+"""Numbers with fewer characters have at most 15 digits, which every float keeps."""
+
+_REASON_CHARACTERS_MAX: Final = 200
+
+
+class ValueUnreadable(RecordError):
+    """Python has no value that equals one of a row."""
+
+    place: str
+    row: str
+    field: str
+    value: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        return (
+            f"{self.place}, row {self.row}: the value {self.value!r:.100} of the column {self.field} cannot be read:"
+            f" {self.reason}. {self.advice}"
+        )
+
+
+class Unreadable(Exception):
+    """A text of the server is no value of Python; the message says why."""
+
+
+def interval(text: str) -> timedelta:
+    """Returns an interval, which the server writes in ISO 8601.
+
+    Raises: Unreadable: it has months, which are of no fixed length, or timedelta is too short for it.
+    """
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise Unreadable("a timedelta cannot hold it")
+    years, months, days, hours, minutes = (int(part or 0) for part in found.groups()[:5])
+    sign, seconds, fraction = found.groups()[5:]
+    if years or months:
+        raise Unreadable("it has years or months, whose length is not fixed, and a timedelta has none")
+    micros = int(seconds or 0) * 1_000_000 + int((fraction or "").ljust(6, "0"))
+    try:
+        whole = timedelta(days=days, hours=hours, minutes=minutes)
+        return whole + timedelta(microseconds=-micros if sign else micros)
+    except OverflowError:
+        raise Unreadable("a timedelta cannot hold it") from None
+
+
+def json_value(text: str | bytes) -> Any:
+    """Returns a value of json or jsonb.
+
+    Raises: Unreadable: a float would round a number of it.
+    """
+    import json
+
+    try:
+        return json.loads(text, parse_float=_exact_float)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(_reason(error)) from None
+
+
+def _exact_float(digits: str) -> float:
+    number = float(digits)
+    if len(digits) < _EXACT_CHARACTERS and "e" not in digits and "E" not in digits:
+        return number
+    if not math.isfinite(number) or Decimal(repr(number)) != Decimal(digits):
+        raise Unreadable(f"its number {digits:.60} has more digits than a float holds")
+    return number
+
+
+def register(connection: Any) -> None:
+    """Sets how a connection reads values, also those in arrays and in lists of its values."""
+    import psycopg
+    from psycopg.adapt import Buffer, Loader
+    from psycopg.types.multirange import MultirangeInfo
+    from psycopg.types.range import RangeInfo
+
+    class IntervalLoader(Loader):
+        def load(self, data: Buffer) -> Any:
+            return interval(bytes(data).decode())
+
+    class JsonLoader(Loader):
+        def load(self, data: Buffer) -> Any:
+            return json_value(bytes(data))
+
+    adapters = connection.adapters
+    adapters.register_loader("interval", IntervalLoader)
+    for name in ("json", "jsonb"):
+        adapters.register_loader(name, JsonLoader)
+    text = psycopg.types.string.TextLoader
+    for name in TEXT_TYPES:
+        adapters.register_loader(name, text)
+    for info in adapters.types:
+        if isinstance(info, (RangeInfo, MultirangeInfo)):
+            adapters.register_loader(info.oid, text)
+
+
+class Values:
+    """Conversion of texts of the server, one at a time."""
+
+    def __init__(self, connection: Any) -> None:
+        from psycopg.adapt import Transformer
+        from psycopg.pq import Format
+
+        self._transformer, self._text = Transformer(connection), Format.TEXT
+
+    def value(self, type_oid: int, text: bytes) -> Any:
+        """Returns a value.
+
+        Raises: Unreadable: Python has none that equals it.
+        """
+        try:
+            return self._transformer.get_loader(type_oid, self._text).load(text)
+        except Unreadable:
+            raise
+        except Exception as error:  # noqa: BLE001  psycopg raises DataError, and what its parsers raise
+            raise Unreadable(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__).rstrip(".")[:_REASON_CHARACTERS_MAX]
