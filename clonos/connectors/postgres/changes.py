@@ -22,6 +22,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 CONNECTOR: Final = "postgres.changes"
+SYSTEM: Final = "(SELECT system_identifier FROM pg_control_system())"
 NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 
 
@@ -39,12 +40,13 @@ class ChangesLost(EnvironmentFault):
 
 
 class _Stream(msgspec.Struct, frozen=True, array_like=True):
-    """Split: the slot, its publication, and where the job began."""
+    """Split: the slot, its publication, where the job began, and the identifier of the server's data."""
 
     format: int
     slot: str
     publication: str
     lsn: int
+    system: int
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stream)
@@ -86,11 +88,12 @@ class PostgresChanges:
         try:
             self._create_publication(connection)
             lsn = self._create_slot(connection)
+            (system,) = connection.execute(f"SELECT {SYSTEM}").fetchone()
         except self.server.driver().Error as error:
             raise self.refusal(error) from None
         finally:
             connection.close()
-        return [msgspec.msgpack.encode(_Stream(1, self.slot, self.publication, lsn))]
+        return [msgspec.msgpack.encode(_Stream(1, self.slot, self.publication, lsn, system))]
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split from the store names this slot.
@@ -229,7 +232,7 @@ class ChangesReader:
         connection = source.server.connect(autocommit=True)
         try:
             find = (
-                "SELECT confirmed_flush_lsn - '0/0', wal_status, pg_current_wal_flush_lsn() - '0/0'"
+                f"SELECT confirmed_flush_lsn - '0/0', wal_status, pg_current_wal_flush_lsn() - '0/0', {SYSTEM}"
                 " FROM pg_replication_slots WHERE slot_name = %s"
             )
             found = connection.execute(find, [slot]).fetchone()
@@ -237,7 +240,9 @@ class ChangesReader:
             connection.close()
         if found is None:
             raise ChangesLost(slot, "does not exist any more")
-        lsn, status, end_lsn = found
+        lsn, status, end_lsn, system = found
+        if system != source.stream_of(self._split).system:
+            raise ChangesLost(slot, "is that of another server of this name, whose positions differ")
         if status == "lost":
             raise ChangesLost(slot, "was invalidated, because it kept more than max_slot_wal_keep_size")
         if lsn > self._position.lsn:

@@ -266,9 +266,9 @@ def test_options_and_stored_bytes_that_cannot_work_are_refused() -> None:
         with pytest.raises(SplitMalformed):
             source.check_split(data)
     with pytest.raises(InvalidConnector, match="started with slot='other'"):
-        source.check_split(msgspec.msgpack.encode([1, "other", "s", 0]))
+        source.check_split(msgspec.msgpack.encode([1, "other", "s", 0, 1]))
     with pytest.raises(SplitMalformed):
-        source.reader().open(msgspec.msgpack.encode([1, "s", "s", 0]), b"\xff")
+        source.reader().open(msgspec.msgpack.encode([1, "s", "s", 0, 1]), b"\xff")
     assert PASSWORD not in repr(source)
 
 
@@ -293,3 +293,12 @@ def test_a_job_follows_a_table_resumes_and_lets_the_server_drop_its_log(orders: 
     seen += run(20, resume=False)
     seen += run(20, resume=True)
     assert seen == list(range(40))
+
+
+def test_a_slot_of_another_server_of_the_same_name_is_an_error(orders: PostgresServer) -> None:
+    source, split = followed(orders)
+    fields = msgspec.msgpack.decode(split)
+    with closing(source.reader()) as reader:
+        reader.open(msgspec.msgpack.encode([*fields[:-1], fields[-1] + 1]), None)
+        with pytest.raises(ChangesLost, match="is that of another server of this name"):
+            reader.read(1, 0.0)
