@@ -12,7 +12,7 @@ from typing import Any, Final
 from clonos.core.model.errors import JobError
 
 EXAMPLES_MAX: Final = 3
-ALARM: Final = re.compile(r"output (\d+) to (\d+) of \S+ had left before the rollback")
+ALARM: Final = re.compile(r"output (\d+) to (\d+) of (\S+) had left before the rollback")
 """Alarm about rows that an immediate sink cannot withdraw."""
 
 OPEN_ALARM: Final = re.compile(r"output from (\d+) on of (\S+) may have left before the rollback")
@@ -168,7 +168,7 @@ def announced_by(alarms: Sequence[str], rows: int) -> int:
     """Returns the number of rows that alarms number as possibly repeated, of ``rows`` that there are."""
     places = {found.groups() for text in alarms if (found := ALARM.match(text))}
     begins = {found.groups() for text in alarms if (found := OPEN_ALARM.match(text))}
-    return sum(int(last) - int(first) + 1 for first, last in places) + sum(rows - int(first) for first, _ in begins)
+    return sum(int(last) - int(first) + 1 for first, last, _ in places) + sum(rows - int(first) for first, _ in begins)
 
 
 def _shown(numbers: Sequence[int]) -> str:

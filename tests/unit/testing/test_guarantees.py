@@ -60,6 +60,7 @@ def test_a_report_names_lost_rows_and_the_number_of_announced_ones() -> None:
 def test_an_alarm_that_is_raised_again_counts_its_rows_once() -> None:
     alarm = "output 5 to 9 of out/0 had left before the rollback"
     assert announced_by([alarm, alarm, "a spare process is gone"], 9) == 5
+    assert announced_by([alarm, alarm.replace("out/0", "out/1")], 9) == 10
 
 
 def test_an_alarm_without_an_end_counts_all_rows_from_its_number_on_once_for_each_task() -> None:
