@@ -6,6 +6,10 @@ A quoted cell may hold a line end only with ``newlines_in_values``, which reads 
 from __future__ import annotations
 
 import csv
+import io
+import logging
+import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +17,24 @@ import numpy
 import pyarrow
 import pyarrow.csv
 
-from clonos.connectors.columns.line_columns import BYTE_ORDER_MARK, Lines, bounds_of_lines, one_batch, selected
+from clonos.connectors.columns.line_columns import (
+    BYTE_ORDER_MARK,
+    LINE_END,
+    RETURN,
+    Lines,
+    bounds_of_lines,
+    content_of,
+    one_batch,
+    selected,
+)
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
+
+logger = logging.getLogger("clonos.run")
 
 CONNECTOR = "files.csv"
 QUOTE = ord('"')
+OTHER_DELIMITERS = ";\t|"
+INTEGER = re.compile(r"[+-]?\d{16,300}")
 OPEN_QUOTE = "has a quote that does not end in its line; newlines_in_values=True reads cells with line ends"
 
 
@@ -28,6 +45,7 @@ class CsvLines:
     """
 
     connector = CONNECTOR
+    has_encoding = True
 
     def __init__(
         self,
@@ -40,6 +58,9 @@ class CsvLines:
         null_values: Sequence[str] = ("",),
         encoding: str = "utf-8",
     ) -> None:
+        if len(delimiter.encode()) != 1:
+            problem = f"delimiter is {delimiter!r}, which is not one byte in UTF-8"
+            raise InvalidConnector(CONNECTOR, problem, "Give an ASCII character, or replace it in the file.")
         self.has_header = has_header
         self._given_names = tuple(schema.names if schema is not None else columns or ())
         if not has_header and not self._given_names:
@@ -53,33 +74,106 @@ class CsvLines:
         self._ignores = schema is not None or columns is not None
 
     def lines(self, data: bytes) -> Lines:
-        """Finds the records: lines that are not empty, and as many as a quoted cell joins."""
+        """Finds the records: lines that are not empty, and as many as a quoted cell joins.
+
+        A quote that opens a cell and does not end makes its line malformed, and the records after it are read.
+        """
         found, starts, ends = bounds_of_lines(data)
         unfit = numpy.zeros(len(starts), numpy.bool_)
         if b'"' in data:
-            quotes = numpy.flatnonzero(found == QUOTE)
             if self._newlines_in_values:
-                ends = ends[(numpy.searchsorted(quotes, ends) % 2 == 0) | (ends == len(data))]
+                ends, unfit = self._ends_of_records(data, is_whole=True)
                 starts = numpy.concatenate([[0], ends[:-1] + 1])
-            unfit = (numpy.searchsorted(quotes, ends) - numpy.searchsorted(quotes, starts)) % 2 == 1
+            else:
+                quotes = numpy.flatnonzero(found == QUOTE)
+                unfit = (numpy.searchsorted(quotes, ends) - numpy.searchsorted(quotes, starts)) % 2 == 1
         is_line = ends > starts
         is_line &= ~((ends - starts == 1) & (found[numpy.minimum(starts, len(data) - 1)] == ord("\r")))
         return Lines(starts[is_line], ends[is_line], unfit[is_line])
 
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
-        """Returns where the last record that ends in a piece ends, 0 if none does."""
-        if not self._newlines_in_values:
-            return piece.rfind(b"\n") + 1
-        found = numpy.frombuffer(piece, numpy.uint8)
-        quotes = numpy.cumsum(found == QUOTE) + sum(part.count(b'"') for part in before)
-        ends = numpy.flatnonzero((found == ord("\n")) & (quotes % 2 == 0))
+        """See ``LineFormat``."""
+        data = b"".join((*before, piece))
+        if not self._newlines_in_values or b'"' not in data:
+            return data.rfind(b"\n") + 1
+        ends, _ = self._ends_of_records(data, is_whole=False)
         return int(ends[-1]) + 1 if len(ends) else 0
+
+    def end_of_first(self, data: bytes) -> int:
+        """See ``LineFormat``."""
+        if not self._newlines_in_values or b'"' not in data:
+            return data.find(b"\n") + 1
+        ends, _ = self._ends_of_records(data, is_whole=False)
+        return int(ends[0]) + 1 if len(ends) else 0
+
+    def end_of_long_record(self, data: bytes) -> int:
+        """Returns the end of the first line, whose quote does not end."""
+        return data.find(b"\n") + 1 if self._newlines_in_values else 0
+
+    def guess(self, data: bytes) -> str:
+        """See ``LineFormat``."""
+        return ""
+
+    def _ends_of_records(self, data: bytes, is_whole: bool) -> tuple[Any, Any]:
+        """Returns where the records end that begin at the begin of the data, and which ones are malformed.
+
+        A quote opens a cell at its begin only: that of ``5" pipe`` is a character. Without ``is_whole`` more data
+        follows, so that a quote that is open at the end may still be closed.
+        """
+        found = numpy.frombuffer(data, numpy.uint8)
+        quotes, newlines = numpy.flatnonzero(found == QUOTE), numpy.flatnonzero(found == LINE_END)
+        if len(quotes) % 2 == 0 and self._are_of_whole_cells(found, quotes):
+            ends = newlines[numpy.searchsorted(quotes, newlines) % 2 == 0]
+            malformed: list[int] = []
+        else:
+            ends, malformed = self._scanned(data, quotes.tolist(), newlines, is_whole)
+        if is_whole and not data.endswith(b"\n"):
+            ends = numpy.append(ends, len(data))
+        return ends, numpy.isin(ends, malformed)
+
+    def _are_of_whole_cells(self, found: Any, quotes: Any) -> bool:
+        """Returns whether quotes, two by two, open and close cells, or parts of cells that a doubled one divides."""
+        delimiter = ord(self._delimiter)
+        edges = numpy.concatenate([[LINE_END], found, [LINE_END]])
+        before, behind = edges[quotes[::2]], edges[quotes[1::2] + 2]
+        opens = (before == delimiter) | (before == LINE_END) | (before == QUOTE)
+        closes = (behind == delimiter) | (behind == LINE_END) | (behind == QUOTE) | (behind == RETURN)
+        return bool(opens.all() and closes.all())
+
+    def _scanned(self, data: bytes, quotes: list[int], newlines: Any, is_whole: bool) -> tuple[Any, list[int]]:
+        """Finds the ends of records quote by quote."""
+        opened_by = b"\n" + self._delimiter.encode()
+        cells: list[tuple[int, int]] = []  # their first and their last quote
+        malformed: list[int] = []
+        place = 0
+        while place < len(quotes):
+            first, place = quotes[place], place + 1
+            if first and data[first - 1] not in opened_by:
+                continue
+            while place + 1 < len(quotes) and quotes[place] + 1 == quotes[place + 1]:  # doubled
+                place += 2
+            last = quotes[place] if place < len(quotes) else len(data)
+            place += 1
+            if last < len(data) and (last + 1 == len(data) or data[last + 1] in opened_by + b"\r"):
+                cells.append((first, last))
+                continue
+            if last == len(data) and not is_whole:
+                return _without(newlines[newlines < first], cells), malformed
+            # It does not end, or not before a delimiter: its line is malformed, and reading goes on after it.
+            end = data.find(b"\n", first)
+            malformed.append(end if end >= 0 else len(data))
+            place = bisect_left(quotes, malformed[-1])
+        return _without(newlines, cells), malformed
 
     def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
         """Infers the schema from a block. Raises: pyarrow.ArrowException."""
+        if len(names) == 1 and (other := next((sign for sign in OTHER_DELIMITERS if sign in names[0]), "")):
+            what = "%s: the file has one column, %r, whose name contains %r: is that the delimiter=?"
+            logger.warning(what, CONNECTOR, names[0], other)
         found = self._read(pyarrow.py_buffer(data), names).schema
-        text = [pyarrow.string() if pyarrow.types.is_null(field.type) else field.type for field in found]
-        return pyarrow.schema(list(zip(found.names, text, strict=True)))
+        is_text = (pyarrow.types.is_null, pyarrow.types.is_binary)  # bytes that are not in the encoding are malformed
+        types = [pyarrow.string() if any(is_(field.type) for is_ in is_text) else field.type for field in found]
+        return pyarrow.schema(list(zip(found.names, types, strict=True)))
 
     def names_of(self, path: str, header: bytes, schema: Any) -> tuple[str, ...]:
         """Returns the names in the header of a file, else the given ones.
@@ -88,13 +182,20 @@ class CsvLines:
         """
         if not self.has_header:
             return self._given_names
+        text = ""
         try:
             text = header.removeprefix(BYTE_ORDER_MARK).decode(self.encoding).rstrip("\r\n")
-            names = next(csv.reader([text], delimiter=self._delimiter, strict=True), [])
+            lines = io.StringIO(text, newline="")
+            names = _named(next(csv.reader(lines, delimiter=self._delimiter, strict=True), []))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise InputMalformed(
-                path, 0, f"its header is not CSV in {self.encoding}: {error}", "Correct the file."
-            ) from None
+            if what := content_of(header):
+                raise InputMalformed(path, 0, what, "Name another file.") from None
+            advice = "Correct the file."
+            if isinstance(error, UnicodeDecodeError):
+                advice = "Correct the file, or name its encoding with encoding=."
+            elif text.count('"') % 2:
+                advice = "Correct the file, or read cells with line ends by newlines_in_values=True."
+            raise InputMalformed(path, 0, f"its header is not CSV in {self.encoding}: {error}", advice) from None
         if repeated := [name for name in names if names.count(name) > 1]:
             raise InputMalformed(path, 0, f"its header has the column {repeated[0]!r} twice", "Correct the file.")
         wanted = [] if schema is None else schema.names
@@ -121,9 +222,23 @@ class CsvLines:
                 raise pyarrow.ArrowInvalid("a quote does not end")
         return batch
 
+    def rounded(self, data: bytes, schema: Any, names: tuple[str, ...]) -> str:
+        """See ``LineFormat``."""
+        floats = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
+        texts = pyarrow.schema([field.with_type(pyarrow.string()) for field in schema])
+        batch = one_batch(self._read(pyarrow.py_buffer(data), names, texts))
+        for name in floats:
+            for text in batch.column(name).to_pylist():
+                number = (text or "").strip()
+                if INTEGER.fullmatch(number) and int(number) != float(number):
+                    return f"its {name}, {number}, is an integer that the column of floats would round"
+        return ""
+
     def problem(self, line: str) -> str:
         """Says that a quote of a line does not end; "" if none is open."""
-        return OPEN_QUOTE if line.count('"') % 2 and not self._newlines_in_values else ""
+        if not line.count('"') % 2:
+            return ""
+        return "has a quote that does not end" if self._newlines_in_values else OPEN_QUOTE
 
     def _read(self, data: Any, names: tuple[str, ...], schema: Any = None) -> Any:
         return pyarrow.csv.read_csv(
@@ -142,3 +257,14 @@ class CsvLines:
                 strings_can_be_null=self._null_values != [""],
             ),
         )
+
+
+def _without(newlines: Any, cells: list[tuple[int, int]]) -> Any:
+    """Returns the line ends that are not within quoted cells."""
+    bounds = numpy.array(cells, numpy.int64).reshape(-1)
+    return newlines[numpy.searchsorted(bounds, newlines) % 2 == 0]
+
+
+def _named(names: list[str]) -> list[str]:
+    """Gives columns without a name the one that pandas gives them."""
+    return [name or f"Unnamed: {place}" for place, name in enumerate(names)]

@@ -5,6 +5,7 @@ Inferred types are those of JSON: a text stays a text, also if it looks like a t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,12 @@ from clonos.connectors.json_text import parse_json
 CONNECTOR = "files.jsonl"
 BLANKS = b" \t\r\n"
 OPENS, CLOSES, RETURN = b"{}\r"
+DEPTH_MAX = 64
+"""What a value of Clonos may have too; Arrow's parser ends its process at some thousands."""
+
+FLOAT_BITS_MAX = 1_000
+SIGNS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]')
+"""Texts, whose brackets do not count, and brackets."""
 
 
 class JsonLines:
@@ -25,6 +32,7 @@ class JsonLines:
 
     connector = CONNECTOR
     encoding = "utf-8"
+    has_encoding = False
     has_header = False
 
     def __init__(self, schema: Any, columns: Sequence[str] | None) -> None:
@@ -39,15 +47,45 @@ class JsonLines:
         last = numpy.where(last == RETURN, found[numpy.maximum(ends - 2, 0)], last)
         is_usual = (ends > starts) & (found[numpy.minimum(starts, len(data) - 1)] == OPENS) & (last == CLOSES)
         unfit, is_line = ~is_usual, numpy.ones(len(starts), numpy.bool_)
+        deep = self._deep(data, found, starts)
         for index in numpy.flatnonzero(unfit).tolist():
             text = data[starts[index] : ends[index]].strip(BLANKS)
             is_line[index] = bool(text)
             unfit[index] = not (text.startswith(b"{") and text.endswith(b"}"))
+        for index in deep:
+            unfit[index] |= depth_of(data[starts[index] : ends[index]]) > DEPTH_MAX
         return Lines(starts[is_line], ends[is_line], unfit[is_line])
 
+    def _deep(self, data: bytes, found: Any, starts: Any) -> list[int]:
+        """Returns the lines that open so many objects and arrays that they may be too deep."""
+        opened = data.count(b"{") + data.count(b"[")
+        if opened - len(starts) < DEPTH_MAX:  # each usual line opens one
+            return []
+        places = numpy.flatnonzero((found == OPENS) | (found == ord("[")))
+        counts = numpy.diff(numpy.searchsorted(places, starts), append=len(places))
+        return numpy.flatnonzero(counts > DEPTH_MAX).tolist()
+
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
-        """Returns where the last line that ends in a piece ends, 0 if none does."""
-        return piece.rfind(b"\n") + 1
+        """See ``LineFormat``."""
+        end = piece.rfind(b"\n") + 1
+        return end and sum(map(len, before)) + end
+
+    def end_of_first(self, data: bytes) -> int:
+        """See ``LineFormat``."""
+        return data.find(b"\n") + 1
+
+    def end_of_long_record(self, data: bytes) -> int:
+        """Returns 0."""
+        return 0
+
+    def guess(self, data: bytes) -> str:
+        """See ``LineFormat``."""
+        text = data.lstrip(BLANKS + b"\xef\xbb\xbf")
+        if text.startswith(b"["):
+            return "it is a JSON array, not one object per line: write its elements as lines, as jq -c '.[]' does"
+        if text.startswith(b"{") and not text.split(b"\n", 1)[0].rstrip(BLANKS).endswith(b"}"):
+            return "its objects have several lines: write each as one line, as jq -c . does"
+        return ""
 
     def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
         """Infers the schema from a block. Raises: pyarrow.ArrowException."""
@@ -65,8 +103,15 @@ class JsonLines:
         )
         return one_batch(_read(data, options).select(schema.names))
 
+    def rounded(self, data: bytes, schema: Any, names: tuple[str, ...]) -> str:
+        """See ``LineFormat``."""
+        record = parse_json(data.decode())
+        return next((found for field in schema if (found := _rounded(record.get(field.name), field))), "")
+
     def problem(self, line: str) -> str:
         """Says why a line is no JSON object; "" if it is one."""
+        if line.count("{") + line.count("[") > DEPTH_MAX and (depth := depth_of(line.encode())) > DEPTH_MAX:
+            return f"has {depth} objects and arrays within each other, and the limit is {DEPTH_MAX}"
         try:
             value = parse_json(line)
         except ValueError as error:
@@ -77,6 +122,31 @@ class JsonLines:
 def _read(data: Any, options: Any) -> Any:
     read_options = pyarrow.json.ReadOptions(use_threads=False, block_size=data.size + 1)
     return pyarrow.json.read_json(pyarrow.BufferReader(data), read_options, options)
+
+
+def _rounded(value: Any, field: Any) -> str:
+    """Says which integer of a value a column of floats would round; "" if none."""
+    types, kind = pyarrow.types, field.type
+    if types.is_floating(kind) and isinstance(value, int):
+        if value.bit_length() > FLOAT_BITS_MAX or float(value) != value:
+            return f"its {field.name}, {value}, is an integer that the column of floats would round"
+    elif types.is_list(kind) and isinstance(value, list):
+        return next((found for each in value if (found := _rounded(each, kind.value_field))), "")
+    elif types.is_struct(kind) and isinstance(value, dict):
+        return next((found for part in kind if (found := _rounded(value.get(part.name), part))), "")
+    return ""
+
+
+def depth_of(data: bytes) -> int:
+    """Returns how many objects and arrays of a JSON text are within each other at most."""
+    depth = deepest = 0
+    for sign in SIGNS.findall(data):
+        if sign in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in b"}]":
+            depth -= 1
+    return deepest
 
 
 def _as_json(kind: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import numpy
 import pyarrow
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
@@ -36,13 +37,19 @@ READ_BYTES: Final = 4 << 20
 INFERRED_BYTES: Final = 1 << 20
 """Size of the block from which the types of the columns are inferred."""
 
+FLOAT_INTEGER_MAX: Final = 1 << 53
+"""Integer up to which a float holds each one."""
+
 INTEGER_MAX: Final = (1 << 63) - 1
-LONG_INTEGERS: Final = re.compile(rb"(?<![\w.+-])[+-]?\d{19,}(?![\w.])")
+LONG_INTEGERS: Final = re.compile(rb"(?<![\w.+-])(?:\+\d{16,}|-?\d{19,})(?![\w.])")
+LONG_NUMBERS: Final = re.compile(rb"(?<![\d.])\d{16,}(?![\d.eE])")
+"""Among them are the integers that a float does not hold."""
 
 HEADER_BYTES_MAX: Final = 1 << 20
 HEADER_PIECE_BYTES: Final = 4 << 10
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 LINE_END: Final = 10
+RETURN: Final = 13
 SHOWN_CHARACTERS: Final = 80
 
 _PLACE = re.compile(r" in row \d+$|^(In CSV column #\d+: )?(Row #\d+: )?")
@@ -70,6 +77,8 @@ class LineFormat(Protocol):
 
     connector: str
     encoding: str
+    has_encoding: bool
+    """Whether users may name the encoding."""
     schema: Any
     """Given schema; None if it is inferred."""
     columns: list[str] | None
@@ -80,7 +89,13 @@ class LineFormat(Protocol):
         """Finds the records of a block; blank lines are none."""
 
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
-        """Returns where the last record that ends in a piece ends, 0 if none does."""
+        """Returns where the last record that ends in the pieces ends, 0 if none does. ``before`` begins with one."""
+
+    def end_of_first(self, data: bytes) -> int:
+        """Returns where the first record ends, 0 if it goes on beyond the data."""
+
+    def end_of_long_record(self, data: bytes) -> int:
+        """Returns where a record that is too long ends all the same, as a malformed one; 0 if it does not."""
 
     def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
         """Infers the schema from a block. Raises: pyarrow.ArrowException."""
@@ -97,8 +112,14 @@ class LineFormat(Protocol):
         Raises: pyarrow.ArrowException.
         """
 
+    def rounded(self, data: bytes, schema: Any, names: tuple[str, ...]) -> str:
+        """Says which number of a record is an integer that its column of floats would round; "" if none is."""
+
     def problem(self, line: str) -> str:
         """Says why a line is not of the format; "" if it is, and only its values do not fit the columns."""
+
+    def guess(self, data: bytes) -> str:
+        """Says what the data is, which has no record of the format; "" if that cannot be told."""
 
 
 class Piece(NamedTuple):
@@ -131,8 +152,9 @@ class ColumnLineReader(LineBlocks):
         """
         part = decode_split(split)
         self._schema = self._format.schema if self._format.schema is not None else _schema_of(split)
-        self._header = header_of(part, self._format.has_header)
+        self._header = header_of(part, self._format)
         self._names = self._format.names_of(part.path, self._header, self._schema)
+        self._names_of_floats = [field.name for field in self._schema if _has_float(field.type)]
         super().open(split, mark)
 
     def read(self, records_max: int) -> Any | None:
@@ -165,6 +187,9 @@ class ColumnLineReader(LineBlocks):
     def _end_of_lines(self, before: list[bytes], piece: bytes) -> int:
         return self._format.end_of_lines(before, piece)
 
+    def _end_of_long_line(self, data: bytes) -> int:
+        return self._format.end_of_long_record(data)
+
     def _take(self) -> None:
         self._next = 0
         self._lines = self._format.lines(self._data) if self._data else None
@@ -182,7 +207,7 @@ class ColumnLineReader(LineBlocks):
                 last = self._data[lines.starts[end - 1] : lines.ends[end - 1]]
                 batch = self._format.parse(data, last, self._schema, self._names)
                 validate_columns(batch)
-                if batch.num_rows == end - first:
+                if batch.num_rows == end - first and not (error := self._rounded(batch, lines, first)):
                     yield Piece(first, end, batch)
                     return
             except (pyarrow.ArrowException, ValueError) as raised:
@@ -194,6 +219,15 @@ class ColumnLineReader(LineBlocks):
         yield from self._parsed(lines, first, middle)
         yield from self._parsed(lines, middle, end)
 
+    def _rounded(self, batch: Any, lines: Lines, first: int) -> str:
+        """Says which integer a column of floats has rounded; "" if none. Such a float is at least 2**53."""
+        large = set().union(*(_large_rows(batch.column(name)) for name in self._names_of_floats))
+        for row in sorted(large):
+            record = self._data[lines.starts[first + row] : lines.ends[first + row]]
+            if LONG_NUMBERS.search(record) and (problem := self._format.rounded(record, self._schema, self._names)):
+                return problem
+        return ""
+
     def _malformed_line(self, index: int, error: str) -> MalformedRecord:
         assert self._lines is not None, "a block is loaded before its lines are read"
         start, end = int(self._lines.starts[index]), int(self._lines.ends[index])
@@ -202,7 +236,10 @@ class ColumnLineReader(LineBlocks):
             text = line.decode(self._format.encoding)
         except UnicodeDecodeError as wrong:
             problem = f"{line[wrong.start : wrong.end]!r} is not {self._format.encoding}: {wrong.reason}"
-            return MalformedRecord(line, self._error(offset + wrong.start, problem, "Correct the file."))
+            advice = "Correct the file" + (
+                ", or name its encoding with encoding=." if self._format.has_encoding else "."
+            )
+            return MalformedRecord(line, self._error(offset + wrong.start, problem, advice))
         shown, problem = repr(text[:SHOWN_CHARACTERS]), self._format.problem(text)
         if problem:
             return MalformedRecord(text, self._error(offset, f"the line {shown} {problem}", "Correct the file."))
@@ -262,6 +299,8 @@ def column_splits(
     if not splits or text_format.schema is not None:
         return splits
     schema = _decode(known[0]).schema if known else _inferred(text_format, [decode_split(split) for split in splits])
+    if schema is None:
+        return []  # there is no record, and a file that gets some later is found again
     return [encode_split(_with_schema(decode_split(split), schema)) for split in splits]
 
 
@@ -269,35 +308,66 @@ def _with_schema(part: FileSplit, schema: bytes) -> ColumnSplit:
     return ColumnSplit(part.format, part.path, part.size_bytes, part.mtime_ns, part.begin, part.end, schema)
 
 
-def _inferred(text_format: LineFormat, parts: Sequence[FileSplit]) -> bytes:
-    """Infers the types of the columns from the first lines of the first file that has records.
+def _inferred(text_format: LineFormat, parts: Sequence[FileSplit]) -> bytes | None:
+    """Infers the types of the columns from the first lines of the first file that has records; None if none has.
 
-    Raises: InvalidConnector: no file has a line of the format, or it lacks a column.
+    Raises: InvalidConnector: no record of these files is of the format, or it lacks a column.
     """
     firsts = {part.path: part for part in reversed(parts)}
+    problem = ""
     for part in reversed(firsts.values()):
+        names, data = _first_records(text_format, part)
+        if not data:
+            continue
+        lines = [data[start:end] for start, end, unfit in zip(*text_format.lines(data), strict=True) if not unfit]
         schema: Any = None
-        for found in _schemas_of_first_lines(text_format, part):
+        for found in _schemas(text_format, lines, names):
             schema = found if schema is None else _common(schema, found)
         if schema is not None:
             serialized: bytes = selected(text_format, schema, text_format.columns).serialize().to_pybytes()
             return serialized
-    problem = f"the types of the columns of {parts[0].path} cannot be inferred: no line at its begin is of the format"
-    raise InvalidConnector(text_format.connector, problem, "Correct the file, or give them with schema=.")
+        problem = problem or f"{part.path} cannot be inferred: {_why_not(text_format, data, names)}"
+    if not problem:
+        return None
+    advice = "Correct the file, or give them with schema=."
+    raise InvalidConnector(text_format.connector, f"the types of the columns of {problem}", advice)
 
 
-def _schemas_of_first_lines(text_format: LineFormat, part: FileSplit) -> Iterator[Any]:
+def _first_records(text_format: LineFormat, part: FileSplit) -> tuple[tuple[str, ...], bytes]:
+    """Returns the names of the columns of a file, and its first block with a record; b"" if it has none."""
     whole = encode_split(msgspec.structs.replace(part, begin=0, end=part.size_bytes))
-    header = header_of(part, text_format.has_header)
-    names = text_format.names_of(part.path, header, None)
+    header = header_of(part, text_format)
     block = _FirstLines(text_format, part.size_bytes + 1)
     try:
         data = block.first(whole, len(header))
     finally:
         block.close()
-    if data:
-        lines = zip(*text_format.lines(data), strict=True)
-        yield from _schemas(text_format, [data[start:end] for start, end, unfit in lines if not unfit], names)
+    if text_format.has_header and not data and not header.removeprefix(BYTE_ORDER_MARK).strip():
+        return (), b""
+    return text_format.names_of(part.path, header, None), data
+
+
+def _why_not(text_format: LineFormat, data: bytes, names: tuple[str, ...]) -> str:
+    """Says why no line of a block is of the format."""
+    if what := text_format.guess(data) or content_of(data):
+        return what
+    first = data[slice(*(int(each[0]) for each in text_format.lines(data)[:2]))]
+    try:
+        text = first.decode(text_format.encoding)
+    except UnicodeDecodeError as error:
+        named = ": name its encoding with encoding=" if text_format.has_encoding else ""
+        return (
+            f"it is not {text_format.encoding}, in which {first[error.start : error.end]!r} is not a character{named}"
+        )
+    shown = repr(text[:SHOWN_CHARACTERS])
+    if problem := text_format.problem(text):
+        return f"its first line {shown} {problem}"
+    try:
+        _check_integers(text_format.infer(first, names), first)
+        reason = "has other columns than the lines after it"
+    except pyarrow.ArrowException as error:
+        reason = f"does not fit: {_PLACE.sub('', ' '.join(str(error).split()))}"
+    return f"its first line {shown} {reason}"
 
 
 def _schemas(text_format: LineFormat, lines: list[bytes], names: tuple[str, ...]) -> Iterator[Any]:
@@ -322,8 +392,25 @@ def _check_integers(schema: Any, data: bytes) -> None:
     Raises: pyarrow.ArrowInvalid: there is one.
     """
     found = LONG_INTEGERS.findall(data) if "double" in str(schema) else []
-    if any(not ~INTEGER_MAX <= int(number) <= INTEGER_MAX for number in found):
-        raise pyarrow.ArrowInvalid("an integer beyond 64 bits")
+    if any(number[:1] == b"+" or not ~INTEGER_MAX <= int(number) <= INTEGER_MAX for number in found):
+        raise pyarrow.ArrowInvalid("an integer that a float would round")
+
+
+def _large_rows(column: Any) -> list[int]:
+    """Returns the rows of a column that may have an integer that its floats do not hold."""
+    types, compute = pyarrow.types, pyarrow.compute
+    if types.is_floating(column.type):
+        values = column.to_numpy(zero_copy_only=False)
+        return numpy.flatnonzero(numpy.abs(values) >= FLOAT_INTEGER_MAX).tolist()
+    parts = column.flatten() if types.is_struct(column.type) else [compute.list_flatten(column)]
+    is_large = any(_large_rows(part) for part in parts if _has_float(part.type))
+    return list(range(len(column))) if is_large else []
+
+
+def _has_float(type_: Any) -> bool:
+    """Returns whether a type, or one within it, is of floats."""
+    inner = range(type_.num_fields)
+    return pyarrow.types.is_floating(type_) or any(_has_float(type_.field(index).type) for index in inner)
 
 
 def _common(schema: Any, found: Any) -> Any:
@@ -357,33 +444,63 @@ class _FirstLines(LineBlocks):
 
     def first(self, split: bytes, header_bytes: int) -> bytes:
         self.open(split, header_bytes.to_bytes(MARK_BYTES, "big"))
-        self._fill()
-        return self._data
+        while self._fill():
+            if len(self._format.lines(self._data).starts):
+                return self._data
+        return b""
 
     def _end_of_lines(self, before: list[bytes], piece: bytes) -> int:
         return self._format.end_of_lines(before, piece)
+
+    def _end_of_long_line(self, data: bytes) -> int:
+        return self._format.end_of_long_record(data)
 
     def _take(self) -> None:
         pass
 
 
-def header_of(part: FileSplit, has_header: bool) -> bytes:
-    """Returns what a file has before its first record: the first line with its end, or only a byte order mark.
+def header_of(part: FileSplit, text_format: LineFormat) -> bytes:
+    """Returns what a file has before its first record: the header with its end, or only a byte order mark.
 
     Raises: InputMalformed: it is too long for a header.
     """
-    feed, header = ByteReader(part, 0), b""
+    feed, header, end = ByteReader(part, 0), b"", 0
     try:
-        if not has_header:
+        if not text_format.has_header:
             return BYTE_ORDER_MARK if feed.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else b""
-        while b"\n" not in header and (piece := feed.read(HEADER_PIECE_BYTES)):
+        while not end and (piece := feed.read(HEADER_PIECE_BYTES)):
             header += piece
-            if len(header) > HEADER_BYTES_MAX and b"\n" not in header:
+            end = text_format.end_of_first(header)
+            if len(header) > HEADER_BYTES_MAX and not end:
                 problem = f"its header is longer than {HEADER_BYTES_MAX} bytes"
                 raise InputMalformed(part.path, 0, problem, "Is it a text file?")
     finally:
         feed.close()
-    return header[: header.find(b"\n") + 1] or header
+    return header[: end or header.find(b"\n") + 1] or header
+
+
+_CONTENTS: Final = (
+    (b"\x1f\x8b", "it is compressed by gzip: let its name end in .gz"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd: let its name end in .zst"),
+    (b"BZh", "it is compressed by bzip2: let its name end in .bz2"),
+    (b"\xfd7zXZ", "it is compressed by xz: let its name end in .xz"),
+    (b"PK\x03\x04", "it is a zip archive, as spreadsheets are: export it as text"),
+    (b"PAR1", "it is Parquet: read it with files.parquet"),
+    (b"ARROW1", "it is Arrow IPC: read it with files.arrow"),
+    (b"Obj\x01", "it is Avro: read it with files.avro"),
+    (b"SQLite format", "it is a database of SQLite"),
+    (b"%PDF", "it is a PDF"),
+    (b"\xff\xfe", "it is UTF-16: convert it to UTF-8"),
+    (b"\xfe\xff", "it is UTF-16: convert it to UTF-8"),
+)
+
+
+def content_of(data: bytes) -> str:
+    """Says what data is that is not text; "" if it may be text."""
+    for magic, what in _CONTENTS:
+        if data.startswith(magic):
+            return what
+    return "it has zero bytes, so it is not text" if b"\0" in data[:4096] else ""
 
 
 def _schema_of(split: bytes) -> Any:

@@ -94,14 +94,21 @@ class LineBlocks:
             if not piece:
                 break
             cut = self._end_of_lines(pieces, piece)
-            if cut:
-                pieces.append(piece[:cut])
-                tail = piece[cut:]
-                break
             pieces.append(piece)
             length += len(piece)
-            if length > self._line_bytes_max:
-                raise self._malformed(begin, f"a line is longer than {self._line_bytes_max} bytes", "line_bytes_max=")
+            if not cut and length > self._line_bytes_max:
+                cut = self._end_of_long_line(b"".join(pieces))
+                if not cut:
+                    reason = f"a line is longer than {self._line_bytes_max} bytes"
+                    raise self._malformed(begin, reason, "line_bytes_max=")
+            if cut:
+                beyond = length - cut
+                while beyond >= len(pieces[-1]) and beyond:
+                    last = pieces.pop()
+                    tail, beyond = last + tail, beyond - len(last)
+                if beyond:
+                    tail, pieces[-1] = pieces[-1][-beyond:] + tail, pieces[-1][:-beyond]
+                break
         data = b"".join(pieces)
         if begin + len(data) > self._limit:
             # The last line of this split holds the byte before the limit.
@@ -111,8 +118,13 @@ class LineBlocks:
         return bool(data)
 
     def _end_of_lines(self, before: list[bytes], piece: bytes) -> int:
-        """Returns where the last line that ends in a piece ends, 0 if none does. ``before`` begins with a line."""
-        return piece.rfind(b"\n") + 1
+        """Returns where the last line that ends in the pieces ends, 0 if none does. ``before`` begins with a line."""
+        end = piece.rfind(b"\n") + 1
+        return end and sum(map(len, before)) + end
+
+    def _end_of_long_line(self, data: bytes) -> int:
+        """Returns where a line that is too long ends all the same, as a malformed one; 0 if it does not."""
+        return 0
 
     def _load(self, begin: int, data: bytes, tail: bytes) -> None:
         self._begin = begin
