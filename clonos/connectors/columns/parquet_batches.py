@@ -54,9 +54,11 @@ def open_file(path: str, metadata: Any = None) -> Any:
     Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
+        # ``pre_buffer`` would retain all columns that are read. Instants of 96 bits reach beyond nanoseconds of
+        # 64 bits; Spark writes microseconds into them.
         return pyarrow.parquet.ParquetFile(
-            arrow_input(path), metadata=metadata, pre_buffer=False
-        )  # which would keep all columns that are read
+            arrow_input(path), metadata=metadata, pre_buffer=False, coerce_int96_timestamp_unit="us"
+        )
 
 
 def open_known(path: str, size_bytes: int, mtime_ns: int) -> Any:

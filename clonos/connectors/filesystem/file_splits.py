@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -126,9 +127,20 @@ def _described(size_bytes: int, mtime_ns: int) -> str:
 
 
 def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallelism: int) -> list[str]:
-    """Returns the paths that no known split has and that task ``index`` of ``parallelism`` is responsible for."""
-    seen = {decode_split(split).path for split in known}
-    return [path for path in paths if path not in seen and xxh3_64_intdigest(path.encode()) % parallelism == index]
+    """Returns the paths that no known split has and that task ``index`` of ``parallelism`` is responsible for.
+
+    Raises: InputChanged: a local file that was read has another size or time now. One that was removed may go.
+    """
+    seen = {(found := decode_split(split)).path: found for split in known}
+    own = [path for path in paths if xxh3_64_intdigest(path.encode()) % parallelism == index]
+    for path in own:
+        if (split := seen.get(path)) is not None and not is_url(path):
+            with suppress(FileNotFoundError):
+                status = os.stat(path)
+                if (status.st_size, status.st_mtime_ns) != (split.size_bytes, split.mtime_ns):
+                    expected = _described(split.size_bytes, split.mtime_ns)
+                    raise InputChanged(path, expected, _described(status.st_size, status.st_mtime_ns))
+    return [path for path in own if path not in seen]
 
 
 def regular_status(path: str) -> FileStatus:

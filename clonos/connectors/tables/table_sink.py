@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
+from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable, row_not_writable
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.tables.database_text import database_text
 from clonos.connectors.tables.table_database import Database
@@ -165,6 +165,9 @@ class SqliteSink(TableSink):
         if type(value) is int:
             return value if -SQLITE_INT_END <= value < SQLITE_INT_END else str(value)
         if value is None or type(value) in (float, str, bytes):
+            if value != value:
+                advice = "SQLite stores NULL for it: give None or a text, with a map before the sink"
+                raise row_not_writable("sqlite", 0, value, advice)
             return value
         return int(value) if type(value) is bool else scalar_text(value)
 

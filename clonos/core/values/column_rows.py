@@ -26,7 +26,7 @@ def rows_of_columns(batch: Any) -> list[dict[str, Any]]:
 def values_of_column(column: Any) -> list[Any]:
     """Returns the values of a ``pyarrow.Array`` as Python objects, None for nulls.
 
-    Raises: OverflowError, if an instant or a date is not in the years 1 to 9999.
+    Raises: OverflowError, if an instant or a date is not in the years 1 to 9999. ValueError, if a time has nanoseconds.
     """
     import pyarrow
 
@@ -38,6 +38,8 @@ def values_of_column(column: Any) -> list[Any]:
     if types.is_dictionary(kind):
         values = values_of_column(column.dictionary)
         return [None if index is None else values[index] for index in column.indices.to_pylist()]
+    if types.is_time64(kind) and kind.unit == "ns":
+        column = column.cast(pyarrow.time64("us"))  # an ArrowInvalid, a ValueError, where digits would be lost
     return column.to_pylist()  # type: ignore[no-any-return]
 
 

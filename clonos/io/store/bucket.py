@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Final, TypeAlias, TypeVar
 
 from clonos.io.store.cloud_files import CONNECTOR_RETRIES_MAX, DEBUG_TEXT, CloudLocation, object_store
@@ -76,9 +76,21 @@ class Bucket:
         """Returns the keys of all objects below a folder, sorted."""
         import obstore
 
-        prefix = f"{folder}/" if folder else None
-        found = self._try(lambda: obstore.list(self._store, prefix, chunk_size=LISTED_AT_ONCE).collect())
-        return sorted(each["path"] for each in found)
+        prefix = f"{folder}/" if folder else ""
+        found = self._try(lambda: obstore.list(self._store, prefix or None, chunk_size=LISTED_AT_ONCE).collect())
+        sizes = {each["path"]: each["size"] for each in found if each["path"].startswith(prefix)}
+        empty = [key for key, size in sizes.items() if not size]
+        return sorted(set(sizes) - {key for key in empty if self._is_placeholder(key, sizes)})
+
+    def _is_placeholder(self, key: str, keys: Iterable[str]) -> bool:
+        """Returns whether an empty object is a folder's, such as ``in/``: the library lists it without the slash."""
+        if any(other.startswith(f"{key}/") for other in keys):
+            return True
+        try:
+            self.status(key)
+        except FileNotFoundError:
+            return True
+        return False
 
     def upload(self, key: str, file: IO[bytes] | Iterator[bytes]) -> None:
         """Writes an object from an open file, from its present position on, or from pieces."""

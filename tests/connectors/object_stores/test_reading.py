@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from clonos.connectors.connector_errors import InputChanged, InputMissing, Input
 from clonos.connectors.filesystem.file_splits import decode_split
 from tests.connectors.object_stores.objects import put
 from tests.harnesses.s3_server import S3Server
+from tests.speed import scaled
 from tests.unit.connectors.reading import as_rows, read_all, read_piecewise
 
 pytestmark = [pytest.mark.connectors, pytest.mark.keeps_sockets]
@@ -154,3 +156,14 @@ def test_a_url_that_cannot_be_read_is_an_error_that_names_what_is_wrong(
         monkeypatch.delenv(name)
     (tmp_path / "x.txt").write_text("a\n")
     assert read_all(files.lines(f"file://{tmp_path}/x.txt")) == ["a"]
+
+
+def test_the_empty_objects_of_folders_which_consoles_and_sync_tools_make_are_not_files(s3: S3Server) -> None:
+    put(s3, "marked/a.txt", b"a\n")
+    put(s3, "marked/sub/b.txt", b"b\n")
+    put(s3, "marked/empty.txt", b"")
+    for marker in ("marked/", "marked/sub/", "marked/none/"):
+        request = urllib.request.Request(f"{s3.address}/bucket/{marker}", b"", method="PUT")
+        urllib.request.urlopen(request, timeout=scaled(20)).close()
+    assert read_all(files.lines(s3.url("marked/**"))) == ["a", "b"]
+    assert read_all(files.lines(s3.url("marked"))) == ["a"]

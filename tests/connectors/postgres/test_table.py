@@ -18,7 +18,7 @@ from clonos.connectors import files
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import TableRefused
 from clonos.job import Job
-from clonos.operators.connector_contract import WriterFenced
+from clonos.operators.connector_contract import Registration, WriterFenced
 from tests.connectors.postgres.table_samples import COLUMNS, JOB, identity, registered, sink_to, words_in
 from tests.connectors.servers.postgres import PostgresServer
 
@@ -107,7 +107,7 @@ def test_rows_behind_the_restored_checkpoint_are_withdrawn(postgres: PostgresSer
     with registered(sink, identity(1)) as early:
         early.write(0, [("a", 1), ("b", 2), ("c", 3)])
     late = sink.immediate_writer()
-    assert late.register(identity(2, generation=2), 1) == (1, None)
+    assert late.register(identity(2, generation=2), 1) == Registration(1, None)
     assert words_in(postgres) == [("a", 1)]
     late.write(1, [("B", 2)])
     late.close()
@@ -156,12 +156,12 @@ def test_a_row_of_any_types_is_replaced_by_its_key_and_restored(postgres: Postgr
         early.write(1, [row_of_all_types(2), row_of_all_types(3)])
     assert postgres.run("SELECT price, document->>'number' FROM things") == [(decimal.Decimal("3.2500"), "3")]
     late = sink.immediate_writer()
-    assert late.register(identity(2, generation=2), 1) == (1, None)
+    assert late.register(identity(2, generation=2), 1) == Registration(1, None)
     assert postgres.run(all_of_it) == first
     assert late.write(1, [row_of_all_types(4)]) == 2
     late.close()
     again = sink.immediate_writer()
-    assert again.register(identity(3, generation=3), 0) == (0, None)
+    assert again.register(identity(3, generation=3), 0) == Registration(0, None)
     again.close()
     assert postgres.run(all_of_it) == []
 

@@ -120,12 +120,17 @@ def exact_stddev(values: list[Any]) -> Any:
 
 def smallest(values: list[Any]) -> Any:
     found = present(values)
-    return min([value for value in found if not _is_nan(value)] or found, default=None)
+    return min([value for value in found if not _is_nan(value)] or found, default=None, key=_place_of)
 
 
 def largest(values: list[Any]) -> Any:
     found = present(values)
-    return max([value for value in found if not _is_nan(value)] or found, default=None)
+    return max([value for value in found if not _is_nan(value)] or found, default=None, key=_place_of)
+
+
+def _place_of(value: Any) -> Any:
+    """Of equal numbers a float is the smaller one, and of these -0.0."""
+    return value, type(value) is not float, math.copysign(1, value) if type(value) is float else 0
 
 
 def distinct_values(values: list[Any]) -> list[Any]:

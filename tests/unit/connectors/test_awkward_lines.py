@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
+from clonos.connectors.connector_errors import InputChanged, InputMalformed, InvalidConnector
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import PartlyMalformed
 
@@ -169,3 +169,16 @@ def test_a_file_without_a_line_of_the_format_says_what_it_is(tmp_path: Path, dat
 def test_a_compressed_file_of_csv_without_its_suffix_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputMalformed, match=r"it is compressed by gzip: let its name end in \.gz"):
         csv(tmp_path, b"\x1f\x8b\x08\xff\xff\n")
+
+
+def test_a_watched_file_that_grew_after_it_was_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text("1\n")
+    source = files.lines(path, watch="1s")
+    known = source.splits(1)
+    assert source.discover(known, 0, 1) == []
+    path.write_text("1\n2\n")
+    with pytest.raises(InputChanged, match="never append to them"):
+        source.discover(known, 0, 1)
+    path.unlink()
+    assert source.discover(known, 0, 1) == []

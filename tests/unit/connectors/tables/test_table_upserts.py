@@ -9,6 +9,7 @@ import pytest
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, TableRefused
+from clonos.operators.connector_contract import Registration
 from tests.unit.connectors.tables import strict_driver
 from tests.unit.connectors.tables.table_samples import (
     MAKERS,
@@ -37,10 +38,10 @@ def test_a_row_replaces_its_key_and_a_restart_restores_the_previous_row(path: Pa
     early.write(3, [("a", 3), ("c", 1), ("a", 4), ("b", 2)])
     assert sorted(words_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
     # The restored number lies within a batch: after ("a", 3).
-    assert late.register(identity(2, 2), 4) == (4, None)
+    assert late.register(identity(2, 2), 4) == Registration(4, None)
     assert sorted(words_in(path)) == [("a", 3), ("b", 1)]
     assert late.write(4, [("c", 7)]) == 5
-    assert late.register(identity(3, 3), 1) == (1, None)
+    assert late.register(identity(3, 3), 1) == Registration(1, None)
     assert words_in(path) == [("a", 1)]
     early.close()
     late.close()
@@ -58,7 +59,7 @@ def test_a_row_changed_by_another_writer_is_not_restored(
     run(path, "UPDATE words SET seen = 90 WHERE word = 'b'")
     run(path, "DELETE FROM words WHERE word = 'c'")
     run(path, "UPDATE words SET seen = 91 WHERE word = 'e'")
-    assert writer.register(identity(2, 2), 4) == (4, None)
+    assert writer.register(identity(2, 2), 4) == Registration(4, None)
     writer.close()
     assert sorted(words_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
     assert "3 rows of the table words were not restored, because others have changed them" in caplog.messages
@@ -76,7 +77,7 @@ def test_an_existing_table_with_a_key_needs_no_extra_columns(path: Path, make: M
         ("b", "1", "more"),
         ("z", "old", "of others"),
     ]
-    assert writer.register(identity(2, 2), 0) == (0, None)
+    assert writer.register(identity(2, 2), 0) == Registration(0, None)
     writer.close()
     assert run(path, "SELECT * FROM words ORDER BY word") == [("a", "old", "of others"), ("z", "old", "of others")]
 
@@ -89,7 +90,7 @@ def test_undo_rows_below_the_oldest_checkpoint_are_deleted_and_an_earlier_resume
         writer.write(number, [("ab"[number % 2], number)])
     writer.forget(4)
     assert run(path, "SELECT MIN(number), COUNT(*) FROM clonos_previous") == [(4, 6)]
-    assert writer.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
+    assert writer.register(identity(2, 2), 2) == Registration(2, 4)  # numbers 2 and 3 are as they were left
     assert sorted(words_in(path)) == [("a", 2), ("b", 3)]
     assert run(path, "SELECT COUNT(*) FROM clonos_previous") == [(0,)]
     writer.close()
@@ -103,7 +104,7 @@ def test_a_fenced_incarnation_deletes_no_undo_rows(path: Path) -> None:
     late.register(identity(2, 2), 1)
     late.write(1, [("a", 3)])
     early.forget(2)
-    assert late.register(identity(3, 3), 1) == (1, None)
+    assert late.register(identity(3, 3), 1) == Registration(1, None)
     early.close()
     late.close()
     assert words_in(path) == [("a", 1)]

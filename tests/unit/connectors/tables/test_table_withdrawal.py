@@ -37,9 +37,9 @@ def test_rows_after_the_restored_checkpoint_are_withdrawn_before_new_ones_are_wr
         file = path.with_name(f"{number}.db")
         sink = make(file)
         early, late = sink.immediate_writer(), sink.immediate_writer()
-        assert early.register(identity(1, 1), 0) == (0, None)
+        assert early.register(identity(1, 1), 0) == Registration(0, None)
         assert early.write(0, [("a", 1), ("b", 2), ("c", 3)]) == 3
-        assert late.register(identity(2, 2), 1) == (1, None)  # no alarm: nothing is left that may come again
+        assert late.register(identity(2, 2), 1) == Registration(1, None)  # no alarm
         assert words_in(file) == [("a", 1)]
         with pytest.raises(WriterFenced):
             early.write(3, [("of a dead generation", 4)])
@@ -68,7 +68,7 @@ def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> N
         writer.write(0, [(who.task_name, 1), (who.task_name, 2)])
     other.register(WriterIdentity("an earlier start", "words/0", 1, 1), 0)
     other.write(0, [("of an earlier start", 1), ("of an earlier start", 2)])
-    assert first.register(identity(2, 2), 1) == (1, None)
+    assert first.register(identity(2, 2), 1) == Registration(1, None)
     for writer in (first, second, other):
         writer.close()
     expected = [("words/0", 1), ("words/1", 1), ("words/1", 2), ("of an earlier start", 1), ("of an earlier start", 2)]
@@ -82,7 +82,7 @@ def test_another_incarnation_of_the_same_generation_withdraws_nothing(path: Path
         early, late = sink.immediate_writer(), sink.immediate_writer()
         early.register(identity(1, 1), 0)
         early.write(0, [("a", 1), ("b", 2)])
-        assert late.register(identity(2, 1), 1) == (2, None)
+        assert late.register(identity(2, 1), 1) == Registration(2, None)
         early.close()
         late.close()
         assert words_in(file) == [("a", 1), ("b", 2)]
@@ -99,7 +99,7 @@ def test_a_withdrawal_with_unknown_outcome_is_retried_and_withdraws_once(
     early.write(0, [("a", 1), ("b", 2), ("a", 3)])
     early.close()
     Unruly.faults.extend([fault, "", ""])
-    assert late.register(identity(2, 2), 1) == (1, None)
+    assert late.register(identity(2, 2), 1) == Registration(1, None)
     assert not Unruly.faults
     late.close()
     assert words_in(path) == [("a", 1)]
@@ -142,7 +142,7 @@ def test_an_old_incarnation_that_keeps_writing_does_not_block_the_next_registrat
     finally:
         Overtaken.meanwhile.clear()
     assert len(written) == 2
-    assert answer == ((2, None) if generation == 1 else (1, None))
+    assert answer == Registration(2 if generation == 1 else 1, None)
     with pytest.raises(WriterFenced):
         early.write(2, [("c", 3)])
     early.close()
@@ -168,9 +168,9 @@ def test_a_table_without_the_columns_is_warned_of_once_at_the_start(
     first.write(0, [("a", 1), ("b", 2)])
     caplog.clear()
     late = sink.immediate_writer()
-    assert late.register(identity(2, 1), 0) == (2, None)
+    assert late.register(identity(2, 1), 0) == Registration(2, None)
     assert not caplog.messages
-    assert late.register(identity(3, 2), 1) == (1, 2)
+    assert late.register(identity(3, 2), 1) == Registration(1, 2)
     late.write(1, [("B", 2)])
     for writer in (first, second, late):
         writer.close()
@@ -183,7 +183,7 @@ def test_an_existing_table_with_the_columns_supports_withdrawal(path: Path) -> N
     writer = sink.immediate_writer()
     writer.register(identity(1, 1), 0)
     writer.write(0, [("a", 1), ("b", 2)])
-    assert writer.register(identity(2, 2), 1) == (1, None)
+    assert writer.register(identity(2, 2), 1) == Registration(1, None)
     writer.close()
     assert words_in(path) == [("a", 1)]
 
@@ -211,7 +211,7 @@ def test_rows_deleted_by_another_writer_are_reported_as_possible_repeats(path: P
     writer.register(identity(1, 1), 0)
     writer.write(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
     run(path, "DELETE FROM words WHERE word = 'c'")
-    assert writer.register(identity(2, 2), 1) == (1, 4)
+    assert writer.register(identity(2, 2), 1) == Registration(1, 4)
     writer.close()
     assert words_in(path) == [("a", 1)]
 
@@ -227,7 +227,7 @@ def test_an_unreadable_table_is_never_taken_for_an_empty_one(path: Path) -> None
     with pytest.raises(TableUnavailable, match="no such table: words"):
         late.register(identity(2, 2), 1)
     run(path, "ALTER TABLE elsewhere RENAME TO words")
-    assert late.register(identity(2, 2), 1) == (1, None)
+    assert late.register(identity(2, 2), 1) == Registration(1, None)
     late.close()
     assert words_in(path) == [("a", 1)]
 

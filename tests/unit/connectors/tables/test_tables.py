@@ -18,7 +18,13 @@ from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable,
 from clonos.connectors.tables import table_sink
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
-from clonos.operators.connector_contract import ImmediateSink, TransactionalSink, WriterFenced, WriterIdentity
+from clonos.operators.connector_contract import (
+    ImmediateSink,
+    Registration,
+    TransactionalSink,
+    WriterFenced,
+    WriterIdentity,
+)
 from tests.tidy.source import ROOT
 from tests.unit.connectors.tables.table_samples import JOB, Unruly, identity
 
@@ -109,16 +115,16 @@ def test_a_new_generation_continues_at_the_restored_number_and_reports_rows_alre
     make_plain_table(path)
     sink = sqlite(path, "words", ["word"])
     early, late = sink.immediate_writer(), sink.immediate_writer()
-    assert early.register(identity(1), 0) == (0, None)
+    assert early.register(identity(1), 0) == Registration(0, None)
     assert early.write(0, ["a", "b", "c"]) == 3
-    assert late.register(identity(2, generation=1), 1) == (1, 3)
+    assert late.register(identity(2, generation=1), 1) == Registration(1, 3)
     with pytest.raises(WriterFenced):
         early.write(3, ["of a dead generation"])
     with pytest.raises(WriterFenced):
         early.register(identity(3), 0)
     assert late.write(1, ["B"]) == 2
-    assert late.register(identity(2, generation=1), 1) == (2, None)
-    assert early.register(identity(4, generation=1), 1) == (2, None)
+    assert late.register(identity(2, generation=1), 1) == Registration(2, None)
+    assert early.register(identity(4, generation=1), 1) == Registration(2, None)
     assert early.write(1, ["B", "C"]) == 3
     early.close()
     late.close()
@@ -141,7 +147,9 @@ def test_an_incarnation_that_never_registered_writes_nothing(path: Path) -> None
 def test_each_task_of_each_job_has_its_own_numbers(path: Path) -> None:
     sink = sqlite(path, "words")
     first, second, other = sink.immediate_writer(), sink.immediate_writer(), sink.immediate_writer()
-    assert [life.register(identity(1, index=n), 0) for n, life in enumerate((first, second))] == [(0, None), (0, None)]
+    assert [life.register(identity(1, index=n), 0) for n, life in enumerate((first, second))] == [
+        Registration(0, None)
+    ] * 2
     assert other.register(WriterIdentity("another job", "words/0", 0, 7), 0).next_number == 0
     assert [first.write(0, ["a"]), second.write(0, ["b"]), other.write(0, ["c"])] == [1, 1, 1]
     for writer in (first, second, other):
@@ -199,7 +207,7 @@ def test_a_registration_with_unknown_outcome_still_reports_rows_already_written(
     early.write(0, ["a", "b"])
     early.close()
     Unruly.faults.extend([fault, "", ""])
-    assert late.register(identity(2, generation=1), 1) == (1, 2)
+    assert late.register(identity(2, generation=1), 1) == Registration(1, 2)
     assert not Unruly.faults
     late.close()
 

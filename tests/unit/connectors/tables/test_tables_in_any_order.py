@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.tables.table_sink import TableSink
+from clonos.operators.connector_contract import Registration
 from tests.unit.connectors.tables import strict_driver
 from tests.unit.connectors.tables.table_samples import COLUMNS, identity
 
@@ -74,7 +75,7 @@ def test_every_sequence_of_writes_deaths_and_rollbacks_leaves_the_rows_of_the_mo
                 generation += 1
                 previous = [previous[0], previous[numbers[0]]]
                 del counting[previous[1] :]
-            assert writer.register(identity(life, generation), previous[1]) == (len(counting), None)
+            assert writer.register(identity(life, generation), previous[1]) == Registration(len(counting), None)
         assert_holds(memory, counting, key)
     sqlite3.Connection.close(memory)
 
