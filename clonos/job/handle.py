@@ -23,7 +23,7 @@ from clonos.core.coordinator.relocation import REASON as MOVE
 from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
 from clonos.core.wire.control_messages import AT_WORK
-from clonos.io.store.savepoint import Savepoint, check_free
+from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
 from clonos.job.metrics import start_exporters
@@ -88,7 +88,8 @@ class Handle:
         ``timeout``: seconds; None waits without a limit.
 
         Raises: TimeoutError when the job is still running; JobCrashed when the job is at fault; JobBroke when its
-        environment is; JobHitBug when this library is; JobSuperseded when another driver has taken the job over.
+        environment is; JobHitBug when this library is; JobSuperseded when another driver has taken the job over;
+        SavepointNotWritten when the job was stopped with a savepoint before its tasks ran.
         """
         try:
             end = self._await_end(timeout)
@@ -115,8 +116,8 @@ class Handle:
     def _write_final_savepoint(self, end: JobDone) -> None:
         url, self._final_savepoint = self._final_savepoint, ""
         if url and end.ending is Ending.ABORTED:
-            logger.warning("no savepoint was written to %s: %s was aborted", url, self._name)
-        elif url:
+            raise SavepointNotWritten(url, self._name)
+        if url:
             self._requested.save_last(url)
 
     def _await_end(self, timeout: float | None) -> JobEnd:

@@ -108,7 +108,7 @@ def _prepared(
             living = slots_to_take_over(graph.name, retained, what, image, resumed)
             retained.begin(what, living)
         record = start.begin(image, hash_seed, bool(living))
-        log_notes(image)
+        log_notes(image, settings.core.keepers)
         store = start.store
         begin = Begin(
             term=store.term,
@@ -160,8 +160,12 @@ def _launch_spec(run: RunOptions, deployment: Deployment, image: bytes, store_ur
     )
 
 
-def log_notes(image: JobImage) -> None:
-    """Logs what the order of records needs or loses, and that columns run without native kernels."""
+def log_notes(image: JobImage, keepers: int) -> None:
+    """Logs what is not exactly-once without keepers, what the order of records needs or loses, and that columns run
+    without native kernels."""
+    acting = [vertex.name for vertex in image.plan.vertices if vertex.has_effects]
+    if acting and not keepers:
+        logger.warning("keepers=0: if a process dies, what %s did may be repeated (at least once)", ", ".join(acting))
     for sentence in image.order.few_tasks:
         logger.warning("%s", sentence)
     for sentence in image.order.ends:

@@ -79,6 +79,19 @@ class SavepointExists(JobError):
         return f"{self.url} holds {self.what}, so no savepoint can be written there. Name another folder."
 
 
+class SavepointNotWritten(JobError):
+    """A job ended without the savepoint that its stop asked for."""
+
+    url: str
+    job: str
+
+    def __str__(self) -> str:
+        return (
+            f"no savepoint was written to {self.url}: {self.job} was stopped before its tasks ran, or aborted, so it"
+            " has no final checkpoint. Its last completed checkpoint stays: resume it, and stop it when its tasks run."
+        )
+
+
 class SavepointMissing(JobError):
     """There is no complete savepoint at this place."""
 

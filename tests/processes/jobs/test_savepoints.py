@@ -18,7 +18,13 @@ from clonos.agg import count
 from clonos.api.windows import Tumbling
 from clonos.cli import main
 from clonos.connectors import files, sqlite, values
-from clonos.io.store.savepoint import MANIFEST_NAME, SavepointCorrupt, SavepointExists, SavepointMissing
+from clonos.io.store.savepoint import (
+    MANIFEST_NAME,
+    SavepointCorrupt,
+    SavepointExists,
+    SavepointMissing,
+    SavepointNotWritten,
+)
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.from_savepoint import (
@@ -208,6 +214,20 @@ def test_a_job_that_was_stopped_with_a_savepoint_is_continued_without_a_gap(tmp_
     assert words.job("new", has_more=True).run(from_savepoint=str(tmp_path / "last")).has_finished
     assert sorted(words.windows("old") + words.windows("new")) == windows_of(0, 500)
     assert words.table("old") + words.table("new") == rows_of(0, 500)
+
+
+def test_a_stop_with_a_savepoint_before_the_tasks_run_writes_it_or_says_that_it_did_not(tmp_path: Path) -> None:
+    job = Job("early", store=str(tmp_path / "store"))
+    job.source(values(range(1_000)), name="in").sink(files.lines(tmp_path / "out"), name="out")
+    with job.start(slots="process") as handle:
+        handle.stop(savepoint=tmp_path / "last")
+        try:
+            handle.wait(LIMIT_S)
+        except SavepointNotWritten as told:
+            text = str(told)
+        else:
+            text = ""
+    assert (tmp_path / "last" / MANIFEST_NAME).exists() or "early was stopped before its tasks ran" in text
 
 
 def test_a_job_with_new_keyed_steps_and_a_new_source_goes_on_from_the_state_of_the_steps_that_stayed(

@@ -34,13 +34,13 @@ def test_a_job_with_columns_logs_one_line_where_the_native_kernels_are_not_in_us
         monkeypatch.delenv(choice.VARIABLE, raising=False)
     monkeypatch.setattr(choice, "native", None)
     caplog.clear()
-    log_notes(image)
+    log_notes(image, keepers=1)
     (record,) = [record for record in caplog.records if "kernels" in record.message]
     assert record.levelname == level
     assert record.message.startswith("batches of columns run on numpy kernels (")
     assert why in record.message
     caplog.clear()
     monkeypatch.setattr(choice, "native", object())
-    log_notes(image)
+    log_notes(image, keepers=1)
     assert "kernels" not in caplog.text
     assert kernels_in_use() == "native kernels"
