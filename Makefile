@@ -29,7 +29,7 @@ setup: .venv/.installed ## Make .venv and install everything in it
 # run has a worker per core. The seeds are the same in every run, so that a merge is not refused for a fault that it did
 # not bring. `make chaos` seeks new ones. Real processes come in a run of their own: what travels to them by value must not
 # take the modules of all other tests along.
-WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder --durations 50
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder --durations 50
 EXHAUSTIVE := controls or exhaustive
 EXHAUSTIVE_MINUTES := 3.5
 ESSENTIAL := tests/tidy tests/unit tests/worlds tests/fuzz

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
 from tests.properties import is_property, run_in_portions
@@ -79,8 +81,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         own = item.get_closest_marker("timeout")
         limit_s = own.args[0] if own else stage_of(item).timeout_s
         item.add_marker(pytest.mark.timeout(scaled(limit_s)), append=False)
-        if group := group_of(item):
-            item.add_marker(pytest.mark.xdist_group(group))
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives the groups of tests to the workers, in their order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Use it for each run with workers."""
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -52,20 +52,20 @@ SHARES: Final = {
 assert round(sum(SHARES.values()), 9) == 1
 
 
-def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one worker, because they share what is costly to make; empty for a test on its own."""
-    name, path = stage_of(item).name, item.path
-    if name == "spark":
-        return "spark"  # one session
-    if name == "connectors":
-        return f"connectors/{path.parent.name}"  # one server of each kind
-    if name == "static":
-        return (
-            "" if path.name == "test_gates.py" else path.name if path.name == "test_site.py" else "static"
-        )  # the parsed text of the project
-    if name in ("controls", "exhaustive"):
-        return ""
-    return str(path)
+def group_of(nodeid: str) -> str:
+    """Tests of one group run in one worker, because they share what is costly to make; most often those of a file."""
+    path = nodeid.split("::")[0]
+    folders = path.split("/")
+    match folders[1:-1]:
+        case ["spark"]:
+            return "spark"  # one session
+        case ["connectors", *systems]:
+            return "/".join(folders[:3] if systems else folders[:2])  # one server of each kind
+        case ["tidy"] if folders[-1] not in ("test_gates.py", "test_site.py", "test_user_types.py"):
+            return "tidy"  # the parsed text of the project
+        case ["worlds"]:
+            return nodeid
+    return nodeid if folders[-1] == "test_gates.py" else path
 
 
 def stage_of(item: pytest.Item) -> Stage:
