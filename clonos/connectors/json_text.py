@@ -9,7 +9,8 @@ Values without a JSON type are written as follows:
 
 An int is written with all its digits. JSON has no NaN and no infinities: a line of a file with one is refused, and text
 for people has them as Python writes them. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN
-and Infinity that other programs write.
+and Infinity that other programs write, and a byte order mark. It refuses what would not be the same value: a number
+beyond the range of a float, and more containers in each other than a value may have.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from uuid import UUID
 import msgspec
 
 from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.value_depth import TOO_DEEP, NotAValue, check_depth
+from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 
-DEPTH_MAX = 64
 _AS_IT_IS = frozenset(
     {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
 )
@@ -39,6 +41,7 @@ _MAY_BE_INFINITE = frozenset({float, dict, list, tuple})
 _KEY_WORDS: dict[Any, str] = {None: "null", True: "true", False: "false"}
 
 NULL = b"null"
+BYTE_ORDER_MARK = "\ufeff"
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -89,25 +92,43 @@ def scalar_text(value: Any) -> str:
 def parse_json(line: str | bytes) -> Any:
     """Parses one line.
 
-    Raises: ValueError: the line is not JSON; the message says why.
+    Raises: ValueError: the line is not JSON; the message says why. NotAValue: it is, but no value of a record.
     """
+    check_depth(line)
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError):
         pass
+    text = line.removeprefix(BYTE_ORDER_MARK) if isinstance(line, str) else without_mark(line)
     try:
-        return json.loads(line)  # slower, but accepts NaN, Infinity and lone surrogates
+        # Slower, but accepts NaN, Infinity and lone surrogates.
+        return json.loads(text, parse_float=_finite)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise NotAValue(TOO_DEEP) from None
 
 
 def parse_json_lines(lines: list[str]) -> list[Any] | None:
-    """Parses lines at once if all are plain JSON; returns None if one needs ``parse_json``."""
+    """Parses lines at once if all are plain JSON; returns None if one needs ``parse_json``.
+
+    The caller has seen that none of them ``may_be_deep``.
+    """
     decode = _decoder.decode
     try:
         return [decode(line) for line in lines]
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def without_mark(data: bytes) -> bytes:
+    """Returns bytes without the byte order mark of UTF-8, with which some programs begin a text."""
+    return bytes(data).removeprefix(BYTE_ORDER_MARK.encode())
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise NotAValue(f"its number {digits[:40]} is beyond the range of a float")
+    return number
 
 
 def _json_value_of_row(row: Any, index: int, output: str) -> Any:
@@ -141,8 +162,8 @@ def _json_value(value: Any, depth: int) -> Any:
     cls = type(value)
     if cls in _AS_IT_IS:
         return value
-    if depth >= DEPTH_MAX:
-        raise _NotJson(f"it is nested in more than {DEPTH_MAX} containers")
+    if depth >= VALUE_DEPTH_MAX:
+        raise _NotJson(TOO_DEEP)
     depth += 1
     if cls is dict:
         if _STR.issuperset(map(type, value)) and _AS_IT_IS.issuperset(map(type, value.values())):

@@ -55,9 +55,10 @@ class AvroFileCodec(Codec[bytes, list[Any]]):
     def decode(self, data: bytes) -> list[Any]:
         """See ``Codec``."""
         try:
-            return list(fastavro().reader(io.BytesIO(data), reader_schema=self.reader))
+            found = list(fastavro().reader(io.BytesIO(data), reader_schema=self.reader))
         except Exception as error:  # noqa: BLE001  fastavro lets anything pass
             raise self.undecodable(_reason(error)) from None
+        return self.shallow(found, len(data))
 
     def encode(self, value: list[Any]) -> bytes:
         """See ``Codec``.
@@ -142,7 +143,7 @@ def decode_datum(codec: Codec[bytes, Any], data: bytes, writer: Any, reader: Any
         raise codec.undecodable(_reason(error)) from None
     if rest := len(data) - file.tell():
         raise codec.undecodable(f"{rest} of its {len(data)} bytes are left over: it has another schema")
-    return found
+    return codec.shallow(found, len(data))
 
 
 def encode_datum(codec: Codec[bytes, Any], value: Any, schema: Any) -> bytes:

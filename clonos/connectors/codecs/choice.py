@@ -88,11 +88,12 @@ class FunctionCodec(Codec[Any, Any]):
         Raises: UndecodableBytes: the function has raised.
         """
         try:
-            return self.function(data)
+            found = self.function(data)
         except RecordError:
             raise
         except Exception as error:
             raise UndecodableBytes(self.name, f"{type(error).__name__}: {error}") from error
+        return self.shallow(found, len(data)) if isinstance(data, bytes) else found
 
     def encode(self, value: Any) -> Any:
         """See ``Codec``."""

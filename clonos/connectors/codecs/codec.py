@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from clonos.connectors.value_depth import TOO_DEEP, is_too_deep
 from clonos.core.model.errors import JobError
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
@@ -83,6 +84,15 @@ class Codec(ABC, Generic[Outer, Inner]):
     def undecodable(self, reason: object) -> UndecodableBytes:
         """Creates the error of ``decode``."""
         return UndecodableBytes(self.name, _sentence(reason))
+
+    def shallow(self, value: Inner, size_bytes: int) -> Inner:
+        """Returns a value that was decoded from this number of bytes.
+
+        Raises: UndecodableBytes: its dicts and lists are deeper in each other than a value may be.
+        """
+        if is_too_deep(value, size_bytes):
+            raise self.undecodable(TOO_DEEP)
+        return value
 
     def unencodable(self, value: Any, reason: object) -> UnencodableValue:
         """Creates the error of ``encode``."""

@@ -6,12 +6,13 @@ import csv as csv_module
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import isinf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from xml.parsers.expat import ExpatError
 
 import msgspec
 
-from clonos.connectors.codecs.codec import Codec, InvalidCodec
+from clonos.connectors.codecs.codec import Codec, InvalidCodec, shown
 from clonos.connectors.json_text import json_lines, parse_json
 from clonos.connectors.typed_records import LineDecoder, check_schema
 from clonos.core.model.errors import ExtraMissing
@@ -83,9 +84,15 @@ class NumberCodec(Codec[bytes, Number], Generic[Number]):
         """See ``Codec``."""
         parse: Callable[[str], Number] = self.kind
         try:
-            return parse(bytes(data).decode("ascii"))
+            digits = bytes(data).decode("ascii")
+            found = parse(digits)
         except ValueError as error:
             raise self.undecodable(error) from None
+        if "_" in digits:
+            raise self.undecodable(f"{shown(digits)} has an underscore, which only Python takes for a number")
+        if isinf(found) and "inf" not in digits.lower():
+            raise self.undecodable(f"{shown(digits)} is beyond the range of a float")
+        return found
 
     def encode(self, value: Number) -> bytes:
         """See ``Codec``."""
@@ -135,7 +142,7 @@ class MsgpackCodec(Codec[bytes, Any]):
     def decode(self, data: bytes) -> Any:
         """See ``Codec``."""
         try:
-            return msgspec.msgpack.decode(data)
+            return self.shallow(msgspec.msgpack.decode(data), len(data))
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
             raise self.undecodable(error) from None
 
@@ -197,7 +204,7 @@ class XmlCodec(Codec[bytes, dict[str, Any]]):
             found: dict[str, Any] = _xmltodict().parse(data)
         except (ExpatError, ValueError, LookupError, RecursionError) as error:  # LookupError: its encoding
             raise self.undecodable(error) from None
-        return found
+        return self.shallow(found, len(data))
 
     def encode(self, value: dict[str, Any]) -> bytes:
         """See ``Codec``."""

@@ -54,7 +54,7 @@ class ProtobufCodec(Codec[bytes, dict[str, Any]]):
             message.ParseFromString(bytes(data))
         except (DecodeError, RecursionError) as error:
             raise self.undecodable(error) from None
-        return _as_dict(message)
+        return self.shallow(_as_dict(message), len(data))
 
     def encode(self, value: dict[str, Any]) -> bytes:
         """See ``Codec``. Equal dicts give equal bytes."""

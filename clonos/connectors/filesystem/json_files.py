@@ -13,9 +13,10 @@ from clonos.connectors.filesystem.line_files import LineReader, check_line_optio
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.formats.part_content import open_part
-from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
+from clonos.connectors.json_text import BYTE_ORDER_MARK, json_lines, parse_json, parse_json_lines
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
+from clonos.connectors.value_depth import NotAValue, may_be_deep
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
@@ -29,6 +30,11 @@ else:
     AnyValue = TypeVar("AnyValue")
 
 CONNECTOR = "files.jsonl"
+_ADVICE = {
+    "[": "Is the file one array? Write each item on a line of its own, for example with: jq -c .[]",
+    "{": "Write each object on a line of its own, for example with: jq -c .",
+}
+"""What to do about a line that begins a value over many lines."""
 COPY_BYTES = 1 << 20
 
 
@@ -140,6 +146,16 @@ def _line_format(schema: Any, columns: bool | Sequence[str] | None) -> LineForma
     return JsonLines(schema, None if isinstance(columns, bool) else columns)
 
 
+class JsonLineReader(LineReader):
+    """Reader of lines. ``may_be_deep``: see the function of this name, of the lines that are loaded."""
+
+    may_be_deep = False
+
+    def _take(self) -> None:
+        self.may_be_deep = may_be_deep(self._data)
+        super()._take()
+
+
 class JsonReader(Generic[AnyValue]):
     """Reader of the value of each line; blank lines are skipped."""
 
@@ -149,7 +165,7 @@ class JsonReader(Generic[AnyValue]):
             parse_json_lines if decoder is None else decoder.decode_lines
         )
         self._parse: Callable[[str], Any] = parse_json if decoder is None else decoder.decode
-        self._lines = LineReader("utf-8-sig", "strict", line_bytes_max, with_position=False)
+        self._lines = JsonLineReader("utf-8-sig", "strict", line_bytes_max, with_position=False)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a split at a mark.
@@ -161,7 +177,8 @@ class JsonReader(Generic[AnyValue]):
     def read(self, records_max: int) -> list[AnyValue] | None:
         """Returns the next values, None at the end. A malformed line is a ``MalformedRecord``."""
         while (lines := self._lines.read(records_max)) is not None:
-            values = self._parse_lines(lines) if type(lines) is list else None
+            are_plain = type(lines) is list and not self._lines.may_be_deep
+            values = self._parse_lines(lines) if are_plain else None
             if values is None:
                 values = self._one_by_one(lines)
             if values:
@@ -186,11 +203,12 @@ class JsonReader(Generic[AnyValue]):
                     values.append(self._parse(line))
                 except ValueError as error:
                     problem = str(error) if isinstance(error, Unfit) else f"is not JSON: {error}"
+                    problem = f"cannot be a value: {error}" if isinstance(error, NotAValue) else problem
                     malformed = InputMalformed(
                         self._lines.path,
                         self._lines.offset_bytes(index),
                         f"the line {line[:80]!r} {problem}",
-                        "Correct the file.",
+                        _ADVICE.get(line.strip().removeprefix(BYTE_ORDER_MARK), "Correct the file."),
                         True,
                     )
                     values.append(MalformedRecord(line, malformed))

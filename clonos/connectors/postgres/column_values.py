@@ -13,6 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from clonos.connectors.value_depth import check_depth
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
 TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
@@ -75,11 +76,12 @@ def interval(text: str) -> timedelta:
 def json_value(text: str | bytes) -> Any:
     """Returns a value of json or jsonb.
 
-    Raises: Unreadable: a float would round a number of it.
+    Raises: Unreadable: a float would round a number of it, or it is deeper than a value may be.
     """
     import json
 
     try:
+        check_depth(text)
         return json.loads(text, parse_float=_exact_float)
     except (ValueError, RecursionError) as error:
         raise Unreadable(_reason(error)) from None

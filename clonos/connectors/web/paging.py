@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -9,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 import msgspec
 
+from clonos.connectors.json_text import without_mark
 from clonos.connectors.web.web_errors import AnswerMalformed, PollRefused
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.http.http_client import HttpReply, HttpRequest
@@ -19,6 +21,7 @@ NEXT_LINK: Final = "Link: rel=next"
 """``cursor=`` of endpoints whose header ``Link`` names the next page."""
 
 SHOWN_CHARACTERS: Final = 200
+_CHARSET: Final = re.compile(r'(?i);\s*charset\s*=\s*"?([\w.:-]+)')
 _LINK: Final = re.compile(r'<([^>]*)>((?:\s*;\s*[\w*]+\s*=\s*(?:"[^"]*"|[^\s;,"]+))*)')
 _IS_NEXT: Final = re.compile(r'(?i);\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next(?![^\s;]))')
 
@@ -44,7 +47,7 @@ class Reply(msgspec.Struct, frozen=True):
         Raises: AnswerMalformed: it is no JSON.
         """
         try:
-            return _values.decode(self.body)
+            return _values.decode(json_of(self))
         except DECODE_ERRORS as error:
             raise malformed(self, f"is no JSON ({error})") from None
 
@@ -146,8 +149,24 @@ def malformed(reply: Reply, reason: str) -> AnswerMalformed:
     return AnswerMalformed(redacted_url(reply.url), f"{reason}: {_shown(reply.body)}")
 
 
+def json_of(reply: Reply) -> bytes:
+    """Returns the body in UTF-8 without a byte order mark, also if its header or its mark names another encoding.
+
+    Bytes that are not in that encoding stay as they are: their records are malformed.
+    """
+    body = without_mark(reply.body)
+    named = _CHARSET.search(reply.headers.get("content-type", ""))
+    encoding = (
+        "utf-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else named[1] if named else "utf-8"
+    )
+    try:
+        return body if encoding.lower() in ("utf-8", "utf8") else body.decode(encoding).encode()
+    except (LookupError, UnicodeError):
+        return body
+
+
 def _list_at(reply: Reply, path: str | None) -> list[bytes]:
-    found = _field(reply, path) if path else reply.body
+    found = _field(reply, path) if path else json_of(reply)
     try:
         return [bytes(element) for element in _elements.decode(found or b"")]
     except DECODE_ERRORS:
@@ -168,14 +187,14 @@ def _text_at(reply: Reply, path: str) -> str | None:
 
 def _field(reply: Reply, path: str) -> bytes | None:
     try:
-        return _at(reply.body, path)
+        return _at(json_of(reply), path)
     except DECODE_ERRORS:
         raise malformed(reply, "is no object of JSON") from None
 
 
 def _at(data: bytes, path: str) -> bytes | None:
     """Returns the JSON of a field, None if there is none."""
-    found = data
+    found = without_mark(data)
     for name in path.split("."):
         fields = _fields.decode(found)
         if name not in fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from clonos import codecs
 from clonos.connectors.codecs import Codec, UndecodableBytes, UnencodableValue
 from clonos.connectors.codecs.codec import InvalidCodec
+from clonos.core.values import encode_value
 
 ORDER_SCHEMA = {
     "type": "record",
@@ -195,3 +197,41 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
 def test_arguments_that_cannot_work_are_refused_at_once(make: Any, message: str) -> None:
     with pytest.raises(InvalidCodec, match=message):
         make()
+
+
+TREE_SCHEMA = {"type": "record", "name": "Tree", "fields": [{"name": "x", "type": ["null", "Tree"]}]}
+
+
+def _tree(depth: int) -> Any:
+    return None if not depth else {"x": _tree(depth - 1)}
+
+
+@pytest.mark.parametrize(
+    ("codec", "encode"),
+    [
+        (codecs.json(), lambda depth: b"[" * depth + b"]" * depth),
+        (codecs.msgpack(), lambda depth: b"\x91" * depth + b"\xc0"),
+        (codecs.xml(), lambda depth: b"<a>" * depth + b"x" + b"</a>" * depth),
+        (codecs.avro(TREE_SCHEMA), lambda depth: codecs.avro(TREE_SCHEMA).encode(_tree(depth))),
+        (codecs.avro_file(TREE_SCHEMA), lambda depth: codecs.avro_file(TREE_SCHEMA).encode([_tree(depth - 1)])),
+        (codecs.for_decoding("test", json.loads), lambda depth: b"[" * depth + b"]" * depth),
+    ],
+    ids=str,
+)
+def test_a_record_that_is_deeper_than_a_value_may_be_is_undecodable(codec: Any, encode: Any) -> None:
+    encode_value(codec.decode(encode(64)))
+    for depth in (65, 100, 300):
+        with pytest.raises(UndecodableBytes, match="nested in more than 64 containers"):
+            codec.decode(encode(depth))
+
+
+def test_a_byte_order_mark_before_json_is_no_part_of_it() -> None:
+    assert codecs.json().decode(b'\xef\xbb\xbf{"id": 7}') == {"id": 7}
+    assert codecs.json(Order).decode(b'\xef\xbb\xbf{"id": 7}') == Order(7)
+
+
+@pytest.mark.parametrize(("kind", "data"), [(int, b"1_000"), (float, b"1_0.5"), (float, b"1e400"), (float, b"-1e999")])
+def test_digits_that_are_not_the_number_are_undecodable(kind: Any, data: bytes) -> None:
+    with pytest.raises(UndecodableBytes, match=r"underscore|beyond the range"):
+        codecs.number(kind).decode(data)
+    assert codecs.number(float).decode(b"-inf") == -float("inf")

@@ -307,3 +307,45 @@ def test_a_server_with_a_certificate_of_its_own_is_trusted_by_its_file_only(tmp_
         assert polled(server, 2, ca=tmp_path / "certificate.pem", **OF_PAGES) == [1, 2]
         with pytest.raises(web.PollFailed, match="certificate verify failed"):
             polled(server, 2, patience="1ms", **OF_PAGES)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content_type"),
+    [
+        ("utf-8-sig", "application/json"),
+        ("utf-8-sig", "application/json; charset=utf-8"),
+        ("latin-1", 'application/json; charset="ISO-8859-1"'),
+        ("utf-16", "application/json"),
+        ("utf-16-le", "application/json;charset=utf-16le"),
+    ],
+)
+@pytest.mark.parametrize("path", ["", "data.items"])
+def test_an_answer_may_begin_with_a_mark_or_name_its_encoding(
+    server: Pages, encoding: str, content_type: str, path: str
+) -> None:
+    body = '{"data": {"items": ["Zoë"]}, "next": "7"}' if path else '["Zoë"]'
+    answer = Answer(200, body.encode(encoding), {"Content-Type": content_type})
+    server.answers.append(answer)
+    assert polled(server, 1, records=path or None, every="1ms") == ["Zoë"]
+    reply = web.Reply(200, "", {"content-type": content_type}, answer.body)
+    assert (
+        page_of(reply, Paging("data.items", "next", "cursor", None, False, None)).cursor == "7"
+        if path
+        else reply.json()
+    )
+
+
+def test_an_answer_that_is_not_in_its_encoding_gives_malformed_records(server: Pages) -> None:
+    for charset in ("utf-8", "no-such"):
+        body = '["a", "Zoë"]'.encode("latin-1")
+        server.answers.append(Answer(200, body, {"Content-Type": f"application/json; charset={charset}"}))
+        first, second = polled(server, 2, every="1ms")
+        assert first == "a"
+        assert type(second) is MalformedRecord
+
+
+def test_a_record_that_is_deeper_than_a_value_may_be_is_malformed(server: Pages) -> None:
+    server.answers.append(Answer(200, b"[1, " + b"[" * 100 + b"]" * 100 + b", 2]"))
+    one, deep, two = polled(server, 3, every="1ms")
+    assert (one, two) == (1, 2)
+    assert "nested in more than 64 containers" in str(deep.error)
