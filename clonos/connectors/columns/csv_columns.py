@@ -266,5 +266,5 @@ def _without(newlines: Any, cells: list[tuple[int, int]]) -> Any:
 
 
 def _named(names: list[str]) -> list[str]:
-    """Gives columns without a name the one that pandas gives them."""
+    """Gives columns without a name the names of pandas."""
     return [name or f"Unnamed: {place}" for place, name in enumerate(names)]

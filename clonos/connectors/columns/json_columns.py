@@ -57,7 +57,7 @@ class JsonLines:
         return Lines(starts[is_line], ends[is_line], unfit[is_line])
 
     def _deep(self, data: bytes, found: Any, starts: Any) -> list[int]:
-        """Returns the lines that open so many objects and arrays that they may be too deep."""
+        """Returns the lines with more than ``DEPTH_MAX`` objects and arrays, which may be too deep."""
         opened = data.count(b"{") + data.count(b"[")
         if opened - len(starts) < DEPTH_MAX:  # each usual line opens one
             return []

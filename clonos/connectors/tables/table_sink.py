@@ -37,7 +37,7 @@ class TableSink:
 
     connector = "dbapi"
     can_roll_back = True
-    tells_case = True
+    reports_case = True
     """Whether ``id`` and ``ID`` may be two columns. What a driver's database says of them is its error."""
 
     def __init__(
@@ -86,7 +86,7 @@ class TableSink:
         """Says which names mean one column; "" if each means one of its own."""
         seen: dict[str, int] = {}
         for place, column in enumerate(columns):
-            first = seen.setdefault(column if self.tells_case else column.lower(), place)
+            first = seen.setdefault(column if self.reports_case else column.lower(), place)
             if first != place:
                 return f"the columns {columns[first]!r} and {column!r} are one column of the table"
         return ""
@@ -141,7 +141,7 @@ class SqliteSink(TableSink):
     """Immediate sink into a table of a SQLite file."""
 
     connector = "sqlite"
-    tells_case = False
+    reports_case = False
 
     def __init__(
         self,

@@ -216,15 +216,15 @@ def test_a_job_that_was_stopped_with_a_savepoint_is_continued_without_a_gap(tmp_
     assert words.table("old") + words.table("new") == rows_of(0, 500)
 
 
-def test_a_stop_with_a_savepoint_before_the_tasks_run_writes_it_or_says_that_it_did_not(tmp_path: Path) -> None:
+def test_a_stop_with_a_savepoint_before_the_tasks_run_writes_it_or_is_an_error(tmp_path: Path) -> None:
     job = Job("early", store=str(tmp_path / "store"))
     job.source(values(range(1_000)), name="in").sink(files.lines(tmp_path / "out"), name="out")
     with job.start(slots="process") as handle:
         handle.stop(savepoint=tmp_path / "last")
         try:
             handle.wait(LIMIT_S)
-        except SavepointNotWritten as told:
-            text = str(told)
+        except SavepointNotWritten as error:
+            text = str(error)
         else:
             text = ""
     assert (tmp_path / "last" / MANIFEST_NAME).exists() or "early was stopped before its tasks ran" in text

@@ -66,7 +66,7 @@ def test_a_watched_file_with_a_header_only_is_read_when_it_has_rows(tmp_path: Pa
         (['1,""', "2,b"], ["", "b"], 0),
     ],
 )
-def test_a_quote_within_a_cell_or_one_that_does_not_end_takes_no_other_line_along(
+def test_a_quote_within_a_cell_or_an_open_quote_changes_no_other_line(
     tmp_path: Path, lines: list[str], names: list[str], errors: int, end: str
 ) -> None:
     rows, found = csv(tmp_path, "id,name\n" + "\n".join(lines) + end, newlines_in_values=True)
@@ -159,7 +159,9 @@ def test_brackets_in_texts_are_no_levels(tmp_path: Path) -> None:
         (DEEP, "its first line .* has 101 objects and arrays within each other"),
     ],
 )
-def test_a_file_without_a_line_of_the_format_says_what_it_is(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_a_file_without_a_line_of_the_format_is_refused_with_what_it_is(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(data)
     with pytest.raises(InvalidConnector, match=f"cannot be inferred: {reason}"):

@@ -142,7 +142,7 @@ def _rows_and_errors(path: Path, **options: Any) -> tuple[list[Any], list[str]]:
     reader.open(split, None)
     found: list[Any] = []
     while (some := reader.read(1_000)) is not None:
-        found += some
+        found += list(some)  # type: ignore[arg-type]
     reader.close()
     errors = [str(row.error) for row in found if type(row) is MalformedRecord]
     return [row for row in found if type(row) is not MalformedRecord], errors

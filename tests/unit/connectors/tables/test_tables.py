@@ -264,7 +264,7 @@ def test_names_that_are_one_column_of_sqlite_are_refused_and_a_row_with_them_is_
     assert rows_in(path) == [(1,), (4,)]
 
 
-def test_a_wrong_statement_is_a_fault_of_the_job_with_every_driver(path: Path) -> None:
+def test_wrong_sql_is_an_error_of_the_job_whatever_the_driver(path: Path) -> None:
     writer = dbapi(lambda: sqlite3.connect(path), "words", {"id": "INTEGER", "ID": "TEXT"}).immediate_writer()
     writer.register(identity(1), 0)
     with pytest.raises(TableRefused, match=r"words cannot be created: duplicate column name: ID\. Correct columns="):
