@@ -185,8 +185,8 @@ class CsvLines:
         text = ""
         try:
             text = header.removeprefix(BYTE_ORDER_MARK).decode(self.encoding).rstrip("\r\n")
-            lines = io.StringIO(text, newline="")
-            names = _named(next(csv.reader(lines, delimiter=self._delimiter, strict=True), []))
+            records = list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
+            names = _named(records[0] if records else [])
         except (UnicodeDecodeError, csv.Error) as error:
             if what := content_of(header):
                 raise InputMalformed(path, 0, what, "Name another file.") from None
@@ -196,6 +196,9 @@ class CsvLines:
             elif text.count('"') % 2:
                 advice = "Correct the file, or read cells with line ends by newlines_in_values=True."
             raise InputMalformed(path, 0, f"its header is not CSV in {self.encoding}: {error}", advice) from None
+        if len(records) > 1:
+            reason = "a carriage return alone ends its lines, which no reader of lines takes for an end"
+            raise InputMalformed(path, 0, reason, "Convert it, for example with: tr '\\r' '\\n'.")
         if repeated := [name for name in names if names.count(name) > 1]:
             raise InputMalformed(path, 0, f"its header has the column {repeated[0]!r} twice", "Correct the file.")
         wanted = [] if schema is None else schema.names

@@ -40,6 +40,14 @@ def test_a_file_without_rows_has_none(tmp_path: Path, text: str) -> None:
     assert csv(tmp_path, text) == ([], [])
 
 
+@pytest.mark.parametrize("text", ["id,name\r1,a\r2,b\r", "id,name\r1,a\r2,b", "id,name\r1,a\r\n2,b\n"])
+def test_a_file_whose_lines_end_with_a_carriage_return_alone_is_refused(tmp_path: Path, text: str) -> None:
+    for options in ({}, {"columns": ["id"]}, {"newlines_in_values": True}):
+        with pytest.raises(InputMalformed, match=r"in\.csv at byte 0: a carriage return alone ends its lines.*tr '"):
+            csv(tmp_path, text, **options)
+    assert csv(tmp_path, '"i\rd",name\n1,a\n', newlines_in_values=True) == ([{"i\rd": 1, "name": "a"}], [])
+
+
 def test_a_watched_file_with_a_header_only_is_read_when_it_has_rows(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("id,name\n")
