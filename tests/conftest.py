@@ -76,6 +76,8 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the stages in their order, each test with the time limit of its stage, scaled to the machine."""
+    if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"workers need the same names of tests: give ids= without addresses to {changing[0]}")
     items.sort(key=lambda item: STAGES.index(stage_of(item)))
     for item in items:
         own = item.get_closest_marker("timeout")

@@ -216,7 +216,7 @@ def _tree(depth: int) -> Any:
         (codecs.avro_file(TREE_SCHEMA), lambda depth: codecs.avro_file(TREE_SCHEMA).encode([_tree(depth - 1)])),
         (codecs.for_decoding("test", json.loads), lambda depth: b"[" * depth + b"]" * depth),
     ],
-    ids=str,
+    ids=["json", "msgpack", "xml", "avro", "avro_file", "function"],
 )
 def test_a_record_that_is_deeper_than_a_value_may_be_is_undecodable(codec: Any, encode: Any) -> None:
     encode_value(codec.decode(encode(64)))
