@@ -5,7 +5,6 @@ Every piece of work is one transaction and may be repeated, because a number in 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -22,8 +21,6 @@ FETCHED_ROWS = 500
 
 _FAULTS_OF_THE_JOB = frozenset({"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"})
 _FAULTS_OF_THE_DATABASE = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError", "Error"})
-
-_REPEATED_COLUMN = "duplicate column"
 
 Result = TypeVar("Result")
 
@@ -171,7 +168,5 @@ def _kind_of(error: Exception) -> str | None:
     """Returns the name of the PEP 249 class that a driver's error derives from, None for any other error."""
     if isinstance(error, RegistrationChanged):
         return "OperationalError"
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR or _REPEATED_COLUMN in str(error).lower():
-        return "ProgrammingError"  # the statement is wrong, which these drivers call an operational error
     names = [cls.__name__ for cls in type(error).__mro__]
     return next((name for name in names if name in _FAULTS_OF_THE_JOB | _FAULTS_OF_THE_DATABASE), None)

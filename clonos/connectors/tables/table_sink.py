@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, TableRefused, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable, row_not_writable
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.tables.database_text import database_text
 from clonos.connectors.tables.table_database import Database
@@ -25,6 +25,8 @@ from clonos.connectors.tables.table_writer import TableWriter
 
 SQLITE_BUSY_MS = 10_000
 SQLITE_INT_END = 1 << 63
+NO_TABLE = "no such table"
+"""What SQLite says of a table that does not exist, as an OperationalError; other drivers give a ProgrammingError."""
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, enum.Enum, msgspec.Struct)
 
@@ -37,8 +39,6 @@ class TableSink:
 
     connector = "dbapi"
     can_roll_back = True
-    reports_case = True
-    """Whether ``id`` and ``ID`` may be two columns. What a driver's database says of them is its error."""
 
     def __init__(
         self,
@@ -61,8 +61,6 @@ class TableSink:
         self.columns = None if columns is None else tuple(columns)
         for column in self.columns or ():
             self.dialect.name(column)
-        if problem := self.repeated(self.columns or ()):
-            raise InvalidConnector(self.connector, problem, "Give each column a name of its own.")
         self.types = dict(columns) if isinstance(columns, Mapping) else None
         self.key_columns = self._checked_key(upsert)
 
@@ -81,15 +79,6 @@ class TableSink:
                 "Name each key column once in upsert=, and all columns in columns=.",
             )
         return key
-
-    def repeated(self, columns: Sequence[str]) -> str:
-        """Says which names mean one column; "" if each means one of its own."""
-        seen: dict[str, int] = {}
-        for place, column in enumerate(columns):
-            first = seen.setdefault(column if self.reports_case else column.lower(), place)
-            if first != place:
-                return f"the columns {columns[first]!r} and {column!r} are one column of the table"
-        return ""
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares: the table, its key, and the database as far as ``connect`` shows it."""
@@ -118,6 +107,8 @@ class TableSink:
             )
         except TableRefused:
             return False
+        except TableUnavailable as error:
+            return NO_TABLE not in str(error)
         except Exception:  # noqa: BLE001  whatever connect() raises: the tasks will say it
             return True
         finally:
@@ -141,7 +132,6 @@ class SqliteSink(TableSink):
     """Immediate sink into a table of a SQLite file."""
 
     connector = "sqlite"
-    reports_case = False
 
     def __init__(
         self,
