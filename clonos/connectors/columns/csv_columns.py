@@ -115,7 +115,7 @@ class CsvLines:
         return ""
 
     def _ends_of_records(self, data: bytes, is_whole: bool) -> tuple[Any, Any]:
-        """Returns where the records end that begin at the begin of the data, and which ones are malformed.
+        """Returns where the records of the data end, and which ones are malformed.
 
         A quote opens a cell at its begin only: that of ``5" pipe`` is a character. Without ``is_whole`` more data
         follows, so that a quote that is open at the end may still be closed.

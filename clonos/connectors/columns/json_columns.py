@@ -15,11 +15,12 @@ import pyarrow.json
 
 from clonos.connectors.columns.line_columns import Lines, bounds_of_lines, one_batch, selected
 from clonos.connectors.json_text import parse_json
+from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 
 CONNECTOR = "files.jsonl"
 BLANKS = b" \t\r\n"
 OPENS, CLOSES, RETURN = b"{}\r"
-DEPTH_MAX = 64
+DEPTH_MAX = VALUE_DEPTH_MAX
 """What a value of Clonos may have too; Arrow's parser ends its process at some thousands."""
 
 FLOAT_BITS_MAX = 1_000

@@ -300,7 +300,7 @@ def column_splits(
         return splits
     schema = _decode(known[0]).schema if known else _inferred(text_format, [decode_split(split) for split in splits])
     if schema is None:
-        return []  # there is no record, and a file that gets some later is found again
+        return []  # a file without records is found again when it has some
     return [encode_split(_with_schema(decode_split(split), schema)) for split in splits]
 
 
