@@ -1,5 +1,4 @@
 """Threads, child processes and open sockets of a test process.
-from tests.speed import scaled
 
 Two snapshots tell what a test left behind. What still ends by itself gets `GRACE_S` for it; a leaked process is
 killed, so that it cannot disturb the tests that follow, and reported.
@@ -17,6 +16,7 @@ import psutil
 from tests.speed import scaled
 
 GRACE_S = scaled(5.0)
+LOOK_EVERY_S = 0.02
 RUN_VARIABLE = "CLONOS_TEST_RUN"
 """Names this test run in the environment of all that it starts, so that orphans are found under every parent."""
 
@@ -74,8 +74,8 @@ def left_behind(
         if thread.is_alive():
             complaints.append(f"thread {thread.name!r} still runs")
     complaints += _end(list(now.processes - before.processes), deadline)
-    if sockets_count and (leaked := _open_sockets() - before.sockets):
-        complaints.append(f"{len(leaked)} sockets are still open: {_describe_sockets()}")
+    if sockets_count and (leaked := _sockets_after(before.sockets, deadline)):
+        complaints.append(f"{len(leaked)} sockets are still open: {_describe_sockets(leaked)}")
     return complaints
 
 
@@ -156,6 +156,21 @@ def _open_sockets() -> frozenset[str]:
     return frozenset(sockets)
 
 
-def _describe_sockets() -> str:
-    connections = psutil.Process().net_connections(kind="all")
-    return "; ".join(f"{connection.laddr} -> {connection.raddr} {connection.status}" for connection in connections)
+def _sockets_after(before: frozenset[str], deadline: float) -> frozenset[str]:
+    """Returns the sockets that are new and still open at the deadline: a client's threads close theirs soon after it."""
+    while (leaked := _open_sockets() - before) and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+    return leaked
+
+
+def _describe_sockets(leaked: frozenset[str]) -> str:
+    ours = Path("/proc/self/fd")
+    described = []
+    for connection in psutil.Process().net_connections(kind="all"):
+        try:
+            target = os.readlink(ours / str(connection.fd)) if ours.exists() else str(connection)
+        except OSError:  # it closed meanwhile
+            continue
+        if target in leaked:
+            described.append(f"{connection.laddr} -> {connection.raddr} {connection.status}")
+    return "; ".join(described) or "they closed meanwhile"

@@ -45,6 +45,14 @@ def test_a_socket_that_stays_open_is_counted_unless_a_pool_may_keep_it() -> None
         assert left_behind(before, sockets_count=False, grace_s=0) == []
 
 
+def test_a_socket_that_is_about_to_close_is_waited_for() -> None:
+    before = Holdings.now()
+    open_socket = socket.socket()
+    closing = threading.Timer(0.05, open_socket.close)
+    closing.start()
+    assert left_behind(before) == []
+
+
 def test_a_child_that_keeps_running_is_named_and_killed() -> None:
     before = Holdings.now()
     with subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE) as child:

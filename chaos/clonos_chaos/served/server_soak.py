@@ -121,6 +121,7 @@ class ServerSoakRun:
 
     def _feed_and_kill(self) -> None:
         """Opens the gate at the given rate, and kills at each interval."""
+        self._wait_for_tasks()
         begun_s, is_over = time.monotonic(), threading.Event()
         feeding = threading.Thread(target=self._feed, args=(begun_s, is_over), name="input", daemon=True)
         feeding.start()
@@ -135,6 +136,13 @@ class ServerSoakRun:
         finally:
             is_over.set()
             feeding.join()
+
+    def _wait_for_tasks(self) -> None:
+        """Waits for the first status that has tasks, so that the minutes of the soak do not pass during its start."""
+        deadline_s = time.monotonic() + END_S
+        while not self._status and time.monotonic() < deadline_s:
+            self._look()
+            time.sleep(LOOK_EVERY_S)
 
     def _feed(self, begun_s: float, is_over: threading.Event) -> None:
         """Opens the gate, also while the server or a driver is dead."""

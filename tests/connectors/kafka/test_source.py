@@ -229,7 +229,7 @@ def made_anew(broker: KafkaServer, topic: str) -> None:
 
 
 def test_a_new_topic_of_the_same_name_with_more_records_is_an_error(broker: KafkaServer) -> None:
-    topic = broker.create_topic("again")
+    topic = broker.create_topic("made-anew")
     produce(broker, topic, range(3))
     source = unbounded(broker, topic, decode=int)
     (split,) = source.splits(1)
@@ -244,7 +244,7 @@ def test_a_new_topic_of_the_same_name_with_more_records_is_an_error(broker: Kafk
 
 
 def test_a_topic_that_is_deleted_and_created_under_a_reader_ends_it(broker: KafkaServer) -> None:
-    topic = broker.create_topic("again-meanwhile")
+    topic = broker.create_topic("made-anew-meanwhile")
     produce(broker, topic, range(3))
     source = unbounded(broker, topic, decode=int)
     source.topic_ids = TopicIds(source.cluster, ask_every_s=0.05)
