@@ -50,7 +50,8 @@ def test_a_socket_that_is_about_to_close_is_waited_for() -> None:
     open_socket = socket.socket()
     closing = threading.Timer(0.05, open_socket.close)
     closing.start()
-    assert left_behind(before) == []
+    assert left_behind(before, unnamed_threads_count=False) == []
+    closing.join()
 
 
 def test_a_child_that_keeps_running_is_named_and_killed() -> None:
