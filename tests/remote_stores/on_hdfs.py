@@ -78,7 +78,7 @@ def test_an_unfinished_write_leaves_no_object(files: HadoopFiles) -> None:
 def test_a_writer_that_loses_the_race_leaves_no_file(files: HadoopFiles) -> None:
     assert files.create_if_absent("chain/7", b"first")
     assert not files.create_if_absent("chain/7", b"second")
-    assert files._client.files_below(files._root) == [f"{files._root}/chain/7"]
+    assert list(files._client.files_below(files._root)) == [f"{files._root}/chain/7"]
 
 
 def test_names_may_have_characters_that_urls_and_shells_quote(files: HadoopFiles) -> None:

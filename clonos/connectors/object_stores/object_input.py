@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, WILDCARDS, ObjectUrl, split_url
 from clonos.io.store.bucket import AnyBucket
+from clonos.io.store.bucket_lists import readable_keys
 from clonos.io.store.object_status import ObjectStatus
 
 READ_AHEAD_BYTES_MIN: Final = 256 << 10
@@ -164,8 +165,8 @@ def find_objects(
         if WILDCARDS.search(url.key):
             names = url.key.split("/")
             fixed = next(index for index, name in enumerate(names) if WILDCARDS.search(name))
-            below = bucket.keys_below("/".join(names[:fixed]))
-            return [url.of(key) for key in below if matches(key.split("/"), names)]
+            below = [key for key in bucket.keys_below("/".join(names[:fixed])) if matches(key.split("/"), names)]
+            return [url.of(key) for key in readable_keys(url.without_options, below)]
         if url.key and _exists(bucket, url.key):
             return [url.of(url.key)]
         return in_folder(url.of(url.key))

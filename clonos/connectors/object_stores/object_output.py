@@ -18,6 +18,7 @@ from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.output_files import is_partition
 from clonos.connectors.object_stores.urls import ObjectUrl, split_url
 from clonos.io.store.bucket import AnyBucket
+from clonos.io.store.bucket_lists import readable_keys
 
 COPY_BYTES_MAX: Final = 5 << 30
 """Largest object that S3 copies in one request."""
@@ -88,7 +89,7 @@ class ObjectFiles:
         with output_errors(folder, "listed"):
             keys = self._bucket.keys_below(_key(folder))
         found = [key.removeprefix(f"{_key(folder)}/") for key in keys]
-        return [path for path in found if all(map(is_partition, path.split("/")[:-1]))]
+        return readable_keys(folder, [path for path in found if all(map(is_partition, path.split("/")[:-1]))])
 
     def content(self, path: str) -> bytes | None:
         try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, TypeAlias, TypeVar
 
-from clonos.io.store.cloud_files import CONNECTOR_RETRIES_MAX, DEBUG_TEXT, CloudLocation, object_store
+from clonos.io.store.bucket_lists import INVALID_KEY, listed_by_arrow, names_directly_in, without_folder_marks
+from clonos.io.store.cloud_files import CONNECTOR_RETRIES_MAX, DEBUG_TEXT, CloudLocation, arrow_files, object_store
 from clonos.io.store.hadoop_bucket import SCHEMES as HADOOP_SCHEMES
 from clonos.io.store.hadoop_bucket import HadoopBucket
 from clonos.io.store.object_files import StoreUnsupported
@@ -37,6 +38,7 @@ class Bucket:
     """Objects of a bucket by their whole keys."""
 
     def __init__(self, location: CloudLocation) -> None:
+        self._location = location
         self._store = object_store(location, "", CONNECTOR_RETRIES_MAX)
         self._may_copy_later = location.scheme == "az"
 
@@ -68,24 +70,42 @@ class Bucket:
         """Returns the names of the objects directly in a folder, and those of its folders, both sorted."""
         import obstore
 
-        found = self._try(lambda: obstore.list_with_delimiter(self._store, f"{folder}/" if folder else None))
-        names = sorted(each["path"].rpartition("/")[2] for each in found["objects"])
-        return names, sorted(prefix.strip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+        try:
+            found = self._try(lambda: obstore.list_with_delimiter(self._store, f"{folder}/" if folder else None))
+        except OSError as error:
+            if INVALID_KEY not in str(error):
+                raise
+            return names_directly_in(folder, self._listed_by_arrow(folder))
+        folders = [prefix.strip("/") for prefix in found["common_prefixes"]]
+        objects = [(each["path"], _status(each)) for each in found["objects"]]
+        keys = without_folder_marks(objects, folder, folders, self._is_missing)
+        return [key.rpartition("/")[2] for key in keys], sorted(each.rpartition("/")[2] for each in folders)
 
     def keys_below(self, folder: str) -> list[str]:
-        """Returns the keys of all objects below a folder, sorted."""
+        """Returns the keys of all objects below a folder, sorted. Empty objects that mark folders are none of them."""
+        return list(self.statuses_below(folder))
+
+    def statuses_below(self, folder: str) -> dict[str, ObjectStatus]:
+        """Returns the status of the same objects by their keys, which are sorted. A key may be unreadable."""
         import obstore
 
-        prefix = f"{folder}/" if folder else ""
-        found = self._try(lambda: obstore.list(self._store, prefix or None, chunk_size=LISTED_AT_ONCE).collect())
-        sizes = {each["path"]: each["size"] for each in found if each["path"].startswith(prefix)}
-        empty = [key for key, size in sizes.items() if not size]
-        return sorted(set(sizes) - {key for key in empty if self._is_placeholder(key, sizes)})
+        prefix = f"{folder}/" if folder else None
+        try:
+            found = self._try(lambda: obstore.list(self._store, prefix, chunk_size=LISTED_AT_ONCE).collect())
+        except OSError as error:
+            if INVALID_KEY not in str(error):
+                raise
+            return self._listed_by_arrow(folder)
+        objects = ((each["path"], _status(each)) for each in found)
+        return without_folder_marks(objects, folder, (), self._is_missing)
 
-    def _is_placeholder(self, key: str, keys: Iterable[str]) -> bool:
-        """Returns whether an empty object is a folder's, such as ``in/``: the library lists it without the slash."""
-        if any(other.startswith(f"{key}/") for other in keys):
-            return True
+    def _listed_by_arrow(self, folder: str) -> dict[str, ObjectStatus]:
+        """Lists a folder of which obstore cannot read a key."""
+        location = self._location
+        found = self._try(lambda: listed_by_arrow(arrow_files(location), location.bucket, folder))
+        return without_folder_marks(found.items(), folder, (), self._is_missing)
+
+    def _is_missing(self, key: str) -> bool:
         try:
             self.status(key)
         except FileNotFoundError:

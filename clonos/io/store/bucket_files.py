@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from clonos.io.store.bucket import Bucket
+from clonos.io.store.bucket_lists import is_readable
 from clonos.io.store.cloud_files import CloudLocation
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
 
@@ -59,7 +60,7 @@ class BucketFiles:
     def list(self, folder: str) -> list[str]:
         """Returns the names of all objects below a folder, sorted."""
         found = self._try(f"list {folder}", lambda: self._bucket.keys_below(self._prefix + folder))
-        return [key.removeprefix(self._prefix) for key in found]
+        return [key.removeprefix(self._prefix) for key in found if is_readable(key)]
 
     def _try(self, action: str, call: Callable[[], Result], name: str = "") -> Result:
         try:

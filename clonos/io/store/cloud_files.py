@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from clonos.io.store.bucket_lists import is_readable
 from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
 
 DEBUG_TEXT: Final = "\n\nDebug source:"
@@ -26,6 +27,8 @@ CONNECTOR_RETRIES_MAX: Final = 60
 outlast a short failure of the network."""
 BACKOFF_MAX: Final = timedelta(seconds=1)
 GCS_SCHEMES: Final = ("gs", "gcs")
+ARROW_SCHEMES: Final = ("s3", *GCS_SCHEMES)
+"""Schemes of checkpoint stores whose data go through pyarrow."""
 S3_REGION: Final = "us-east-1"
 """Region if neither the URL nor the environment names one."""
 
@@ -93,11 +96,10 @@ class CloudFiles:
         self.url = url.partition("?")[0]
         location = CloudLocation.parse(url)
         self._root = "/".join(part for part in (location.bucket, location.prefix) if part)
-        connect = {"s3": _connect_s3, "gs": _connect_gcs, "gcs": _connect_gcs}.get(location.scheme)
-        if connect is None:
+        if location.scheme not in ARROW_SCHEMES:
             reason = "it has no create-if-absent, which the choice of one coordinator needs"
             raise StoreUnsupported(url, reason)
-        self._files, self._conditional = connect(location)
+        self._files, self._conditional = arrow_files(location), object_store(location, location.prefix)
 
     def read(self, name: str) -> bytes:
         """Returns all bytes of an object."""
@@ -165,7 +167,8 @@ class CloudFiles:
         selector = FileSelector(f"{self._root}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
         found = self._try(f"list {folder}", lambda: self._files.get_file_info(selector))
         skipped = len(self._root) + 1
-        return sorted(entry.path[skipped:] for entry in found if entry.type == FileType.File)
+        names = (entry.path[skipped:] for entry in found if entry.type == FileType.File)
+        return sorted(filter(is_readable, names))  # the others, such as in//a, cannot be of a store
 
     def _try(self, action: str, call: Callable[[], Any], name: str = "") -> Any:
         try:
@@ -178,30 +181,46 @@ class CloudFiles:
             raise StoreFailed(self.url, action, str(error)) from None
 
 
-def _connect_s3(location: CloudLocation) -> tuple[Any, Any]:
+def arrow_files(location: CloudLocation) -> Any:
+    """Returns the file system of pyarrow of all buckets of S3, GCS or Azure.
+
+    An endpoint of GCS without TLS is an emulator, which gets no credentials.
+    """
+    if location.scheme == "az":
+        return _azure_files(location)
+    if location.scheme in GCS_SCHEMES:
+        return _gcs_files(location)
     from pyarrow.fs import S3FileSystem
 
-    files = S3FileSystem(
+    return S3FileSystem(
         endpoint_override=location.endpoint or None,
         region=location.region or S3_REGION,
         allow_delayed_open=True,
         background_writes=False,
     )
-    return files, object_store(location, location.prefix)
 
 
-def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
-    """Connects to GCS. An endpoint without TLS is an emulator, which gets no credentials."""
+def _gcs_files(location: CloudLocation) -> Any:
     from pyarrow.fs import GcsFileSystem
 
     scheme, _, address = location.endpoint.rstrip("/").partition("://")
-    files = GcsFileSystem(
+    return GcsFileSystem(
         anonymous=location.is_plain,
         scheme=scheme or None,
         endpoint_override=address or None,
         retry_time_limit=RETRY_TIME_MAX,
     )
-    return files, object_store(location, location.prefix)
+
+
+def _azure_files(location: CloudLocation) -> Any:
+    from pyarrow.fs import AzureFileSystem
+
+    options: dict[str, Any] = {}
+    if location.endpoint:
+        scheme, _, address = location.endpoint.rstrip("/").partition("://")
+        options = {"blob_storage_authority": address.partition("/")[0], "blob_storage_scheme": scheme}
+    key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY") or os.environ.get("AZURE_STORAGE_KEY")
+    return AzureFileSystem(location.account, account_key=key, **options)
 
 
 def object_store(location: CloudLocation, prefix: str, retries_max: int = RETRIES_MAX) -> Any:

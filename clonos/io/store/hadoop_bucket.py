@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from clonos.io.store.hadoop_files import connect, without_stack_trace
 from clonos.io.store.hadoop_rpc import CALL_S_MAX
-from clonos.io.store.object_status import ObjectReplaced, ObjectStatus
+from clonos.io.store.object_status import HadoopStatus, ObjectReplaced, ObjectStatus
 from clonos.io.system.entropy import random_bytes
 
 SCHEMES: Final = ("hdfs", "webhdfs")
@@ -37,8 +37,7 @@ class HadoopBucket:
             found = self._client.status(f"/{key}")
         if found.is_folder:
             raise FileNotFoundError(errno.ENOENT, "it is a folder")
-        version = f"{found.modified_ms}-{found.size_bytes}"
-        return ObjectStatus(found.size_bytes, found.modified_ms * NANOSECONDS_PER_MILLISECOND, version)
+        return _object_status(found)
 
     def read(self, key: str, begin: int, end: int, e_tag: str = "") -> bytes:
         """Returns the bytes from ``begin`` to ``end`` of the version ``e_tag``.
@@ -65,9 +64,14 @@ class HadoopBucket:
 
     def keys_below(self, folder: str) -> list[str]:
         """Returns the keys of all files below a folder, sorted."""
+        return list(self.statuses_below(folder))
+
+    def statuses_below(self, folder: str) -> dict[str, ObjectStatus]:
+        """Returns the status of all files below a folder, by their keys, which are sorted."""
         with _os_errors():
             found = self._client.files_below(f"/{folder}".rstrip("/"))
-        return sorted(path[1:] for path in found if not UNFINISHED.fullmatch(path.rpartition("/")[2]))
+        paths = sorted(path for path in found if not UNFINISHED.fullmatch(path.rpartition("/")[2]))
+        return {path[1:]: _object_status(found[path]) for path in paths}
 
     def upload(self, key: str, file: IO[bytes]) -> None:
         """Writes a file from an open one, from its beginning on."""
@@ -110,6 +114,11 @@ class HadoopBucket:
                 with suppress(OSError):
                     self._client.delete(part)
                 raise
+
+
+def _object_status(found: HadoopStatus) -> ObjectStatus:
+    version = f"{found.modified_ms}-{found.size_bytes}"
+    return ObjectStatus(found.size_bytes, found.modified_ms * NANOSECONDS_PER_MILLISECOND, version)
 
 
 @contextmanager

@@ -53,8 +53,8 @@ class HadoopClient(Protocol):
     def entries(self, folder: str) -> list[tuple[str, bool]]:
         """Returns the names in a folder, and whether each is a folder; empty when the folder is missing."""
 
-    def files_below(self, folder: str) -> list[str]:
-        """Returns the paths of all files below a folder; empty when the folder is missing."""
+    def files_below(self, folder: str) -> dict[str, HadoopStatus]:
+        """Returns the status of all files below a folder, by their paths; empty when the folder is missing."""
 
 
 class HadoopFiles:

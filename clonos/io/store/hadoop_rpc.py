@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from clonos.io.store.object_status import HadoopStatus
 
 if TYPE_CHECKING:
-    from hdfs_native import Client
+    from hdfs_native import Client, FileStatus
 
 ONE_NAMENODE: Final = {
     "dfs.client.failover.max.attempts": "3",
@@ -82,7 +82,7 @@ class HadoopRpc:
     def status(self, path: str) -> HadoopStatus:
         """Returns the status of a file or a folder."""
         found = self._run(lambda client: client.get_file_info(path))
-        return HadoopStatus(found.isdir, found.length, found.modification_time)
+        return _status(found)
 
     def is_file(self, path: str) -> bool:
         """Returns True when the file exists."""
@@ -99,14 +99,13 @@ class HadoopRpc:
             return []
         return [(each.path.rpartition("/")[2], each.isdir) for each in found]
 
-    def files_below(self, folder: str) -> list[str]:
-        """Returns the paths of all files below a folder."""
+    def files_below(self, folder: str) -> dict[str, HadoopStatus]:
+        """Returns the status of all files below a folder, by their paths."""
         try:
-            return self._run(
-                lambda client: [found.path for found in client.list_status(folder, True) if not found.isdir]
-            )
+            found = self._run(lambda client: list(client.list_status(folder, True)))
         except FileNotFoundError:
-            return []
+            return {}
+        return {each.path: _status(each) for each in found if not each.isdir}
 
     def _run(self, call: Callable[[Client], Result], content_bytes: int = 0) -> Result:
         outcome: Future[Result] = Future()
@@ -126,3 +125,7 @@ class HadoopRpc:
             raise TimeoutError("the namenode or a datanode does not answer") from None
         except RuntimeError as error:  # an error for which the library has no Python class
             raise OSError(str(error)) from None
+
+
+def _status(found: FileStatus) -> HadoopStatus:
+    return HadoopStatus(found.isdir, found.length, found.modification_time)

@@ -107,8 +107,7 @@ class WebHdfs:
 
     def status(self, path: str) -> HadoopStatus:
         """Returns the status of a file or a folder."""
-        found = self._status(path)
-        return HadoopStatus(found.type == "DIRECTORY", found.length, found.modificationTime)
+        return _hadoop_status(self._status(path))
 
     def is_file(self, path: str) -> bool:
         """Returns True when the file exists."""
@@ -126,18 +125,21 @@ class WebHdfs:
         found = _decoded(answer, _Listing).FileStatuses.FileStatus
         return [(status.pathSuffix, status.type == "DIRECTORY") for status in found]
 
-    def files_below(self, folder: str) -> list[str]:
-        """Returns the paths of all files below a folder. Raises: OSError when folders are nested more than 64 deep."""
+    def files_below(self, folder: str) -> dict[str, HadoopStatus]:
+        """Returns the status of all files below a folder, by their paths.
+
+        Raises: OSError when folders are nested more than 64 deep.
+        """
         try:
             answer = self._ask("GET", folder, "LISTSTATUS")
         except FileNotFoundError:
-            return []
+            return {}
         if folder.count("/") > DEPTH_MAX:
             raise OSError(f"the folder {folder} is nested more than {DEPTH_MAX} levels deep")
-        found = []
+        found: dict[str, HadoopStatus] = {}
         for status in _decoded(answer, _Listing).FileStatuses.FileStatus:
             path = f"{folder}/{status.pathSuffix}"
-            found += self.files_below(path) if status.type == "DIRECTORY" else [path]
+            found |= self.files_below(path) if status.type == "DIRECTORY" else {path: _hadoop_status(status)}
         return found
 
     def _status(self, path: str) -> _Status:
@@ -160,6 +162,10 @@ class WebHdfs:
         if reply.status >= 300:
             raise _error(reply.status, reply.data)
         return reply.data
+
+
+def _hadoop_status(found: _Status) -> HadoopStatus:
+    return HadoopStatus(found.type == "DIRECTORY", found.length, found.modificationTime)
 
 
 def _location(reply: urllib3.BaseHTTPResponse) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import urllib.request
 from typing import Any
+from urllib.parse import quote
 
 import obstore
 from obstore.store import S3Store
@@ -26,6 +28,12 @@ def store_of(server: S3Server) -> Any:
 def put(server: S3Server, key: str, content: bytes) -> None:
     """Writes an object."""
     obstore.put(store_of(server), key, content)
+
+
+def put_raw(server: S3Server, key: str, content: bytes) -> None:
+    """Writes an object as other programs do, whose keys need not be paths: ``in/``, ``in//a``."""
+    url = f"{server.address}/bucket/{quote(key)}"
+    urllib.request.urlopen(urllib.request.Request(url, data=content, method="PUT")).close()
 
 
 def contents(server: S3Server, folder: str) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ from xxhash import xxh3_128_hexdigest
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputChanged, InputMissing, InputUnreadable, InvalidConnector
 from clonos.connectors.filesystem.file_splits import decode_split
-from tests.connectors.object_stores.objects import put
+from clonos.connectors.object_stores.urls import name_of
+from tests.connectors.object_stores.objects import put, put_raw
 from tests.harnesses.s3_server import S3Server
 from tests.speed import scaled
 from tests.unit.connectors.reading import as_rows, read_all, read_piecewise
@@ -121,6 +123,48 @@ def test_objects_that_appear_later_are_found_once(s3: S3Server) -> None:
     assert decode_split(found).path == s3.url("watched/2.txt")
     source.check_split(found)
     assert source.discover([*known, found], 0, 1) == []
+
+
+MARKS = ("in/", "in/sub/", "in/sub/deeper/", "in/old_$folder$", "in/day=1/")
+
+
+def test_empty_objects_that_mark_folders_are_no_files(s3: S3Server) -> None:
+    for name in ("in/a.txt", "in/b.txt", "in/sub/c.txt"):
+        put(s3, f"tools/{name}", f"{name}\n".encode())
+    for name in MARKS:
+        put_raw(s3, f"tools/{name}", b"")
+    put(s3, "tools/in/empty.txt", b"")
+    put(s3, "tools/in/sub", b"sub\n")  # beside the folder in/sub/
+    for key, found in {
+        "in": ["in/a.txt", "in/b.txt", "sub"],
+        "in/*.txt": ["in/a.txt", "in/b.txt"],
+        "in/**": ["in/a.txt", "in/b.txt", "sub", "in/sub/c.txt"],
+        "in/sub/*": ["in/sub/c.txt"],
+        "**/sub/**": ["sub", "in/sub/c.txt"],
+    }.items():
+        assert read_all(files.lines(s3.url(f"tools/{key}"))) == found, key
+    names = [name for name, _ in read_all(files.whole(s3.url("tools/in")))]
+    assert [os.path.basename(name_of(name)) for name in names] == ["a.txt", "b.txt", "empty.txt", "sub"]
+    with pytest.raises(InputMissing):
+        read_all(files.lines(s3.url("tools/in/sub/deeper")))
+
+
+def test_objects_whose_names_are_no_paths_are_reported_and_the_others_are_read(
+    s3: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(s3, "odd/a.txt", b"a\n")
+    put(s3, "odd/deep/b.txt", b"b\n")
+    for key in ("odd/", "odd//c.txt", "odd/deep//d.txt"):
+        put_raw(s3, key, b"" if key == "odd/" else b"odd\n")
+    assert read_all(files.lines(s3.url("odd"))) == ["a"]  # as for other folders below it, without a word
+    assert caplog.text == ""
+    for _ in range(3):
+        assert read_all(files.lines(s3.url("odd/**"))) == ["a", "b"]
+    assert caplog.text.count("odd/** has objects that no source reads") == 1
+    assert "'odd//c.txt', 'odd/deep//d.txt'" in caplog.text
+    put_raw(s3, "odd/f\x01.txt", b"odd\n")
+    assert read_all(files.lines(s3.url("odd"))) == ["a"]
+    assert "'f\\x01.txt'" in caplog.text
 
 
 def test_a_short_outage_delays_a_read(s3: S3Server) -> None:

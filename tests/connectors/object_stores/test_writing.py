@@ -21,7 +21,7 @@ from clonos.connectors.connector_errors import (
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.io.store.bucket import Bucket
-from tests.connectors.object_stores.objects import contents, put
+from tests.connectors.object_stores.objects import contents, put, put_raw
 from tests.harnesses.s3_server import S3Server
 from tests.unit.connectors.reading import read_all
 from tests.unit.connectors.writing import JOB, part_of, writer_of
@@ -69,6 +69,25 @@ def test_rows_become_visible_once_with_their_commit(s3: S3Server, out: str, kind
     assert read_all(KINDS[kind](s3.url(out))) == rows
     assert hidden(s3, out) == []
     assert sink.rows_written() == 4
+
+
+def test_empty_objects_that_mark_the_folders_of_an_output_are_no_files_of_it(s3: S3Server, out: str) -> None:
+    places = (f".{out}.clonos", f".{out}.clonos/manifests", f".{out}.clonos/parts")
+    put_raw(s3, f"{out}/", b"")  # a folder that was made in a console may become an output
+    sink = started(s3, out)
+    for place in places:
+        put_raw(s3, f"{place}/", b"")
+        put_raw(s3, f"{place}//x", b"x")
+    put_raw(s3, f"{out}//x", b"x")
+    sink.commit(JOB, 1, [part_of(sink, 1, [{"word": "a"}])])
+    resumed = files.jsonl(s3.url(out))
+    resumed.prepare_output(JOB, resume=True, overwrite=False)
+    resumed.commit(JOB, 2, [part_of(resumed, 2, [{"word": "b"}])])
+    assert (
+        list(files.read_committed(s3.url(out))) == read_all(files.jsonl(s3.url(out))) == [{"word": "a"}, {"word": "b"}]
+    )
+    files.jsonl(s3.url(out)).prepare_output("other", resume=False, overwrite=True)
+    assert list(files.read_committed(s3.url(out))) == []
 
 
 def test_other_programs_read_the_committed_objects(s3: S3Server, out: str) -> None:

@@ -51,7 +51,10 @@ def listing(*names: str, kind: str = "FILE") -> bytes:
 
 
 def test_files_are_listed_with_their_status(serve: Serve) -> None:
-    assert serve(listing("1", "..2"), 200, {}).files_below("/store/chain") == ["/store/chain/1", "/store/chain/..2"]
+    assert list(serve(listing("1", "..2"), 200, {}).files_below("/store/chain")) == [
+        "/store/chain/1",
+        "/store/chain/..2",
+    ]
     assert serve(b'{"FileStatus": {"type": "FILE", "length": 3, "owner": "me"}}', 200, {}).is_file("/store/job")
 
 
