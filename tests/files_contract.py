@@ -62,6 +62,15 @@ class FilesContract:
         assert read_all(files.lines(at(url, "in"))) == lines
         assert sorted(read_all(files.lines(at(url, "in/**/*.txt")))) == sorted([*lines, "deep"])
 
+    def test_a_watched_file_that_grows_after_it_was_read_is_reported(self, url: str) -> None:
+        put(at(url, "watched/a.txt"), b"one\n")
+        source = files.lines(at(url, "watched/*.txt"), watch="1s")
+        known = source.splits(1)
+        assert source.discover(known, 0, 1) == []
+        put(at(url, "watched/a.txt"), b"one\ntwo\n")
+        with pytest.raises(InputChanged):
+            source.discover(known, 0, 1)
+
     def test_a_file_that_is_replaced_while_it_is_read_is_refused(self, url: str) -> None:
         content = b"".join(b"line %d\n" % n for n in range(100_000))
         put(at(url, "one.txt"), content)

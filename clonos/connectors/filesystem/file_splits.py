@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -17,7 +16,7 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InputChanged, InputUnreadable, SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match
-from clonos.connectors.object_stores.object_input import ObjectInput, stamp_ns
+from clonos.connectors.object_stores.object_input import ObjectInput, stamp_ns, statuses_of
 from clonos.connectors.object_stores.urls import is_url, name_of
 from clonos.connectors.order_choice import OrderChoice
 from clonos.core.wire.decoding import DECODE_ERRORS
@@ -129,18 +128,27 @@ def _described(size_bytes: int, mtime_ns: int) -> str:
 def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallelism: int) -> list[str]:
     """Returns the paths that no known split has and that task ``index`` of ``parallelism`` is responsible for.
 
-    Raises: InputChanged: a local file that was read has another size or time now. One that was removed may go.
+    Raises: InputChanged: a file of this task that was found before has grown, shrunk or been replaced.
+    InputUnreadable: its status cannot be read.
     """
-    seen = {(found := decode_split(split)).path: found for split in known}
-    own = [path for path in paths if xxh3_64_intdigest(path.encode()) % parallelism == index]
-    for path in own:
-        if (split := seen.get(path)) is not None and not is_url(path):
-            with suppress(FileNotFoundError):
-                status = os.stat(path)
-                if (status.st_size, status.st_mtime_ns) != (split.size_bytes, split.mtime_ns):
-                    expected = _described(split.size_bytes, split.mtime_ns)
-                    raise InputChanged(path, expected, _described(status.st_size, status.st_mtime_ns))
-    return [path for path in own if path not in seen]
+    seen = {split.path: split for split in map(decode_split, known)}
+    mine = [path for path in paths if xxh3_64_intdigest(path.encode()) % parallelism == index]
+    _check_known([seen[path] for path in mine if path in seen])
+    return [path for path in mine if path not in seen]
+
+
+def _check_known(splits: Sequence[FileSplit]) -> None:
+    """Checks files that were found before. One that is removed later was read, or its reader says that it is gone."""
+    listed = statuses_of([split.path for split in splits if is_url(split.path)])
+    for split in splits:
+        found = listed.get(split.path)
+        if found is not None and (found.size_bytes, stamp_ns(found)) == (split.size_bytes, split.mtime_ns):
+            continue
+        try:
+            check_unchanged(split, regular_status(split.path))
+        except InputUnreadable as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
 
 
 def regular_status(path: str) -> FileStatus:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from posixpath import commonpath
 from typing import Final, Protocol
 
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector
 from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, WILDCARDS, ObjectUrl, split_url
 from clonos.io.store.bucket import AnyBucket
 from clonos.io.store.bucket_lists import readable_keys
@@ -148,6 +149,35 @@ def stamp_ns(status: ObjectStatus) -> int:
     if not status.e_tag:
         return status.modified_ns
     return status.modified_ns // NANOSECONDS * NANOSECONDS + xxh3_64_intdigest(status.e_tag.encode()) % NANOSECONDS
+
+
+def statuses_of(urls: Sequence[str]) -> dict[str, ObjectStatus]:
+    """Returns the status of those objects and files that a list of their folders shows, with few requests for many.
+
+    Web servers list no files. Raises: InputUnreadable: a server fails.
+    """
+    folders: dict[tuple[str, str, str], list[str]] = {}
+    for url in urls:
+        parts = split_url(url)
+        if parts.scheme not in WEB_SCHEMES:
+            folders.setdefault((parts.scheme, parts.bucket, parts.options), []).append(parts.key)
+    found: dict[str, ObjectStatus] = {}
+    for (scheme, bucket, options), keys in folders.items():
+        parts = ObjectUrl(scheme, bucket, commonpath([key.rpartition("/")[0] for key in keys]), options)
+        try:
+            listed = _listed(parts, keys)
+        except OSError as error:
+            raise InputUnreadable(parts.without_options, error.strerror or str(error)) from error
+        found.update((parts.of(key), listed[key]) for key in keys if key in listed)
+    return found
+
+
+def _listed(folder: ObjectUrl, keys: Sequence[str]) -> Mapping[str, ObjectStatus]:
+    if folder.scheme == SFTP:
+        from clonos.connectors.object_stores.sftp_files import sftp_statuses  # its library takes long to load
+
+        return sftp_statuses(folder, sorted({key.rpartition("/")[0] for key in keys}))
+    return folder.store().statuses_below(folder.key)
 
 
 def find_objects(

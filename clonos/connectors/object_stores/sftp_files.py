@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector
@@ -91,12 +91,35 @@ def find_sftp_files(connector: str, url: ObjectUrl, matches: Callable[[list[str]
 
     Raises: InvalidConnector: the server cannot be listed for a reason that a retry does not remove. OSError.
     """
+    return _repeated(lambda: _find(connector, url, matches))
+
+
+def sftp_statuses(url: ObjectUrl, folders: Sequence[str]) -> dict[str, ObjectStatus]:
+    """Returns the status of each regular file in some folders of a server, by its key; links are left out.
+
+    Raises: OSError: the server fails.
+    """
+    return _repeated(lambda: _statuses(url, folders))
+
+
+def _statuses(url: ObjectUrl, folders: Sequence[str]) -> dict[str, ObjectStatus]:
+    found: dict[str, ObjectStatus] = {}
+    with readable_errors(url), _closed(connected(url)) as client:
+        server = client.open_sftp()
+        for folder in folders:
+            with suppress(FileNotFoundError):
+                files = [each for each in server.listdir_attr(f"/{folder}") if stat.S_ISREG(each.st_mode or 0)]
+                found.update((f"{folder}/{each.filename}".strip("/"), _status(each)) for each in files)
+    return found
+
+
+def _repeated(action: Callable[[], Result]) -> Result:
     for failures in range(1, RETRIES_MAX + 1):
         try:
-            return _find(connector, url, matches)
+            return action()
         except _Broken:
             wall_clock.sleep_s(PAUSE_S * 2**failures)
-    return _find(connector, url, matches)
+    return action()
 
 
 def _find(connector: str, url: ObjectUrl, matches: Callable[[list[str], list[str]], bool]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow
 import pyarrow.feather
 import pyarrow.parquet
@@ -21,7 +22,7 @@ from clonos.connectors import files
 from clonos.connectors.connector_errors import InputChanged, InputMissing, InputUnreadable, InvalidConnector
 from clonos.connectors.filesystem.file_splits import decode_split
 from clonos.connectors.object_stores.urls import name_of
-from tests.connectors.object_stores.objects import put, put_raw
+from tests.connectors.object_stores.objects import put, put_raw, store_of
 from tests.harnesses.s3_server import S3Server
 from tests.speed import scaled
 from tests.unit.connectors.reading import as_rows, read_all, read_piecewise
@@ -122,7 +123,24 @@ def test_objects_that_appear_later_are_found_once(s3: S3Server) -> None:
     (found,) = source.discover(known, 0, 1)
     assert decode_split(found).path == s3.url("watched/2.txt")
     source.check_split(found)
+    before = s3.requests.copy()
     assert source.discover([*known, found], 0, 1) == []
+    assert s3.requests - before == {"GET": 2}  # lists, however many objects there are
+    put(s3, "watched/2.txt", b"owt\n")
+    with pytest.raises(InputChanged, match=r"watched/2.txt.* has changed"):
+        source.discover([*known, found], 0, 1)
+
+
+def test_a_watched_object_that_is_removed_once_it_was_read_is_no_error(s3: S3Server) -> None:
+    for name in ("removed/1.txt", "removed/deep/2.txt"):
+        put(s3, name, b"one\n")
+    source = files.lines([s3.url("removed/**"), s3.url("removed/1.txt")], watch="1s")
+    known = source.splits(1)
+    obstore.delete(store_of(s3), "removed/1.txt")
+    assert source.discover(known, 0, 1) == []
+    put(s3, "removed/deep/2.txt", b"one\ntwo\n")
+    with pytest.raises(InputChanged, match=r"2.txt.*it had 4 bytes.*now it has 8 bytes"):
+        source.discover(known, 0, 1)
 
 
 MARKS = ("in/", "in/sub/", "in/sub/deeper/", "in/old_$folder$", "in/day=1/")

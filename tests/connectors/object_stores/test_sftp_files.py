@@ -79,6 +79,14 @@ def test_files_that_appear_later_are_found_once(server: SftpServer) -> None:
     put(server, "watched/2.txt", b"two\n")
     (found,) = source.discover(known, 0, 1)
     assert decode_split(found).path == server.url("watched/2.txt")
+    before = server.logins
+    assert source.discover([*known, found], 0, 1) == []
+    assert server.logins == before + 2  # however many files there are
+    (server.folder / "watched/1.txt").unlink()
+    assert source.discover([*known, found], 0, 1) == []
+    put(server, "watched/2.txt", b"two\nthree\n")
+    with pytest.raises(InputChanged, match=r"2.txt has changed.*it had 4 bytes"):
+        source.discover([*known, found], 0, 1)
 
 
 def test_a_connection_that_breaks_is_renewed(server: SftpServer) -> None:

@@ -152,6 +152,10 @@ def test_a_file_that_appears_later_is_found_by_its_url(server: FileServer) -> No
     put(server, "2.txt", b"two\n")
     (found,) = source.discover(known, 0, 1)
     assert decode_split(found).path == server.url("2.txt")
+    assert source.discover([*known, found], 0, 1) == []
+    put(server, "1.txt", b"one\ntwo\n")
+    with pytest.raises(InputChanged, match=r"1.txt has changed.*it had 4 bytes"):
+        source.discover([*known, found], 0, 1)
     with pytest.raises(InputMissing):
         files.lines(str(server.folder / "3.txt")).splits(1)
 
