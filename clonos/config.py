@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import Enum, StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +65,7 @@ SIZE_SUFFIX: Final = "_bytes"
 class SlotKind(StrEnum):
     """Kind of process that hosts slots."""
 
+    AUTO = "auto"  # Spark where pyspark is installed or a master is set, else child processes
     SPARK = "spark"  # on Spark executors
     PROCESS = "process"  # as child processes of the driver, no JVM
 
@@ -73,7 +75,7 @@ class RunOptions:
     """Options of one run as a whole; the options of the runtime's core are in ``Options``."""
 
     parallelism: int = 1  # of every step that sets none
-    slots: SlotKind = SlotKind.SPARK
+    slots: SlotKind = SlotKind.AUTO  # resolved settings never have it: see chosen_slots
     master: str = "local-cluster[2,4,1024]"  # of the session that the library starts
     store: str = ""  # URL or path of the checkpoint store; empty: ./.clonos/<job name>
     resume: bool = False  # resume from the last completed checkpoint of the store
@@ -96,11 +98,13 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """Resolved configuration of a run. ``origins``: for each key that was set, the source of its value."""
+    """Resolved configuration of a run. ``origins``: for each key that was set, the source of its value.
+    ``slots_reason``: why its slots are of this kind; empty when the kind was set."""
 
     core: Options = field(default_factory=Options)
     run: RunOptions = field(default_factory=RunOptions)
     origins: Mapping[str, str] = field(default_factory=dict)
+    slots_reason: str = ""
 
 
 class OptionUnknown(JobError):
@@ -208,7 +212,19 @@ def resolve_settings(
             f"{origins['replicas']} sets replicas and {origins['sharing_depth']} sets sharing_depth: both limit the"
             " sharing of causal logs. Set only one of them."
         )
-    return JobSettings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
+    reason = ""
+    if run.get("slots", SlotKind.AUTO) is SlotKind.AUTO:
+        run["slots"], reason = chosen_slots("master" in run)
+    return JobSettings(Options(**core), RunOptions(**run), origins, reason)  # type: ignore[arg-type]
+
+
+def chosen_slots(has_master: bool) -> tuple[SlotKind, str]:
+    """Returns the kind of slots of a run that sets none, and the reason. ``has_master``: a Spark master is set."""
+    if has_master:
+        return SlotKind.SPARK, "a master is set"
+    if find_spec("pyspark") is not None:
+        return SlotKind.SPARK, "PySpark is installed"
+    return SlotKind.PROCESS, "PySpark is not installed"
 
 
 def resolve_keywords(keywords: Mapping[str, object]) -> JobSettings:

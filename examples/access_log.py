@@ -3,7 +3,7 @@
 Gives a folder of CSV files with every failed request (status 400 and above), and a SQLite table with their number per
 page. Lines that are not in the combined log format do not end the job: they are in the folder of the error output.
 
-    clonos run examples/access_log.py --slots process
+    clonos run examples/access_log.py
     sqlite3 access_log.db 'select * from pages'
 """
 

@@ -3,7 +3,7 @@
 Gives Parquet files. `map_batches` gets and returns a `pyarrow.RecordBatch`, so no row becomes a Python object. The
 input is the output folder of another job, of which only committed rows are read: run `word_count.py` first.
 
-    clonos run examples/arrow_batches.py --slots process
+    clonos run examples/arrow_batches.py
 """
 
 from __future__ import annotations

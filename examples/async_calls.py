@@ -4,7 +4,7 @@ Gives each product with its price, in the order of the input. What each call ret
 calls without a recorded outcome are made again, under the same idempotency key.
 
     python examples/shop_server.py &
-    clonos run examples/async_calls.py --slots process
+    clonos run examples/async_calls.py
 """
 
 from __future__ import annotations

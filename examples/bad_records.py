@@ -3,7 +3,7 @@
 Gives the sum of the valid orders of each customer so far, and a folder of the lines that raised an exception, with the
 step and the error. Without `errors=` the job ends at the first such line and names it.
 
-    clonos run examples/bad_records.py --slots process
+    clonos run examples/bad_records.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Gives one row per account with the sum of its bookings. Each row is replaced in one transaction with the number of the
 booking that led to it, so no booking is lost or counted twice, whichever process dies.
 
-    clonos run examples/balances.py --slots process
+    clonos run examples/balances.py
     sqlite3 balances.db 'select * from balances'
 """
 

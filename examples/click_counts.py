@@ -4,7 +4,7 @@ Gives one JSON line per page and window. A click is counted when the job receive
 window as before, because the clock of the job is recorded. With `watch="1s"` the source also reads files that arrive
 later, and the job runs until it is stopped.
 
-    clonos run examples/click_counts.py --slots process
+    clonos run examples/click_counts.py
 """
 
 from __future__ import annotations

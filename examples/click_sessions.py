@@ -3,7 +3,7 @@
 Gives one JSON line per session with its length, its number of clicks and its first and last page, by the times of the
 clicks. Their order in the file does not matter as long as they are less than an hour out of order.
 
-    clonos run examples/click_sessions.py --slots process
+    clonos run examples/click_sessions.py
 """
 
 from __future__ import annotations

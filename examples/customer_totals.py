@@ -4,7 +4,7 @@ Gives one JSON line per customer, with the number of purchases, their total and 
 largest and the items bought; and one line for the whole shop. All results of a customer are made in one pass. With
 `emit=each(1)`, which is the default, the same step gives a line after each purchase.
 
-    clonos run examples/customer_totals.py --slots process
+    clonos run examples/customer_totals.py
 """
 
 from __future__ import annotations

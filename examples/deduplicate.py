@@ -4,7 +4,7 @@ Gives the payments of `data/payments.jsonl`, in which some were delivered twice,
 state, so a payment stays a duplicate although the process that saw it first is dead. The timer limits the size of the
 state.
 
-    clonos run examples/deduplicate.py --slots process
+    clonos run examples/deduplicate.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Append purchases to a Delta table that is partitioned by customer: each checkpoint is one transaction.
 
 pip install 'clonos[delta]'
-clonos run examples/delta_purchases.py --slots process
+clonos run examples/delta_purchases.py
 python -c "from deltalake import DeltaTable; print(DeltaTable('out/purchases').to_pyarrow_table())"
 """
 

@@ -5,7 +5,7 @@ uses one reply. `http.post` changes the shop: it is announced in the log before 
 a successor to repeat it under the same `Idempotency-Key`, by which the shop recognises it.
 
     python examples/shop_server.py &
-    clonos run examples/enrich.py --slots process
+    clonos run examples/enrich.py
 """
 
 from __future__ import annotations

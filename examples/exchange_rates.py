@@ -3,7 +3,7 @@
 Gives each payment in euros. A payment waits until event time shows that its rate has come, so the result does not
 depend on which stream is faster.
 
-    clonos run examples/exchange_rates.py --slots process
+    clonos run examples/exchange_rates.py
 """
 
 from __future__ import annotations

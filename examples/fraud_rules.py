@@ -3,7 +3,7 @@
 Gives the payments above the limit of their country. Rules are a stream of their own: each of them reaches all tasks,
 and a payment is checked by the rules that have come before it.
 
-    clonos run examples/fraud_rules.py --slots process
+    clonos run examples/fraud_rules.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Gives files such as `out/archive/00000002-archive-0.jsonl.gz`, which appear when their checkpoint completes. Each row is
 in one of them, once. A file is written below `.staged`, and renamed when the checkpoint is complete.
 
-    clonos run examples/gzip_sink.py --slots process
+    clonos run examples/gzip_sink.py
     zcat out/archive/*.jsonl.gz
 """
 

@@ -3,7 +3,7 @@
 An answer has the orders and the cursor behind them. The cursor is journalled with the orders: a task that takes over
 asks behind it, so that no order is lost or counted twice. The job runs until it is stopped.
 
-    clonos run examples/http_poll.py --slots process
+    clonos run examples/http_poll.py
 
 ORDERS_URL names the endpoint. Its answers look like {"orders": [{"shop": "bern", "amount": 3}], "next": "17"}; the next
 request ends with ?cursor=17. An endpoint that asks for a token: web.poll(..., token=secrets.env("ORDERS_TOKEN")).

@@ -4,7 +4,7 @@ Each order is sent at least once, under a key of its own in the header `Idempote
 that it has seen, as `shop_server.py` does, has each order once. SHOP_URL names another server.
 
     python examples/shop_server.py &
-    clonos run examples/http_post.py --slots process
+    clonos run examples/http_post.py
 
 A server that asks for a token: web.post(..., headers={"Authorization": secrets.env("SHOP_TOKEN")}).
 """

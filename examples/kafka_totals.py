@@ -7,7 +7,7 @@ key, so that a compacted topic has the last total of each customer.
 A broker for a trial is started by `python -m tests.connectors.servers start kafka`, in a checkout of Clonos. The
 variable KAFKA names its address, if it is not localhost:9092.
 
-    clonos run examples/kafka_totals.py --slots process
+    clonos run examples/kafka_totals.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A window reports what is late for it, which depends on where its source ended each read. Here one task compares each
 reading with the latest one before it, in the order of the file, so every run gives the same report.
 
-    clonos run examples/late_report.py --slots process
+    clonos run examples/late_report.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each departure counts once, and each delay is in its stream once, although processes and the server may die.
 
     pip install 'clonos[nats]'
-    clonos run examples/nats_delays.py --slots process
+    clonos run examples/nats_delays.py
 """
 
 from __future__ import annotations

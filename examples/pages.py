@@ -1,6 +1,6 @@
 """Make a page of HTML of each text, a file for a file: a page is there whole and once, or not yet.
 
-clonos run examples/pages.py --slots process
+clonos run examples/pages.py
 ls out/pages
 """
 

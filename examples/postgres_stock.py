@@ -4,7 +4,7 @@ Follows what is inserted into the table `movements (id, item, pieces)` by logica
 item in the table `stock`. The database is a URL in $DATABASE_URL; a checkout starts one for a trial, and says its URL:
 `python -m tests.connectors.servers start postgres`.
 
-    clonos run examples/postgres_stock.py --slots process
+    clonos run examples/postgres_stock.py
 """
 
 from __future__ import annotations

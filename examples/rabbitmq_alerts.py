@@ -3,7 +3,7 @@
 Each measurement counts once although the broker delivers some again. An alert may be published twice, under one id.
 
     pip install 'clonos[rabbitmq]'
-    clonos run examples/rabbitmq_alerts.py --slots process
+    clonos run examples/rabbitmq_alerts.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Gives each request with the decision. The decision depends on the clock and on what the client did before. Both are
 recorded, so no successor decides otherwise about a request whose decision has left its process.
 
-    clonos run examples/rate_limit.py --slots process
+    clonos run examples/rate_limit.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Gives one reminder per forgotten cart. Each event of a cart moves its timer; an order deletes it. Timers are state: they
 fire although the process that set them is dead. When the input of a job ends, all timers fire at once.
 
-    clonos run examples/reminders.py --slots process
+    clonos run examples/reminders.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules reach all tasks, with the time from which they hold. A payment waits in the state of its card until every rule of
 its time has come: until an event-time timer fires one microsecond behind it.
 
-    clonos run examples/rules_as_of.py --slots process
+    clonos run examples/rules_as_of.py
 """
 
 from __future__ import annotations

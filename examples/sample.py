@@ -3,7 +3,7 @@
 Gives the sample and the counts, which always agree: a record is drawn once. If the process that drew it dies, its
 successor draws the same, although nobody chose a seed. Another run keeps other records.
 
-    clonos run examples/sample.py --slots process
+    clonos run examples/sample.py
 """
 
 from __future__ import annotations

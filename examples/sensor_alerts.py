@@ -3,7 +3,7 @@
 Gives one alert per streak. The rule depends on the order of each sensor's readings: they are in one file, in order, and
 there are only keyed edges between the file and the rule, so their order is kept.
 
-    clonos run examples/sensor_alerts.py --slots process
+    clonos run examples/sensor_alerts.py
 """
 
 from __future__ import annotations

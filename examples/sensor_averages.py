@@ -3,7 +3,7 @@
 Readings come up to 5 seconds out of order. Those that come even later change an average again for 20 seconds after its
 window, and then go to a file of their own, so none is lost without notice.
 
-    clonos run examples/sensor_averages.py --slots process
+    clonos run examples/sensor_averages.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Gives each order with its shipment, and each order without one as soon as event time shows that none can come in time.
 
-    clonos run examples/shipped_orders.py --slots process
+    clonos run examples/shipped_orders.py
 """
 
 from __future__ import annotations

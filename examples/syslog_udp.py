@@ -4,7 +4,7 @@ Gives each message that arrived, as JSON lines. A message is in a journal in ano
 the death of the receiving task loses none that the job has counted. What arrives while no process listens is lost: that
 is UDP. The job runs until it is stopped.
 
-    clonos run examples/syslog_udp.py --slots process
+    clonos run examples/syslog_udp.py
     logger --udp --server localhost --port 5514 "hello"
 """
 

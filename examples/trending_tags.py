@@ -3,7 +3,7 @@
 Gives one JSON line per minute with the tags and their numbers of posts. The first windows count the posts of each tag,
 in parallel; their results bear the time at which they end, so a window of one minute has the counts of all tags.
 
-    clonos run examples/trending_tags.py --slots process
+    clonos run examples/trending_tags.py
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Gives one JSON line per user and day, with the number of actions, the pages seen
 action; and one per day for all users. Actions that come hours late, from phones without a network, still count: a day
 takes them for six more hours, and the last line of a user and day has them all.
 
-    clonos run examples/user_activity.py --slots process
+    clonos run examples/user_activity.py
 """
 
 from __future__ import annotations

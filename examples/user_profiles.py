@@ -4,7 +4,7 @@ Gives the clicks in their order; those of unknown users go without a profile. An
 survives a failure, so a click that is processed again gets the profile that it got before.
 
     python examples/shop_server.py &
-    clonos run examples/user_profiles.py --slots process
+    clonos run examples/user_profiles.py
 """
 
 from __future__ import annotations

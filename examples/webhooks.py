@@ -4,7 +4,7 @@ Counts each event once: the sender gets 200 when another process holds the event
 event again under the same id, and the source drops the repetition. Bodies that are not JSON go to a folder of their
 own. The job runs until it is stopped.
 
-    clonos run examples/webhooks.py --slots process
+    clonos run examples/webhooks.py
     curl -d '{"customer": "ann", "amount": 30}' -H 'Idempotency-Key: e1' localhost:8080/payments
 
 With a token, which is wanted before others than this machine may send: token=secrets.env("WEBHOOK_TOKEN").

@@ -3,7 +3,7 @@
 The number of a trade is the cursor: behind a broken connection, or the death of a task, the subscription asks for what
 follows the last journalled trade. The job runs until it is stopped.
 
-    clonos run examples/websocket_trades.py --slots process
+    clonos run examples/websocket_trades.py
 
 TRADES_URL names the server. It is sent {"subscribe": "trades", "after": 17} and sends messages such as {"number": 18,
 "paper": "abc", "quantity": 5}. A server that asks for a token: web.websocket(..., token=secrets.env("TRADES_TOKEN")).

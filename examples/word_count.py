@@ -2,7 +2,7 @@
 
 Gives one row per word and second: the word, the second (processing time), and how often the word was read in it.
 
-    clonos run examples/word_count.py --slots process
+    clonos run examples/word_count.py
     python -c "import pyarrow.parquet; print(pyarrow.parquet.read_table('out/word_count'))"
 """
 

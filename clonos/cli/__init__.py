@@ -25,9 +25,9 @@ import clonos
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
-from clonos.cli.server_commands import add_commands
+from clonos.cli.server_commands import SLOTS_HELP, add_commands
 from clonos.cli.state_commands import add_state
-from clonos.config import resolve_settings
+from clonos.config import SlotKind, chosen_slots, resolve_settings
 from clonos.core.model.error_report import full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
@@ -124,7 +124,7 @@ def _demo(parsed: argparse.Namespace) -> int:
     from clonos.demo.show import DemoOptions, run_demo
 
     options = DemoOptions(
-        slots=parsed.slots,
+        slots=chosen_slots(parsed.master is not None)[0] if parsed.slots == SlotKind.AUTO else parsed.slots,
         master=parsed.master,
         pattern=parsed.input,
         lines=parsed.lines,
@@ -243,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
-    demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
+    demo.add_argument("--slots", choices=("auto", "spark", "process"), default="auto", help=SLOTS_HELP)
     demo.add_argument("--master", metavar="URL", help="Spark master (default: a local cluster of two executors)")
     demo.add_argument("--input", metavar="GLOB", help="text files to read (default: the text of Python's own help)")
     length = demo.add_mutually_exclusive_group()
@@ -272,7 +272,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
     run.add_argument("--log-format", choices=LOG_FORMATS, default=argparse.SUPPRESS, help="as before the command")
     run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
-    run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    run.add_argument("--slots", metavar="KIND", help=SLOTS_HELP)
     run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
     run.add_argument("--resume", action="store_true", help="resume from the last completed checkpoint")
     run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")

@@ -32,6 +32,7 @@ OF_THE_FIRST_START: Final = frozenset({"overwrite", "checkpoint", "from_savepoin
 """Options that a restart has no more: it resumes what the first start has begun."""
 
 NO_RESTART: Final = NoRestart()
+WHERE: Final = {SlotKind.SPARK: "on Spark", SlotKind.PROCESS: "in child processes"}
 LINE_WIDTH: Final = 160
 """Width of lines in characters if there is no terminal."""
 
@@ -75,6 +76,7 @@ class ConsoleRun:
         self._job, self._has_page, self._page_port = job, has_page, page_port
         self.checkpoint = 0
         self._handle: Handle | None = None
+        self._was_tried = False
 
     @property
     def may_restart(self) -> bool:
@@ -84,10 +86,13 @@ class ConsoleRun:
     def attempt(self, command_line: Mapping[str, object]) -> Result:
         """Runs the job to its end. Raises: see ``Handle.wait``."""
         job = self._job
-        run = resolve_settings(options_of(job), command_line).run
+        settings = resolve_settings(options_of(job), command_line)
+        if settings.slots_reason and not self._was_tried:
+            report(f"{job.name} runs {WHERE[settings.run.slots]} ({settings.slots_reason})")
+        self._was_tried = True
         with ExitStack() as stack:
             serve = stack.enter_context(_page(self._page_port)) if self._has_page else None
-            with _saying_if_interrupted(job.name), shown_start(run):
+            with _saying_if_interrupted(job.name), shown_start(settings.run):
                 handle = job.start(command_line=command_line)
             self._handle = handle
             with handle, handle.handling_signals():

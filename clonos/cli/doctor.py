@@ -136,6 +136,9 @@ def _spark(run: RunOptions, is_needed: bool) -> Iterator[Finding]:
 
     wrong = Level.ERROR if is_needed else Level.WARNING
     version = _version("pyspark")
+    if not version and not is_needed:
+        yield Finding("Spark", Level.OK, "PySpark is not installed: jobs run in child processes")
+        return
     if not version:
         advice = "pip install 'clonos[spark]', or run jobs with --slots process, which needs no Spark"
         yield Finding("Spark", wrong, "PySpark is not installed", advice)

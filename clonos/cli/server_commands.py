@@ -21,6 +21,7 @@ JOB_FAILED: Final = 1
 ENDED_STATUSES: Final = ("FAILED", "CANCELED", "FINISHED")
 LOOK_EVERY_S: Final = 0.5
 DEFAULT_PORT: Final = 8480
+SLOTS_HELP: Final = "where tasks run: spark, process (child processes), or auto (default): Spark where it is installed"
 SERVER_LIBRARIES: Final = (
     "fastapi",
     "httpx",
@@ -38,7 +39,7 @@ def add_commands(commands: Any) -> None:
     submit = _add(commands, "submit", "send a job to a server, which runs it", has_job=False)
     submit.add_argument("file", metavar="FILE", help="a Python file, or a .zip or .tar.gz archive")
     submit.add_argument("--file", dest="target", metavar="FILE[:NAME]", help="the file in the archive that has the job")
-    submit.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    submit.add_argument("--slots", metavar="KIND", help=SLOTS_HELP)
     submit.add_argument("--from-savepoint", metavar="URL", help="begin with the state of a savepoint")
     submit.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="set an option of the job")
     _add(commands, "jobs", "list the jobs of a server", has_job=False)

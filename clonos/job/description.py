@@ -154,8 +154,9 @@ class Job:
     ) -> Handle:
         """Starts the job and returns at once; ``options`` override those of the job.
 
-        ``slots``: "spark" or "process". ``master``: Spark master for the session that Clonos starts. ``spark``: an
-        existing session or context to use instead, which stays open. ``command_line``: options with the precedence of
+        ``slots``: "spark", "process" (child processes), or "auto", the default: Spark where PySpark is installed or a
+        master is set. ``master``: Spark master for the session that Clonos starts. ``spark``: an existing session or
+        context to use instead, which stays open. ``command_line``: options with the precedence of
         the command line.
 
         Raises: JobError for options that exclude each other, a job that cannot be compiled or has no output.

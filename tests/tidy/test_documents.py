@@ -101,7 +101,9 @@ def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
     assert kind == _type_of(owner, field, unit)
     assert not unit or documented_unit == unit
     expected = config.describe(config.JobSettings())[key]
-    if default:
+    if isinstance(expected, Enum):  # settings have what "auto" stands for
+        assert default == f"`{expected.value}`"
+    elif default:
         assert (
             config.describe(config.resolve_settings({key: default.strip("`")}, environment={}, file=Path("none")))[key]
             == expected

@@ -73,9 +73,7 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
 )
 def test_an_example_gives_the_rows_on_its_page(tmp_path: Path, document: str, name: str) -> None:
     output, reported = _run_job(tmp_path, document, name)
-    shown = (
-        (ROOT / document).read_text("utf-8").partition(f"$ clonos run {name} --slots process\n")[2].partition("```")[0]
-    )
+    shown = (ROOT / document).read_text("utf-8").partition(f"$ clonos run {name}\n")[2].partition("```")[0]
     assert output.splitlines() == shown.splitlines()
     assert ENDED in reported
 

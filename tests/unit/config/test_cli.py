@@ -78,6 +78,7 @@ def test_a_wrong_option_is_reported_in_one_message_that_names_it(
 ) -> None:
     assert main(["run", _file(tmp_path, "one_job.py", ONE), *arguments]) == JOB_AT_FAULT
     output = capsys.readouterr().err
+    output = output.removeprefix("named runs on Spark (PySpark is installed)\n")
     assert output.startswith("clonos: ")
     assert message in output
     assert "Traceback" not in output

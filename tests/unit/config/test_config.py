@@ -1,8 +1,11 @@
 """Configuration: precedence, types, units, and errors that name the nearest valid key."""
 
 import pickle
+import sys
 from datetime import timedelta
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -31,8 +34,28 @@ NO_FILE = Path("no-such-file.toml")
 def test_an_option_that_is_not_set_has_its_default() -> None:
     settings = resolve_settings({}, environment={}, file=NO_FILE)
     assert settings.core == Options()
-    assert settings.run.slots is SlotKind.SPARK
     assert settings.origins == {}
+
+
+@pytest.mark.parametrize(
+    ("has_pyspark", "keywords", "kind", "reason"),
+    [
+        (True, {}, SlotKind.SPARK, "PySpark is installed"),
+        (False, {}, SlotKind.PROCESS, "PySpark is not installed"),
+        (False, {"slots": "auto"}, SlotKind.PROCESS, "PySpark is not installed"),
+        (False, {"master": "local[2]"}, SlotKind.SPARK, "a master is set"),
+        (True, {"slots": "process", "master": "local[2]"}, SlotKind.PROCESS, ""),
+        (False, {"slots": "spark"}, SlotKind.SPARK, ""),
+    ],
+)
+def test_a_job_runs_on_spark_where_it_is_installed_and_else_in_child_processes(
+    monkeypatch: pytest.MonkeyPatch, has_pyspark: bool, keywords: dict[str, object], kind: SlotKind, reason: str
+) -> None:
+    module = ModuleType("pyspark")
+    module.__spec__ = ModuleSpec("pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark", module if has_pyspark else None)
+    settings = resolve_settings(keywords, environment={}, file=NO_FILE)
+    assert (settings.run.slots, settings.slots_reason) == (kind, reason)
 
 
 def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ def test_clonos_and_its_public_names_need_neither_spark_nor_arrow(wheel: Path, t
 
 
 @pytest.mark.processes
-def test_a_job_runs_on_processes_without_spark(wheel: Path, tmp_path: Path) -> None:
+def test_a_job_runs_in_child_processes_where_pyspark_is_not_installed(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(JOB, "utf-8")
     program = WITHOUT.format(names=("pyspark", "py4j")) + "from clonos.cli import main; main()"
-    printed = _run(wheel, tmp_path, program, "run", "job.py", "--slots", "process")
-    assert printed.startswith("2\n3\netl has finished")
+    printed = _run(wheel, tmp_path, program, "run", "job.py")
+    assert printed.startswith("2\n3\netl runs in child processes (PySpark is not installed)\netl has finished")
 
 
 @pytest.mark.slow
