@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import psutil
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputMissing
 from clonos.core.model.errors import EnvironmentFault
+from clonos.io.system.readiness import wait_readable
 from clonos.status import Status
 from clonos_chaos.connectors.tested_jobs import PACKED, TESTED, MakeJob, pack_job, truth_folder
 from clonos_chaos.real.driver_process import DriverProcess, status_of
@@ -249,7 +249,7 @@ class ProcessTrial:
         return sum(task.counters.get("records_in", 0) for task in status.tasks if TESTED in task.name)
 
     def _look(self) -> None:
-        select.select([self._driver], [], [], LOOK_EVERY_S)
+        wait_readable(self._driver.fileno(), LOOK_EVERY_S)
         for line in self._driver.lines():
             self._take(line)
         if self._driver.is_at_end and self._ended is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
+from clonos.io.system.readiness import wait_readable
 from clonos.job.deployment import Deployment, open_deployment
 from clonos.job.description import graph_of, options_of
 from clonos.job.launch import Launched, launch
@@ -159,7 +159,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         launched.driver.start()
         while not launched.driver.result.done():
             reporter.look()
-            if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:
+            if wait_readable(sys.stdin.fileno(), LOOK_EVERY_S):
                 if not sys.stdin.readline():
                     return  # the runner is gone
                 launched.driver.stop(drain=True)

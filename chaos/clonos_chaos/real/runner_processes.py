@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ import psutil
 
 from clonos.core.model.errors import JobError
 from clonos.io.local.local_folder import default_root, sweep
+from clonos.io.system.readiness import wait_readable
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.real.clock_shim import ClockShim
@@ -181,7 +181,7 @@ class ProcessRun:
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds
         while not self._is_over:
-            select.select([self._driver], [], [], LOOK_EVERY_S)
+            wait_readable(self._driver.fileno(), LOOK_EVERY_S)
             for line in self._driver.lines():
                 self._take(line)
             if self._driver.is_at_end and not self._is_over:

@@ -6,7 +6,6 @@ sends the transactions behind an LSN in the order of their commits, so the same 
 
 from __future__ import annotations
 
-import select
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUn
 from clonos.connectors.postgres.column_values import register as register_loaders
 from clonos.connectors.postgres.server import Server
 from clonos.core.values import register
+from clonos.io.system.readiness import wait_readable, wait_writable
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -203,7 +203,7 @@ class ChangeStream:
         raw = self._connection.pgconn
         raw.put_copy_data(p.encode_status(lsn, p.EPOCH_US))
         while raw.flush():
-            select.select([], [raw.socket], [])
+            wait_writable(raw.socket)
 
     def close(self) -> None:
         """Closes the connection."""
@@ -227,7 +227,7 @@ class ChangeStream:
                 return bytes(data)
             if size < 0:
                 raise psycopg.OperationalError("the server has ended the replication")
-            if has_waited or not select.select([raw.socket], [], [], wait_s)[0]:
+            if has_waited or not wait_readable(raw.socket, wait_s):
                 return None
             raw.consume_input()
         return None
@@ -243,7 +243,7 @@ class ChangeStream:
         for _ in range(SILENCES_MAX):
             if self._sent_lsn >= self._end_lsn:
                 return False
-            if select.select([raw.socket], [], [], SILENCE_S)[0]:
+            if wait_readable(raw.socket, SILENCE_S):
                 return True
             if has_sent_all:  # and nothing was on its way
                 self._sent_lsn = self._end_lsn

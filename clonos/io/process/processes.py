@@ -8,7 +8,6 @@ so that a whole domain can be killed as an executor would be.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -21,6 +20,7 @@ from clonos.io.process.fork_server import HEADER, IMPORTS, KILL
 from clonos.io.process.fork_server_process import take_or_start
 from clonos.io.process.retained_slots import RetainedSlot, opened
 from clonos.io.process.slot_provider import Listener, SlotEnded
+from clonos.io.system.readiness import wait_readable
 
 DOMAIN_PREFIX = "process-"
 END_TIMEOUT_S = 10.0
@@ -80,7 +80,10 @@ class ProcessSlots:
 
     def adopt(self, slot: RetainedSlot) -> int | None:
         """Takes over a slot of an earlier driver as if it had been ordered here. Returns the order's number; None if
-        the slot has ended."""
+        the slot has ended.
+
+        Raises: EnvironmentFault: the system does not say whether it lives.
+        """
         descriptor = opened(slot)
         if descriptor is None:
             return None
@@ -97,7 +100,7 @@ class ProcessSlots:
         return number
 
     def _watch(self, number: int, descriptor: int) -> None:
-        select.select([descriptor], [], [])
+        wait_readable(descriptor)
         with self._lock:
             del self._adopted[number]
             os.close(descriptor)

@@ -7,20 +7,21 @@ in it hosts nothing. A number of a process is never trusted alone: its start tim
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 import msgspec
 
+from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.process_identity import machine, started_at
+from clonos.io.system.readiness import wait_readable
 
 
 class RetainedSlot(msgspec.Struct, frozen=True):
@@ -44,6 +45,7 @@ class RetainedSlots:
     """File of the slots of a job. One thread calls the methods."""
 
     def __init__(self, file: Path) -> None:
+        """Reads the file. Raises: EnvironmentFault."""
         self._file = file
         found = self._read()
         self.record = found if found is not None else RetainedRecord(machine(), f"driver-{random_bytes(6).hex()}", "")
@@ -51,8 +53,10 @@ class RetainedSlots:
     def _read(self) -> RetainedRecord | None:
         try:
             found = msgspec.json.decode(self._file.read_bytes(), type=RetainedRecord)
-        except (OSError, *DECODE_ERRORS):
+        except (FileNotFoundError, *DECODE_ERRORS):
             return None
+        except OSError as error:  # as without free descriptors: the slots may live
+            raise EnvironmentFault(f"the list of the job's slots, {self._file}, cannot be read: {error}") from None
         return found if found.machine == machine() else None
 
     def _write(self) -> None:
@@ -62,12 +66,15 @@ class RetainedSlots:
         os.replace(new, self._file)
 
     def end_if_any(self) -> None:
-        """Ends every slot, if there are any."""
+        """Ends every slot, if there are any. Raises: EnvironmentFault."""
         if self.record.slots:
             self.end_all()
 
     def living(self) -> tuple[RetainedSlot, ...]:
-        """Returns the slots whose process runs. None can be watched on systems without descriptors of processes."""
+        """Returns the slots whose process runs. None can be watched on systems without descriptors of processes.
+
+        Raises: EnvironmentFault: the system does not say it.
+        """
         return tuple(each for each in self.record.slots if started_at(each.register.pid) == each.started_at)
 
     def begin(self, built_of: str, slots: tuple[RetainedSlot, ...]) -> None:
@@ -88,27 +95,35 @@ class RetainedSlots:
         self._write()
 
     def end_all(self) -> None:
-        """Ends every slot that lives, and waits for its end."""
+        """Ends every slot that lives, and waits for its end. Raises: EnvironmentFault."""
         for each in self.record.slots:
             descriptor = opened(each)
             if descriptor is not None:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                select.select([descriptor], [], [])
+                wait_readable(descriptor)
                 os.close(descriptor)
         self.record = msgspec.structs.replace(self.record, slots=())
         self._write()
 
 
 def opened(slot: RetainedSlot) -> int | None:
-    """Returns a descriptor of the process of a slot, which is readable when it has ended; None if it has."""
+    """Returns a descriptor of the process of a slot, which is readable when it has ended; None if it has.
+
+    Raises: EnvironmentFault: there is no free descriptor, so nobody knows whether it has.
+    """
+    pid = slot.register.pid
     try:
-        descriptor = os.pidfd_open(slot.register.pid)
-    except OSError:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
         return None
-    if started_at(slot.register.pid) == slot.started_at:  # looked at while the descriptor holds the number
-        return descriptor
-    os.close(descriptor)
-    return None
+    except OSError as error:
+        raise EnvironmentFault(f"the slot in process {pid} cannot be watched: {error}") from None
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        if started_at(pid) != slot.started_at:  # looked at while the descriptor holds the number
+            return None
+        stack.pop_all()
+    return descriptor
 
 
 _retained: ContextVar[RetainedSlots | None] = ContextVar("retained slots", default=None)

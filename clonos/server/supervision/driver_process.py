@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from clonos.io.system.process_identity import machine, started_at
 from clonos.server.register.job_record import DriverProcess
@@ -29,18 +29,20 @@ class RunningDriver:
 
     @classmethod
     def adopt(cls, identity: DriverProcess) -> RunningDriver | None:
-        """Takes over a driver that another server has started; None if it does not live."""
+        """Takes over a driver that another server has started; None if it does not live. Raises: EnvironmentFault."""
         if identity.machine != machine() or not identity.started_at:
             return None
-        pidfd = _open(identity.pid)
-        if started_at(identity.pid) != identity.started_at:  # looked at while the descriptor holds the number
+        with ExitStack() as stack:
+            pidfd = _open(identity.pid)
             if pidfd is not None:
-                os.close(pidfd)
-            return None
+                stack.callback(os.close, pidfd)
+            if started_at(identity.pid) != identity.started_at:  # looked at while the descriptor holds the number
+                return None
+            stack.pop_all()
         return cls(identity, pidfd, None)
 
     def has_ended(self) -> bool:
-        """Returns whether the process has ended."""
+        """Returns whether the process has ended. Raises: EnvironmentFault: the system does not say it."""
         if self._child is not None:
             return self._child.poll() is not None
         return started_at(self.identity.pid) != self.identity.started_at

@@ -133,7 +133,7 @@ class JobFolder:
     def _read(self, name: str, kind: type[Found]) -> Found | None:
         try:
             return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
-        except (OSError, *DECODE_ERRORS):
+        except (FileNotFoundError, *DECODE_ERRORS):  # other errors say nothing about what became of the driver
             return None
 
     # ------------------------------------------------------------------ the lock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import select
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from clonos.io.process.fork_server_process import WARM_MODULES, ForkServerProcess
+from clonos.io.system.readiness import wait_readable
 from clonos.server.supervision.job_folder import JobFolder
 
 INPUT_FD: Final = 0
@@ -67,13 +67,13 @@ class TakenJob:
 
 def waited_for_a_job() -> TakenJob | None:
     """Imports and waits; returns None when the server ends first. Standard input and output are a driver's then."""
-    with open(INPUT_FD, "rb", buffering=0, closefd=False) as lines:  # buffered lines would not be seen by select
+    with open(INPUT_FD, "rb", buffering=0, closefd=False) as lines:  # buffered lines would not be seen
         hash_seed = lines.readline().decode("ascii").strip()
         if not hash_seed:
             return None
         slots = SpareSlots(hash_seed, ForkServerProcess.start(hash_seed, WARM_MODULES))
         for name in DRIVER_MODULES:
-            if select.select([lines], [], [], 0)[0]:
+            if wait_readable(INPUT_FD, 0):
                 break
             importlib.import_module(name)
         line = lines.readline()
