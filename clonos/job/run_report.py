@@ -21,9 +21,9 @@ RECOVERIES_SHOWN_MAX = 5
 NANOSECONDS_PER_MS = 1_000_000
 
 
-def recovery_sentence(task: TaskId, coordinator: Coordinator) -> str:
-    """Returns how the recovery of a task went, which is live again."""
-    recovery = next(found for found in reversed(coordinator.recoveries) if found.task == task)
+def recovery_sentence(task: TaskId, incarnation: int, coordinator: Coordinator) -> str:
+    """Returns how the recovery went that made this incarnation of a task, which may have failed again since."""
+    recovery = next(each for each in coordinator.recoveries if each.task == task and each.incarnation == incarnation)
     assert coordinator.view is not None, task
     name, slot = coordinator.plan.task_name(task), coordinator.view.placements[task].slot
     register = next((found for found in coordinator.slots if found.slot == slot), None)

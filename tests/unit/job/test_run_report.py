@@ -9,11 +9,13 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import files, sqlite, stdout
+from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
-from clonos.job.run_report import immediate_outputs, records_out, steps_with_sinks, summary_lines
+from clonos.job.run_report import immediate_outputs, records_out, recovery_sentence, steps_with_sinks, summary_lines
 from clonos.status import Phase, Status, TaskState
+from tests.harnesses.coordinator_harness import live_chain
 from tests.unit.connectors.writing import JOB, part_of
 from tests.unit.operators.driver import Given, Outbox
 
@@ -94,3 +96,14 @@ def test_sinks_know_how_many_rows_they_have_written(tmp_path: Path) -> None:
         for _ in range(2):  # a repeated commit counts once
             sink.commit(JOB, 1, parts)
         assert sink.rows_written() == 3
+
+
+def test_a_recovery_is_told_although_its_task_has_failed_again_since() -> None:
+    harness = live_chain()
+    harness.gone(harness.of(2).hosting_slot)
+    harness.tick(100)
+    task, incarnation = harness.of(2).task, harness.of(2).incarnation
+    harness.receive(harness.of(2).hosting_slot, harness.failure(2))
+    recoveries = [each for each in harness.coordinator.recoveries if each.task == task]
+    assert [each.has_reached(Milestone.REPLAYED) for each in recoveries] == [True, False]
+    assert recovery_sentence(task, incarnation, harness.coordinator).startswith("map/0 recovered in 0 ms")
