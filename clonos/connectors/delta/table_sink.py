@@ -148,6 +148,10 @@ class DeltaTableSink:
         if self.schema is None:
             problem = f"there is no table {self.path}, and without schema= its columns are not known"
             raise InvalidConnector(CONNECTOR, problem, "Give a pyarrow.Schema, or create the table.")
+        lowered = [name.lower() for name in self.schema.names]
+        if repeated := [name for name in self.schema.names if lowered.count(name.lower()) > 1]:
+            problem = f"the columns {repeated[0]!r} and {repeated[1]!r} of schema= are one column of a Delta table"
+            raise InvalidConnector(CONNECTOR, problem, "Give each column a name of its own.")
         missing = [name for name in self.partition_by or () if name not in self.schema.names]
         if missing or len(self.partition_by or ()) == len(self.schema.names):
             problem = f"partition_by={self.partition_by!r} and the columns {', '.join(self.schema.names)} do not fit"

@@ -22,6 +22,9 @@ FETCHED_ROWS = 500
 _FAULTS_OF_THE_JOB = frozenset({"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"})
 _FAULTS_OF_THE_DATABASE = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError", "Error"})
 
+_WRONG_COLUMNS = ("duplicate column", "has no column named")
+"""What SQLite and MySQL say of columns that do not fit the table, as an OperationalError."""
+
 Result = TypeVar("Result")
 
 
@@ -168,5 +171,7 @@ def _kind_of(error: Exception) -> str | None:
     """Returns the name of the PEP 249 class that a driver's error derives from, None for any other error."""
     if isinstance(error, RegistrationChanged):
         return "OperationalError"
+    if any(text in str(error).lower() for text in _WRONG_COLUMNS):
+        return "ProgrammingError"
     names = [cls.__name__ for cls in type(error).__mro__]
     return next((name for name in names if name in _FAULTS_OF_THE_JOB | _FAULTS_OF_THE_DATABASE), None)

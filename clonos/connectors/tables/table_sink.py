@@ -39,6 +39,8 @@ class TableSink:
 
     connector = "dbapi"
     can_roll_back = True
+    is_case_sensitive = True
+    """Whether ``id`` and ``ID`` may be two columns. What a driver's database says of them is its error."""
 
     def __init__(
         self,
@@ -61,6 +63,8 @@ class TableSink:
         self.columns = None if columns is None else tuple(columns)
         for column in self.columns or ():
             self.dialect.name(column)
+        if problem := self.repeated(self.columns or ()):
+            raise InvalidConnector(self.connector, problem, "Give each column a name of its own.")
         self.types = dict(columns) if isinstance(columns, Mapping) else None
         self.key_columns = self._checked_key(upsert)
 
@@ -79,6 +83,15 @@ class TableSink:
                 "Name each key column once in upsert=, and all columns in columns=.",
             )
         return key
+
+    def repeated(self, columns: Sequence[str]) -> str:
+        """Says which names mean one column; "" if each means one of its own."""
+        seen: dict[str, int] = {}
+        for place, column in enumerate(columns):
+            first = seen.setdefault(column if self.is_case_sensitive else column.lower(), place)
+            if first != place:
+                return f"the columns {columns[first]!r} and {column!r} are one column of the table"
+        return ""
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares: the table, its key, and the database as far as ``connect`` shows it."""
@@ -132,6 +145,7 @@ class SqliteSink(TableSink):
     """Immediate sink into a table of a SQLite file."""
 
     connector = "sqlite"
+    is_case_sensitive = False
 
     def __init__(
         self,

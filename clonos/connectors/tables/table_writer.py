@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from clonos.connectors.connector_errors import row_not_writable
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.connectors.tables.table_appends import AppendedRows
 from clonos.connectors.tables.table_database import Database, RegistrationChanged, TableDescription
@@ -32,6 +33,8 @@ class SinkDescription(TableDescription, Protocol):
     def field(self, value: Any) -> Any: ...
 
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None: ...
+
+    def repeated(self, columns: Sequence[str]) -> str: ...
 
 
 class TableWriter:
@@ -87,6 +90,8 @@ class TableWriter:
         columns = self._sink.columns
         if columns is None:
             columns = columns_of(rows[0], self._sink.connector) if rows else ()
+            if problem := self._sink.repeated(columns):
+                raise row_not_writable(self._sink.connector, 0, rows[0], problem)
         table_rows = self._prepared(columns, bool(rows))
 
         def insert(number: int, known: int) -> None:

@@ -170,6 +170,7 @@ def test_a_batch_that_does_not_fit_the_partition_is_refused(tmp_path: Path) -> N
     ("schema", "options", "problem"),
     [
         (None, {}, "without schema= its columns are not known"),
+        (pyarrow.schema({"id": "int64", "n": "int64", "ID": "string"}), {}, "'id' and 'ID' of schema= are one column"),
         (SCHEMA, {"partition_by": "month"}, "partition_by=.*month.* do not fit"),
         (pyarrow.schema([("n", pyarrow.int64())]), {"partition_by": "n"}, "do not fit"),
         (pyarrow.schema([("n", pyarrow.month_day_nano_interval())]), {}, "Delta tables do not have"),

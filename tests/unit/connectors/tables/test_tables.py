@@ -244,6 +244,40 @@ def test_a_missing_table_is_created_when_types_are_known(path: Path) -> None:
     writer.close()
 
 
+def test_names_that_are_one_column_of_sqlite_are_refused_and_a_row_with_them_is_an_error_beside_good_ones(
+    path: Path,
+) -> None:
+    for columns in (["id", "ID"], {"id": "INTEGER", "n": "TEXT", "Id": "TEXT"}):
+        with pytest.raises(InvalidConnector, match=r"the columns 'id' and 'I[dD]' are one column of the table"):
+            sqlite(path, "words", columns)
+    with pytest.raises(InvalidConnector, match="the columns 'a' and 'a' are one column"):
+        dbapi(lambda: sqlite3.connect(path), "words", ["a", "b", "a"])
+    dbapi(lambda: sqlite3.connect(path), "words", ["id", "ID"])  # which may be two columns there
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
+    writer.write(0, [{"id": 1}])
+    with pytest.raises(RowNotWritable, match="the columns 'id' and 'ID' are one column of the table") as raised:
+        writer.write(1, [{"id": 2, "ID": 3}])
+    assert raised.value.index == 0
+    assert writer.write(1, [{"id": 4}]) == 2
+    writer.close()
+    assert rows_in(path) == [(1,), (4,)]
+
+
+def test_columns_that_do_not_fit_the_table_are_no_fault_of_the_database(path: Path) -> None:
+    writer = dbapi(lambda: sqlite3.connect(path), "words", {"id": "INTEGER", "ID": "TEXT"}).immediate_writer()
+    writer.register(identity(1), 0)
+    with pytest.raises(TableRefused, match=r"words cannot be created: duplicate column name: ID\. Correct columns="):
+        writer.write(0, [(1, "a")])
+    writer.close()
+    make_plain_table(path)
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
+    with pytest.raises(TableRefused, match="refused writing: table words has no column named other"):
+        writer.write(0, [{"word": "a", "other": "b"}])
+    writer.close()
+
+
 def test_a_busy_database_is_waited_for(path: Path) -> None:
     sink = table_sink.SqliteSink(str(path), "words", None, None, busy_ms=1)
     writer = sink.immediate_writer()
