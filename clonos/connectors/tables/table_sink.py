@@ -86,9 +86,10 @@ class TableSink:
 
     def repeated(self, columns: Sequence[str]) -> str:
         """Says which names mean one column; "" if each means one of its own."""
-        seen: dict[str, int] = {}
+        seen: dict[bytes, int] = {}
         for place, column in enumerate(columns):
-            first = seen.setdefault(column if self.is_case_sensitive else column.lower(), place)
+            name = column.encode(errors="surrogatepass")
+            first = seen.setdefault(name if self.is_case_sensitive else name.lower(), place)  # of A to Z alone
             if first != place:
                 return f"the columns {columns[first]!r} and {column!r} are one column of the table"
         return ""

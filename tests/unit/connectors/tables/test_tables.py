@@ -253,6 +253,10 @@ def test_names_that_are_one_column_of_sqlite_are_refused_and_a_row_with_them_is_
     with pytest.raises(InvalidConnector, match="the columns 'a' and 'a' are one column"):
         dbapi(lambda: sqlite3.connect(path), "words", ["a", "b", "a"])
     dbapi(lambda: sqlite3.connect(path), "words", ["id", "ID"])  # which may be two columns there
+    accents = sqlite(path.with_name("other.db"), "accents", ["é", "É"]).immediate_writer()
+    accents.register(identity(1), 0)
+    assert accents.write(0, [{"é": 1, "É": 2}]) == 1
+    accents.close()
     writer = sqlite(path, "words").immediate_writer()
     writer.register(identity(1), 0)
     writer.write(0, [{"id": 1}])
