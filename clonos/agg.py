@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.arguments import checked_call, checked_int, checked_number, checked_of
 from clonos.operators.aggregates.counting import Count
@@ -57,11 +58,13 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
+@explains_calls
 def count() -> Aggregation[Any, int]:
     """Counts the records."""
     return Count()
 
 
+@explains_calls
 def count_if(condition: Callable[[T], object]) -> Aggregation[T, int]:
     """Counts the records for which ``condition`` is true.
 
@@ -79,6 +82,7 @@ def sum_(of: Callable[[T], U]) -> Aggregation[T, U]: ...
 def sum_(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def sum_(of: Any = None) -> Aggregation[Any, Any]:
     """Sums numbers or timedeltas, without rounding until the result is read; 0 if there are none.
 
@@ -96,6 +100,7 @@ def min_(of: Callable[[T], U | None]) -> Aggregation[T, U | None]: ...
 def min_(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def min_(of: Any = None) -> Aggregation[Any, Any]:
     """Finds the smallest value; None if there is none.
 
@@ -113,6 +118,7 @@ def max_(of: Callable[[T], U | None]) -> Aggregation[T, U | None]: ...
 def max_(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def max_(of: Any = None) -> Aggregation[Any, Any]:
     """Finds the largest value; None if there is none.
 
@@ -130,6 +136,7 @@ def mean(of: Callable[[T], Any]) -> Aggregation[T, Any]: ...
 def mean(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def mean(of: Any = None) -> Aggregation[Any, Any]:
     """Computes the arithmetic mean of numbers or timedeltas; None if there are none.
 
@@ -147,6 +154,7 @@ def variance(of: Callable[[T], Any], *, ddof: int = 1) -> Aggregation[T, Any]: .
 def variance(of: str | None = None, *, ddof: int = 1) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def variance(of: Any = None, *, ddof: int = 1) -> Aggregation[Any, Any]:
     """Computes the variance of numbers, with the divisor n - ``ddof``; None of too few.
 
@@ -164,6 +172,7 @@ def stddev(of: Callable[[T], Any], *, ddof: int = 1) -> Aggregation[T, Any]: ...
 def stddev(of: str | None = None, *, ddof: int = 1) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def stddev(of: Any = None, *, ddof: int = 1) -> Aggregation[Any, Any]:
     """Computes the standard deviation of numbers, with the divisor n - ``ddof``; None of too few.
 
@@ -181,6 +190,7 @@ def first(of: Callable[[T], U | None]) -> Aggregation[T, U | None]: ...
 def first(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def first(of: Any = None) -> Aggregation[Any, Any]:
     """Finds the value that arrived first, in windows that merge that of the first pane or session; None without one.
 
@@ -198,6 +208,7 @@ def last(of: Callable[[T], U | None]) -> Aggregation[T, U | None]: ...
 def last(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
+@explains_calls
 def last(of: Any = None) -> Aggregation[Any, Any]:
     """Finds the value that arrived last, in windows that merge that of the last pane or session; None without one.
 
@@ -215,6 +226,7 @@ def collect(of: Callable[[T], U | None]) -> Aggregation[T, list[U]]: ...
 def collect(of: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
+@explains_calls
 def collect(of: Any = None) -> Aggregation[Any, Any]:
     """Collects all values in a list, by arrival; in windows that merge by pane or session, then by arrival.
 
@@ -232,6 +244,7 @@ def distinct(of: Callable[[T], U | None]) -> Aggregation[T, list[U]]: ...
 def distinct(of: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
+@explains_calls
 def distinct(of: Any = None) -> Aggregation[Any, Any]:
     """Collects the distinct values in a list, in the order of the first ones, which is that of ``collect``.
 
@@ -249,6 +262,7 @@ def count_distinct(of: Callable[[T], object]) -> Aggregation[T, int]: ...
 def count_distinct(of: str | None = None) -> Aggregation[Any, int]: ...
 
 
+@explains_calls
 def count_distinct(of: Any = None) -> Aggregation[Any, Any]:
     """Counts the distinct values exactly; the state has them all. ``approx_distinct`` needs less.
 
@@ -266,6 +280,7 @@ def approx_distinct(of: Callable[[T], object], *, error: float = 0.01) -> Aggreg
 def approx_distinct(of: str | None = None, *, error: float = 0.01) -> Aggregation[Any, int]: ...
 
 
+@explains_calls
 def approx_distinct(of: Any = None, *, error: float = 0.01) -> Aggregation[Any, Any]:
     """Estimates the number of distinct values by HyperLogLog; up to 256 it is exact.
 
@@ -289,6 +304,7 @@ def quantile(of: Callable[[T], Any], q: float, *, error: float = 0.01) -> Aggreg
 def quantile(of: str | None, q: float, *, error: float = 0.01) -> Aggregation[Any, float | None]: ...
 
 
+@explains_calls
 def quantile(of: Any, q: float, *, error: float = 0.01) -> Aggregation[Any, float | None]:
     """Estimates the quantile ``q`` of numbers, such as 0.95; None if there are none. Up to 64 numbers it is exact.
 
@@ -313,6 +329,7 @@ def top_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[Any]]: ...
 def top_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
+@explains_calls
 def top_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
     """Finds the ``k`` records with the largest ``by``, the largest first; of equal ones the first by arrival.
 
@@ -330,6 +347,7 @@ def bottom_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[Any]]: ...
 def bottom_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
+@explains_calls
 def bottom_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
     """Finds the ``k`` records with the smallest ``by``, the smallest first; of equal ones the first by arrival.
 
@@ -354,6 +372,7 @@ def aggregate(
 ) -> Aggregation[T, R]: ...
 
 
+@explains_calls
 def aggregate(
     create: Callable[[], Any],
     add: Callable[[Any, Any], Any],

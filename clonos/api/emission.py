@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns, duration_text
 
 
@@ -35,6 +36,7 @@ class Emission:
         return "at_end()" if self.interval_ns is None else f'every("{duration_text(self.interval_ns)}")'
 
 
+@explains_calls
 def each(count: int) -> Emission:
     """Emits after every ``count`` records, of a key on a keyed stream.
 
@@ -46,6 +48,7 @@ def each(count: int) -> Emission:
     return Emission(count=count)
 
 
+@explains_calls
 def every(interval: str | float | timedelta) -> Emission:
     """Emits at every multiple of a length of time since the Unix epoch, by the task's clock, if anything has changed.
 
@@ -57,6 +60,7 @@ def every(interval: str | float | timedelta) -> Emission:
     return Emission(interval_ns=duration_ns(interval))
 
 
+@explains_calls
 def changes(*, before: bool = False) -> Emission:
     """Emits the present result of each key that a batch of input has changed, once per batch.
 
@@ -74,6 +78,7 @@ def changes(*, before: bool = False) -> Emission:
     return Emission(is_per_batch=True, has_before=before)
 
 
+@explains_calls
 def at_end() -> Emission:
     """Emits once, when the input has ended."""
     return Emission()

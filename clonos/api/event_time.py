@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import Unit
@@ -15,6 +16,7 @@ from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderne
 IN_ORDER: Final = BoundedOutOfOrderness(0)
 
 
+@explains_calls
 class Timestamps:
     """Timestamps of the records of a stream, and the watermarks that follow from them.
 

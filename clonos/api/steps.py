@@ -17,6 +17,7 @@ from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob, NotSubscriptable
 from clonos.api.keys import KeyBy
 from clonos.core.model.plan import ANYWHERE, PlacementRule
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -32,8 +33,13 @@ StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
 
 
+@explains_calls
 class GraphBuilder:
     """Base of all streams: a graph and the inputs that the next step reads."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        explains_calls(cls)
 
     def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...]) -> None:
         self._graph = graph

@@ -20,6 +20,7 @@ from clonos.api.windows import (
     WindowKind,
     checked_count,
 )
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial
@@ -281,6 +282,7 @@ def _trigger_of(given: Any, has_times: bool) -> Trigger:
     return given
 
 
+@explains_calls
 def every_event_time(interval: Duration) -> Trigger:
     """Returns a trigger that emits at every multiple of a length of event time, if there are further records.
 
@@ -290,6 +292,7 @@ def every_event_time(interval: Duration) -> Trigger:
     return ByEventTime(duration_ns(interval))
 
 
+@explains_calls
 def last_values(count: int) -> Evictor:
     """Returns an evictor that leaves the last ``count`` values of a window, by arrival, when it emits.
 
@@ -299,6 +302,7 @@ def last_values(count: int) -> Evictor:
     return LastValues(checked_count("last_values", count))
 
 
+@explains_calls
 def newest_values(age: Duration) -> Evictor:
     """Returns an evictor that leaves the values whose time is less than ``age`` behind the latest one of the window.
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
 from clonos.operators.row_errors import InvalidGap
 
@@ -26,6 +27,7 @@ class WindowKind:
     __slots__ = ()
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling(WindowKind):
     """Tumbling windows: fixed size, without gaps or overlap, aligned to the Unix epoch in UTC.
@@ -80,6 +82,7 @@ class Tumbling(WindowKind):
         return f"Tumbling {duration_text(self.size_ns)}{_alignment(self.offset_ns, self.timezone)}"
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True, init=False)
 class Sliding(WindowKind):
     """Sliding windows: fixed size, one begins at each multiple of ``every``, so that they overlap.
@@ -138,6 +141,7 @@ class Sliding(WindowKind):
         return f"Sliding {lengths}{_alignment(self.offset_ns, self.timezone)}"
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True, init=False)
 class Session(WindowKind):
     """Sessions: records of a key that follow each other within a gap. A session ends a gap after its last record.
@@ -197,6 +201,7 @@ class Session(WindowKind):
         return f"Session gap {'of a function' if callable(self.gap) else self.gap}{limit}"
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True)
 class CountTumbling(WindowKind):
     """Windows of ``count`` records of a key. The last one may have fewer, when the input ends.
@@ -216,6 +221,7 @@ class CountTumbling(WindowKind):
         return f"CountTumbling {self.count}"
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True)
 class CountSliding(WindowKind):
     """Windows of the last ``count`` records of a key, with a result after every ``every`` of them.
@@ -240,6 +246,7 @@ class CountSliding(WindowKind):
         return f"CountSliding {self.count} every {self.every}"
 
 
+@explains_calls
 @dataclass(frozen=True, slots=True)
 class Global(WindowKind):
     """One window of all records of a key. It emits when the input ends, and when a trigger says so.

@@ -21,6 +21,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputClosed, O
 from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import decode_rows, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
@@ -314,6 +315,7 @@ def default_row_text(row: Any) -> str:
     return row if type(row) is str else json_text(row)
 
 
+@explains_calls
 def collect(limit: int = ROWS_MAX) -> CollectSink:
     """Sink that gathers at most ``limit`` rows in the driver; read them from its ``rows``.
 
@@ -332,6 +334,7 @@ def collect(limit: int = ROWS_MAX) -> CollectSink:
     return CollectSink(limit)
 
 
+@explains_calls
 def stdout(format: Callable[[Any], str] | None = None) -> StdoutSink:
     """Sink that prints each row as a line on the driver's standard output.
 

@@ -27,6 +27,7 @@ from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 from clonos.connectors.formats.avro_files import avro
 from clonos.connectors.formats.whole_files import whole
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def lines(
 ) -> LineFiles[tuple[str, int, str]]: ...
 
 
+@explains_calls
 def lines(
     path: Path | Sequence[Path],
     *,
@@ -198,6 +200,7 @@ def jsonl(
 ) -> JsonFiles[Any]: ...
 
 
+@explains_calls
 def jsonl(
     path: Path | Sequence[Path],
     *,
@@ -250,6 +253,7 @@ def jsonl(
     )
 
 
+@explains_calls
 def csv(
     path: Path | Sequence[Path],
     *,
@@ -310,6 +314,7 @@ def csv(
     )
 
 
+@explains_calls
 def parquet(
     path: Path | Sequence[Path],
     *,
@@ -357,6 +362,7 @@ def parquet(
     )
 
 
+@explains_calls
 def arrow(
     path: Path | Sequence[Path],
     *,

@@ -11,6 +11,7 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.order_choice import OrderChoice
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.copying import copied_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -183,6 +184,7 @@ def _decode_share(split: bytes) -> _Share:
         raise SplitMalformed("share of a list of values", split, str(error)) from None
 
 
+@explains_calls
 def values(
     records: Iterable[AnyValue],
     *,
@@ -248,6 +250,7 @@ class BlackholeWriter:
         """Does nothing: no resource is open."""
 
 
+@explains_calls
 def blackhole() -> Blackhole:
     """Sink that discards its rows, to measure a job without its output."""
     return Blackhole()

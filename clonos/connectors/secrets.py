@@ -16,6 +16,7 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.wrong_calls import explains_calls
 
 __all__ = ["env", "file", "Secret", "SecretMissing", "masked", "without"]
 
@@ -76,6 +77,7 @@ class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=False):
         return text.removesuffix("\n").removesuffix("\r")
 
 
+@explains_calls
 def env(name: str) -> Secret:
     """Secret in an environment variable, which every process of the job that connects must have.
 
@@ -90,6 +92,7 @@ def env(name: str) -> Secret:
     return Secret(variable=name)
 
 
+@explains_calls
 def file(path: str | os.PathLike[str]) -> Secret:
     """Secret in a file, without the line end at its end. The file must be on each machine of the job.
 

@@ -18,6 +18,7 @@ from typing import Any
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.journal_source import END_OF_JOURNAL
 
@@ -223,6 +224,7 @@ class SocketFeed:
         self._socket.close()
 
 
+@explains_calls
 def lines(
     host: str,
     port: int,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.expressions.expression import Expr, as_column, as_expression, checked_name
 from clonos.expressions.expression_errors import ExpressionMisused
 
 
+@explains_calls
 def col(name: str, *more: str) -> Expr:
     """Returns the column of this name.
 
@@ -23,6 +25,7 @@ def col(name: str, *more: str) -> Expr:
     return Expr("column", (), (("name", checked_name("col", name)),))
 
 
+@explains_calls
 def lit(value: Any) -> Expr:
     """Returns a constant: a number, text, bytes, bool, date, datetime, timedelta, Decimal or None.
 
@@ -59,6 +62,7 @@ class When:
         return Then("when", (*self._inputs, as_column(value)))
 
 
+@explains_calls
 def when(condition: Any, *values: Any) -> When:
     """Begins a case: ``when(condition).then(value).when(...).then(...).otherwise(value)``.
 
@@ -75,21 +79,25 @@ def when(condition: Any, *values: Any) -> When:
     return When((as_column(condition),))
 
 
+@explains_calls
 def coalesce(*expressions: Any) -> Expr:
     """Returns the first value that is not null. A text is the name of a column."""
     return _of_several("coalesce", expressions)
 
 
+@explains_calls
 def min_horizontal(*expressions: Any) -> Expr:
     """Returns the least value of several columns; nulls are left out. A text is the name of a column."""
     return _of_several("min_horizontal", expressions)
 
 
+@explains_calls
 def max_horizontal(*expressions: Any) -> Expr:
     """Returns the greatest value of several columns; nulls are left out. A text is the name of a column."""
     return _of_several("max_horizontal", expressions)
 
 
+@explains_calls
 def concat_str(*expressions: Any, separator: str = "", ignore_nulls: bool = False) -> Expr:
     """Joins texts, and other values as texts; null if one is null, unless ``ignore_nulls``.
 

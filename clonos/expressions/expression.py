@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.expressions.expression_errors import ExpressionMisused
 from clonos.expressions.literals import checked_literal
 from clonos.expressions.misuse import NoValue, method_missing
@@ -30,6 +31,7 @@ CLOSED: Final = ("both", "left", "right", "none")
 ROUND_MODES: Final = ("half_to_even", "half_away_from_zero")
 
 
+@explains_calls
 class Expr(NoValue):
     """Expression over the columns of a batch; made by ``col``, ``lit``, ``when`` and the methods of other ones."""
 

@@ -15,6 +15,7 @@ from clonos.api.graph import AnySink, JobGraph, StepInput
 from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import SlotKind, resolve_keywords, resolve_settings
 from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.collections_paused import collections_paused
 from clonos.job.script import script_exit
@@ -36,6 +37,7 @@ T = TypeVar("T")
 STEPS_SHOWN: Final = 8
 
 
+@explains_calls
 class Job:
     """Streaming job: create streams from ``source``, then call ``run``::
 
@@ -51,7 +53,7 @@ class Job:
     def __init__(
         self, name: str, *, errors: AnySink | None = None, limit: int | None = None, **options: Unpack[JobOptions]
     ) -> None:
-        file = _file_of(sys._getframe(1).f_code.co_filename)
+        file = _file_of(sys._getframe(2).f_code.co_filename)
         self._graph = JobGraph(name, errors=errors, file=file, limit=limit)
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}

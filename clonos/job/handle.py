@@ -22,6 +22,7 @@ from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, 
 from clonos.core.coordinator.relocation import REASON as MOVE
 from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
@@ -54,6 +55,7 @@ STOP_REPORT_FIRST_S: Final = 2.0
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
+@explains_calls
 class Handle:
     """Handle of a job, which its creation starts. The job's processes end with ``wait`` or with ``close``."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -32,6 +33,7 @@ class InvalidTag(JobError):
         )
 
 
+@explains_calls
 @dataclass(frozen=True)
 class Tag(Generic[T]):
     """Side output of a step: records that are no results of it, such as late or rejected ones.

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overloa
 
 from clonos.core.log.call_outcomes import declare_exception
 from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos_services.calls import reconciled, recorded_call
 
 KEY_PARAMETER: Final = "idempotency_key"
@@ -142,6 +143,7 @@ def service(
 ) -> Callable[[Callable[P, R]], Service[P, R]]: ...
 
 
+@explains_calls
 def service(
     function: Callable[..., Any] | None = None,
     /,

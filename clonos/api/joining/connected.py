@@ -10,6 +10,7 @@ from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import StepOptions, add_step
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.two_input_process import TwoInputContext, TwoInputProcess
 
@@ -53,6 +54,7 @@ class TwoInputFunction(Protocol[A_contra, B_contra, U]):
         """Processes one record of the second stream."""
 
 
+@explains_calls
 class ConnectedStreams(Generic[A, B]):
     """Two streams that are connected; call ``process`` next."""
 

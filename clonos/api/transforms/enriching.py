@@ -11,6 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.calling import check_count
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.steps.calls import CallPolicy
@@ -35,6 +36,7 @@ CACHE_SIZE: Final = 10_000
 NO_CACHE: Final = 'Give a number of answers, a length of time such as "10min", or both: (1_000, "10min").'
 
 
+@explains_calls
 def http_lookup(
     url: str, *, answer: Callable[[Response], Any] | None = None, **settings: Unpack[SessionSettings]
 ) -> HttpLookup:

@@ -30,6 +30,7 @@ from clonos.connectors.codecs.plain import (
 )
 from clonos.connectors.codecs.protobuf import ProtobufCodec
 from clonos.connectors.codecs.schema_registry import SchemaRegistry as SchemaRegistry
+from clonos.core.model.wrong_calls import explains_calls
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -44,16 +45,19 @@ __all__ = [
 ]
 
 
+@explains_calls
 def raw() -> Codec[bytes, bytes]:
     """Bytes as they are."""
     return RawCodec()
 
 
+@explains_calls
 def number(kind: type[Number]) -> Codec[bytes, Number]:
     """A number in digits, such as b"12": ``int`` or ``float``."""
     return NumberCodec(kind)
 
 
+@explains_calls
 def text(encoding: str = "utf-8") -> Codec[bytes, str]:
     """Text in one of Python's encodings."""
     return TextCodec(encoding)
@@ -63,41 +67,49 @@ def text(encoding: str = "utf-8") -> Codec[bytes, str]:
 def json() -> Codec[bytes, Any]: ...
 @overload
 def json(schema: type[T]) -> Codec[bytes, T]: ...
+@explains_calls
 def json(schema: type[T] | None = None) -> Codec[bytes, Any]:
     """JSON: of any value, or of the objects of a class, as ``files.jsonl(schema=)`` describes them."""
     return JsonCodec(schema)
 
 
+@explains_calls
 def csv(columns: Sequence[str], delimiter: str = ",") -> Codec[str, dict[str, str]]:
     """One line of CSV as a dict of texts, behind ``text()``."""
     return CsvCodec(columns, delimiter)
 
 
+@explains_calls
 def xml() -> Codec[bytes, dict[str, Any]]:
     """XML as dicts: ``{"order": {"@id": "1", "item": ["pen", "ink"]}}``, as the package xmltodict has them."""
     return XmlCodec()
 
 
+@explains_calls
 def msgpack() -> Codec[bytes, Any]:
     """MessagePack."""
     return MsgpackCodec()
 
 
+@explains_calls
 def arrow() -> Codec[bytes, RecordBatch]:
     """A ``pyarrow.RecordBatch`` as a stream of Arrow IPC."""
     return ArrowCodec()
 
 
+@explains_calls
 def avro(schema: Any, *, reader: Any = None) -> Codec[bytes, Any]:
     """One datum of Avro without its schema. ``schema``: its dict or JSON. ``reader``: the schema to read it as."""
     return AvroCodec(schema, reader)
 
 
+@explains_calls
 def avro_file(schema: Any = None, *, reader: Any = None) -> Codec[bytes, list[Any]]:
     """A container file of Avro as the list of its records. ``schema`` is for encoding."""
     return AvroFileCodec(schema, reader)
 
 
+@explains_calls
 def confluent_avro(
     registry: str | SchemaRegistry, *, subject: str | None = None, schema: Any = None, reader: Any = None
 ) -> Codec[bytes, Any]:
@@ -109,6 +121,7 @@ def confluent_avro(
     return ConfluentAvroCodec(known, subject, schema, reader)
 
 
+@explains_calls
 def protobuf(message: Any, *, descriptor: str | Path | bytes | None = None) -> Codec[bytes, dict[str, Any]]:
     """A message of Protocol Buffers as a dict. ``message``: a generated class, or a full name in ``descriptor``.
 
@@ -117,21 +130,25 @@ def protobuf(message: Any, *, descriptor: str | Path | bytes | None = None) -> C
     return ProtobufCodec(message, descriptor)
 
 
+@explains_calls
 def gzip(bytes_max: int = BYTES_MAX) -> Codec[bytes, bytes]:
     """gzip. More than ``bytes_max`` bytes decompressed, 64 MiB by default, are refused."""
     return GzipCodec("gzip", bytes_max)
 
 
+@explains_calls
 def zstd(bytes_max: int = BYTES_MAX) -> Codec[bytes, bytes]:
     """Zstandard. More than ``bytes_max`` bytes decompressed, 64 MiB by default, are refused."""
     return ArrowCompressed("zstd", bytes_max)
 
 
+@explains_calls
 def lz4(bytes_max: int = BYTES_MAX) -> Codec[bytes, bytes]:
     """Frames of LZ4. More than ``bytes_max`` bytes decompressed, 64 MiB by default, are refused."""
     return ArrowCompressed("lz4", bytes_max)
 
 
+@explains_calls
 def fields(*names: str) -> Codec[dict[str, Any], dict[str, Any]]:
     """Some fields of a dict, behind a codec that gives dicts. ``"user.id"`` leads into the dict of ``user``."""
     return FieldsCodec(names)
@@ -140,6 +157,7 @@ def fields(*names: str) -> Codec[dict[str, Any], dict[str, Any]]:
 _registry = CodecRegistry()
 
 
+@explains_calls
 def register(outer: type, inner: type | Callable[[Any], bool], make: Callable[[Any], Codec[Any, Any]]) -> None:
     """Registers a codec for ``decode=`` and ``encode=`` with a type.
 
@@ -149,6 +167,7 @@ def register(outer: type, inner: type | Callable[[Any], bool], make: Callable[[A
     _registry.register(outer, inner, make)
 
 
+@explains_calls
 def for_type(wanted: Any) -> Codec[bytes, Any]:
     """Returns the codec between bytes and a type: the only shortest chain of registered codecs.
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from clonos.connectors.secrets import Secret, revealed
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import HttpError, redacted_url
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class RegistryFailed(EnvironmentFault):
         return f"the schema registry {self.url} failed while {self.doing}: {self.reason}."
 
 
+@explains_calls
 class SchemaRegistry:
     """Registry at a URL. ``user`` and ``password`` are for HTTP basic authentication; both may be left out.
 

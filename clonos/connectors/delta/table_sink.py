@@ -25,6 +25,7 @@ from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.filesystem.output_parts import PART_NAME, PARTS, PREPARED, Part, Rolling, decode_parts
 from clonos.connectors.object_stores.urls import is_url, split_url
 from clonos.connectors.partitions.folder_names import partition_columns, partition_values
+from clonos.core.model.wrong_calls import explains_calls
 
 if TYPE_CHECKING:
     from clonos.connectors.delta.delta_writer import DeltaWriter
@@ -252,6 +253,7 @@ def _delta_type(table: Any) -> Any:
     return pyarrow.schema(Schema.from_arrow(table.schema).to_arrow()).field(0).type
 
 
+@explains_calls
 def table(
     path: str | os.PathLike[str],
     *,

@@ -21,6 +21,7 @@ from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import parse_json
 from clonos.connectors.object_stores.urls import checked_url, is_url
 from clonos.connectors.partitions.folder_names import partition_values
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
 
 Path = str | os.PathLike[str]
@@ -45,6 +46,7 @@ class CommittedPart(NamedTuple):
     name: str = ""
 
 
+@explains_calls
 def committed(path: Path) -> list[CommittedPart]:
     """Lists the committed part files of an output, by checkpoint, then by task.
 
@@ -70,6 +72,7 @@ def committed(path: Path) -> list[CommittedPart]:
     ]
 
 
+@explains_calls
 def read_committed(path: Path) -> Iterator[Any]:
     """Yields the committed rows of an output: values of JSON, dicts (of str from CSV), lines of text, or of
     ``files.whole`` (name, bytes).
@@ -102,6 +105,7 @@ def read_committed(path: Path) -> Iterator[Any]:
             raise OutputCorrupt(part.path, f"{part.rows} rows", f"{rows} rows")
 
 
+@explains_calls
 def roll_back(path: Path, job_id: str, checkpoint: int) -> list[int]:
     """Removes the output that the job committed after ``checkpoint``; returns those checkpoints, latest first.
 

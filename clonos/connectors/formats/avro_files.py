@@ -37,6 +37,7 @@ from clonos.connectors.formats.avro_schemas import avro_schema
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.connectors.typed_records import check_schema
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import SplitReader
 from clonos.operators.event_time.durations import duration_ns
@@ -249,6 +250,7 @@ def read_rows(path: str) -> Iterator[Any]:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
+@explains_calls
 def avro(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

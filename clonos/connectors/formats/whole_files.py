@@ -46,6 +46,7 @@ from clonos.connectors.filesystem.output_parts import (
     part_name,
     writer_name,
 )
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, WriterContext
 from clonos.operators.event_time.durations import duration_ns
@@ -321,6 +322,7 @@ def name_problem(name: str) -> str:
     return ""
 
 
+@explains_calls
 def whole(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

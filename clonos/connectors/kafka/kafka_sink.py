@@ -11,6 +11,7 @@ from clonos.connectors.kafka.immediate import ImmediateWriter
 from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
 from clonos.connectors.kafka.message import OfStream, RowForm
 from clonos.connectors.kafka.transactional import TransactionalKafkaSink
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 
 
@@ -28,6 +29,7 @@ class ImmediateKafkaSink(KafkaSink):
         return ImmediateWriter(self.cluster, self.topic, self.form)
 
 
+@explains_calls
 def sink(
     topic: str,
     *,

@@ -23,6 +23,7 @@ from clonos.connectors.kafka.partitions import (
 )
 from clonos.connectors.kafka.reader import PartitionReader
 from clonos.connectors.kafka.topic_ids import TopicIds
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.stamped_records import stamp_of
 
@@ -163,6 +164,7 @@ def source(
 ) -> KafkaSource[T]: ...
 
 
+@explains_calls
 def source(
     topics: Topics,
     *,

@@ -22,6 +22,7 @@ from clonos.connectors.nats.stream_splits import (
 )
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.event_time.stamped_records import stamp_of
 
@@ -136,6 +137,7 @@ def source(
 ) -> NatsSource[Any]: ...
 
 
+@explains_calls
 def source(
     stream: str,
     *,

@@ -24,6 +24,7 @@ from clonos.connectors.nats.stream_splits import is_subject
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 from clonos.operators.row_errors import RowNotWritable
@@ -218,6 +219,7 @@ def _payload(codec: Codec[bytes, Any] | None, row: Any) -> bytes:
     return row.encode() if type(row) is str else json_lines((row,), CONNECTOR)[:-1]
 
 
+@explains_calls
 def sink(
     subject: Subject,
     *,

@@ -19,6 +19,7 @@ from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 CONNECTOR: Final = "postgres.changes"
@@ -277,6 +278,7 @@ def _is_in_use(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) == "55006"
 
 
+@explains_calls
 def changes(
     dsn: str | Secret,
     table: str | Sequence[str] | None = None,

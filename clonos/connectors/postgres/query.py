@@ -20,6 +20,7 @@ from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUn
 from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
@@ -297,6 +298,7 @@ def _quantiles(count: int) -> list[float]:
     return [number / count for number in range(count + 1)]
 
 
+@explains_calls
 def query(
     dsn: str | Secret,
     sql: str,

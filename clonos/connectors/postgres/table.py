@@ -15,6 +15,7 @@ from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachab
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tables.table_sink import TableSink
 from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
+from clonos.core.model.wrong_calls import explains_calls
 
 CONNECTOR: Final = "postgres.table"
 
@@ -158,6 +159,7 @@ class PostgresTable(TableSink):
             raise InvalidConnector(CONNECTOR, f"the user may not write to the table {where}", advice)
 
 
+@explains_calls
 def table(
     dsn: str | Secret,
     table: str,

@@ -29,6 +29,7 @@ from clonos.connectors.rabbitmq.rabbitmq_errors import (
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 from clonos.operators.row_errors import RowNotWritable
@@ -224,6 +225,7 @@ def _body(codec: Codec[bytes, Any] | None, row: Any) -> tuple[bytes, str | None]
     return json_lines((row,), CONNECTOR)[:-1], "application/json"
 
 
+@explains_calls
 def exchange(
     name: str,
     *,

@@ -23,6 +23,7 @@ from clonos.connectors.rabbitmq.message import Message, journalled, message_in, 
 from clonos.connectors.rabbitmq.rabbitmq_errors import BodyMalformed
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.row_errors import RecordError
 
@@ -245,6 +246,7 @@ def queue(
 ) -> RabbitQueue[Any]: ...
 
 
+@explains_calls
 def queue(
     name: str,
     *,

@@ -22,6 +22,7 @@ from clonos.connectors.tables.database_text import database_text
 from clonos.connectors.tables.table_database import Database
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.connectors.tables.table_writer import TableWriter
+from clonos.core.model.wrong_calls import explains_calls
 
 SQLITE_BUSY_MS = 10_000
 SQLITE_INT_END = 1 << 63
@@ -191,6 +192,7 @@ class SqliteSink(TableSink):
         return self.types or dict.fromkeys(columns, "")
 
 
+@explains_calls
 def sqlite(
     path: str | os.PathLike[str],
     table: str,
@@ -219,6 +221,7 @@ def sqlite(
     return SqliteSink(os.fspath(path), table, columns, upsert)
 
 
+@explains_calls
 def dbapi(
     connect: Callable[[], Any],
     table: str,

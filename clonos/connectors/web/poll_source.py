@@ -21,6 +21,7 @@ from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
 from clonos.connectors.web.poll_feed import Endpoint, PollFeed, Position
 from clonos.connectors.web.web_errors import PolledMalformed
 from clonos.connectors.web.web_options import check_number, checked_headers, is_path
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
@@ -105,6 +106,7 @@ def _journalled(data: bytes, identity: bytes | None, position: Position | None) 
     return record_of(_encoder.encode(Polled(data, position)), identity)
 
 
+@explains_calls
 def poll(
     url: str,
     *,

@@ -21,6 +21,7 @@ from clonos.connectors.secrets import Secret, check_text, revealed, without_secr
 from clonos.connectors.web.dead_letters import DeadLetters
 from clonos.connectors.web.web_options import checked_names
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http.http_errors import HttpError, HttpRequestInvalid, redacted_url
 from clonos.io.http.http_requests import first_hop
@@ -237,6 +238,7 @@ class PostWriter:
         return f": {text}" if text else ""
 
 
+@explains_calls
 def post(
     url: str,
     *,

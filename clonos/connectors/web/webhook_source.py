@@ -19,6 +19,7 @@ from clonos.connectors.web.http_server import Rules, WebhookServer, digest_of
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import Request, request_in
 from clonos.connectors.web.web_errors import PortUnavailable, RequestMalformed
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 from clonos.operators.row_errors import RecordError
@@ -160,6 +161,7 @@ def receive(
 ) -> WebhookSource[Any]: ...
 
 
+@explains_calls
 def receive(
     port: int,
     path: str = "/",

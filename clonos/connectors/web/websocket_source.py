@@ -30,6 +30,7 @@ from clonos.connectors.web.websocket_feed import (
     WebSocketFeed,
     messages_of,
 )
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.row_errors import RecordError
@@ -115,6 +116,7 @@ def _journalled(data: bytes, identity: Any, position: Position | None) -> bytes:
     return record_of(_encoder.encode(Received(data, position)), identity)
 
 
+@explains_calls
 def websocket(
     url: str,
     *,

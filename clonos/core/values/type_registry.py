@@ -18,6 +18,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.value_errors import RegistrationRefused
 
 AnyType = TypeVar("AnyType", bound=type)
@@ -93,6 +94,7 @@ def register(cls: AnyType, *, name: str | None = None) -> AnyType: ...
 def register(cls: None = None, *, name: str) -> Callable[[AnyType], AnyType]: ...
 
 
+@explains_calls
 def register(cls: type | None = None, *, name: str | None = None) -> Any:
     """Registers a class, so that its objects may travel between tasks and be kept in state: ``@register`` above the
     class.

@@ -10,6 +10,7 @@ from typing import Any
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.timestamps import TimestampError, Unit, event_time_ns, from_timestamp_ns
 from clonos.operators.steps.frozen_class import frozen
 
@@ -63,6 +64,7 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         return max(latest_ns - self.bound_ns, INSTANT_NS_MIN)
 
 
+@explains_calls
 class PunctuatedWatermarks(WatermarkStrategy):
     """Watermark that some records carry.
 

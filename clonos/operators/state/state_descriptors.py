@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
 from clonos.operators.event_time.durations import Duration, duration_ns
@@ -144,6 +145,7 @@ class UndoableValue(Value[T]):
 NO_DEFAULT: Any = None
 
 
+@explains_calls
 class State:
     """Base of the descriptors.
 
@@ -205,6 +207,7 @@ class Cell(Protocol):
         """Returns the state of the current key."""
 
 
+@explains_calls
 class ValueState(State, Generic[T]):
     """Descriptor of a single value per key.
 
@@ -263,6 +266,7 @@ class _Containers(State):
         return cell if expiry is None else _ExpiringCell(cell, expiry.with_undo(undo), holder, is_written=True)
 
 
+@explains_calls
 class ListState(_Containers, Generic[T]):
     """Descriptor of a list per key.
 
@@ -278,6 +282,7 @@ class ListState(_Containers, Generic[T]):
         return self._container(step, state, holder, list, undo)
 
 
+@explains_calls
 class MapState(_Containers, Generic[K, V]):
     """Descriptor of a dict per key.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.spark.frames.frame_errors import FrameFailed, OutputWithdrawn
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["source", "read", "feed", "register", "state", "FrameFailed", "OutputWithdrawn"]
 
 
+@explains_calls
 def source(
     frame: DataFrame, *, folder: str | os.PathLike[str] | None = None, ordered: bool | None = None
 ) -> FrameSource:
@@ -49,6 +51,7 @@ def source(
     return FrameSource(frame, folder, ordered)
 
 
+@explains_calls
 def read(spark: SparkSession, path: str | os.PathLike[str], *, schema: StructType | str | None = None) -> DataFrame:
     """Returns the committed rows of a job's output as a DataFrame: those of whole checkpoints, as they are now.
 
@@ -67,6 +70,7 @@ def read(spark: SparkSession, path: str | os.PathLike[str], *, schema: StructTyp
     return read_output(spark, path, schema)
 
 
+@explains_calls
 def feed(folder: str | os.PathLike[str]) -> FrameFeed:
     """Function for ``foreachBatch`` of a streaming query, which commits each batch to a folder once.
 
@@ -89,6 +93,7 @@ def feed(folder: str | os.PathLike[str]) -> FrameFeed:
     return FrameFeed(folder)
 
 
+@explains_calls
 def register(spark: SparkSession) -> None:
     """Registers the format ``clonos``, by which this session reads the output of a job.
 
@@ -100,6 +105,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(CommittedOutput)
 
 
+@explains_calls
 def state(spark: SparkSession, store: str | os.PathLike[str], step: str, *, checkpoint: int | None = None) -> DataFrame:
     """Returns the state of a step, as a checkpoint has it, as a DataFrame with a row per key.
 
