@@ -91,7 +91,7 @@ class Handle:
 
         Raises: TimeoutError when the job is still running; JobCrashed when the job is at fault; JobBroke when its
         environment is; JobHitBug when this library is; JobSuperseded when another driver has taken the job over;
-        SavepointNotWritten when the job was stopped with a savepoint before its tasks ran.
+        SavepointNotWritten when the job was to be stopped with a savepoint and was aborted.
         """
         try:
             end = self._await_end(timeout)
@@ -169,7 +169,8 @@ class Handle:
 
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output
-        so far. ``savepoint``: where ``wait`` copies this checkpoint to.
+        so far; if the tasks do not run yet, the stop waits until they do. ``savepoint``: where ``wait`` copies this
+        checkpoint to.
 
         Raises: JobError: the place of the savepoint is taken, or ``drain`` is False.
         """
@@ -178,9 +179,12 @@ class Handle:
                 raise JobError("stop(savepoint=...) needs the final checkpoint, so it does not go with drain=False.")
             check_free(os.fspath(savepoint))
             self._final_savepoint = os.fspath(savepoint)
+        self._request_stop(drain, ends_start=False)
+
+    def _request_stop(self, drain: bool, ends_start: bool) -> None:
         self._stop_report_due_s = time.monotonic() + STOP_REPORT_FIRST_S
         self._is_stopping = True
-        self._launched.driver.stop(drain)
+        self._launched.driver.stop(drain, ends_start)
 
     def status(self) -> Status:
         """Returns the current status of the job."""
@@ -293,7 +297,7 @@ class Handle:
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
         """Handles signals inside the context: the first SIGINT or SIGTERM stops the job with a final checkpoint, the
-        second aborts it.
+        second aborts it. Before the tasks run, the first ends the start, unless a savepoint was asked for.
 
         A third signal has its previous effect. Only the main thread can handle signals; in another thread nothing
         changes.
@@ -310,10 +314,10 @@ class Handle:
             name = signal.Signals(number).name
             if seen == 1:
                 logger.warning("%s: stopping %s; a second signal aborts it", name, self._name)
-                self.stop(drain=True)
+                self._request_stop(drain=True, ends_start=True)
                 return
             logger.warning("%s again: aborting %s", name, self._name)
-            self.stop(drain=False)
+            self._request_stop(drain=False, ends_start=True)
             _restore(before)
 
         for number in STOP_SIGNALS:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from clonos.api.graph import ERRORS_STEP
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Milestone
+from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
@@ -18,6 +19,7 @@ from clonos.operators.job_image import JobImage
 from clonos.status import RecoveryState, Status, TaskState, by_step, late_by_step, late_text
 
 RECOVERIES_SHOWN_MAX = 5
+BEFORE_TASKS = (JobPhase.IDLE, JobPhase.LISTENING, JobPhase.STARTING)
 NANOSECONDS_PER_MS = 1_000_000
 
 
@@ -43,7 +45,10 @@ def recovery_sentence(task: TaskId, incarnation: int, coordinator: Coordinator) 
 
 
 def what_a_stop_waits_for(coordinator: Coordinator) -> str:
-    """Returns which tasks have not taken the final checkpoint; "" if all have."""
+    """Returns which tasks have not taken the final checkpoint, or what is missing before they can."""
+    if coordinator.phase in BEFORE_TASKS:
+        count = len(coordinator.slots)
+        return f"no task runs yet, {count} {'process has' if count == 1 else 'processes have'} registered"
     missing = coordinator.awaited_by_drain
     if not missing:
         return "the output of the final checkpoint is being committed"

@@ -350,7 +350,9 @@ class Coordinator:
         """Tasks that have not taken the final checkpoint of a job that is being stopped."""
         ledger = self._state.ledger
         pending = ledger.drain or (ledger.pending[-1] if ledger.pending else None)  # those before it may hold it up
-        return () if pending is None else tuple(task for task in self.plan.tasks if task not in pending.acknowledged)
+        if pending is None:  # its checkpoint waits for a recovery, or is complete
+            return () if self._state.drain_number else tuple(self.plan.tasks)
+        return tuple(task for task in self.plan.tasks if task not in pending.acknowledged)
 
     def standbys_ready(self, task: TaskId) -> int:
         """Returns how many standbys could take the task over now, from some checkpoint."""

@@ -139,10 +139,14 @@ class OutputCommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The user stops the job, with a last checkpoint (``drain``) or at once."""
+    """The user stops the job, with a last checkpoint (``drain``) or at once.
+
+    ``ends_start``: a stop that comes before the tasks run ends the start at once; else it waits until they run.
+    """
 
     drain: bool
     now_ns: int = 0
+    ends_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

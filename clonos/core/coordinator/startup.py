@@ -205,7 +205,9 @@ def _start(state: CoordinatorState) -> None:
     assignment = first_assignment(state, frozenset())
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
-    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    state.due_ns = state.awake_ns
+    if not state.is_draining:
+        state.due_ns += state.options.checkpoint_every_ms * NANOSECONDS
     is_new = state.completed.checkpoint == 0
     if is_new and any(vertex.is_transactional for vertex in plan.vertices):
         state.first_output = FirstOutput()
@@ -286,9 +288,14 @@ def check_slots(state: CoordinatorState) -> None:
             update_life(state, slot, passed)
 
 
-def stop_early(state: CoordinatorState, _event: StopRequested) -> None:
-    """Stops the job before its first view, so nothing can be lost."""
-    state.finish(Ending.ABORTED, "stopped before the job began")
+def stop_early(state: CoordinatorState, event: StopRequested) -> None:
+    """Stops the job before its first view, so that nothing can be lost; or remembers that it shall stop with a last
+    checkpoint once its tasks run, if such a stop or a checkpoint is awaited."""
+    is_awaited = not event.ends_start or state.is_draining or state.requests
+    if event.drain and is_awaited:
+        state.is_draining = True
+    else:
+        state.finish(Ending.ABORTED, "stopped before the job began")
 
 
 # ------------------------------------------------------------------ first placement

@@ -78,7 +78,7 @@ def end_listening(state: CoordinatorState, _event: Ticked) -> None:
         return
     highest_view = phase.highest_view
     if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
-        if state.is_draining:
+        if state.is_draining and phase.only_adopts:
             state.finish(Ending.ABORTED, "stopped while no slot of the earlier driver could be taken over")
         elif phase.only_adopts:
             state.fail(JobFailed(Blame.ENVIRONMENT, "no slot of the earlier driver has a view that can be taken over."))

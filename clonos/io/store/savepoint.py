@@ -87,8 +87,8 @@ class SavepointNotWritten(JobError):
 
     def __str__(self) -> str:
         return (
-            f"no savepoint was written to {self.url}: {self.job} was stopped before its tasks ran, or aborted, so it"
-            " has no final checkpoint. Its last completed checkpoint stays: resume it, and stop it when its tasks run."
+            f"no savepoint was written to {self.url}: {self.job} was aborted, so it has no final checkpoint."
+            " Its last completed checkpoint stays: continue it with --resume, and stop it again with the savepoint."
         )
 
 

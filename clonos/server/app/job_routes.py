@@ -184,8 +184,9 @@ async def _ask_driver(
 async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
     """Raises: Refused: the driver of the job cannot write savepoints."""
     driver_job = known.driver_job(job_id)
-    if driver_job is not None:
-        _, body = await _ask_driver(known, job_id, "GET", f"/jobs/{driver_job}/status")
-        if json.loads(body).get("savepoints_supported"):
-            return
+    if driver_job is None:  # it is starting, and gets the request when it answers
+        return
+    _, body = await _ask_driver(known, job_id, "GET", f"/jobs/{driver_job}/status")
+    if json.loads(body).get("savepoints_supported"):
+        return
     raise Refused("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)

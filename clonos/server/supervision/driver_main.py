@@ -87,8 +87,11 @@ def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler, slots: SpareS
         return _run(folder, attempt, folder.read_spec(), early, slots)
     except ClonosError as error:
         logger.error("%s", short_report(error))
+        from clonos.io.store.savepoint import SavepointNotWritten
         from clonos.job import JobSuperseded
 
+        if isinstance(error, SavepointNotWritten):  # the next driver gets the request
+            return DriverEnd(attempt, "aborted")
         is_superseded = isinstance(error, JobSuperseded)
         return DriverEnd(attempt, "failed", 0, error.blame, short_report(error), is_superseded)
     except KeyboardInterrupt:

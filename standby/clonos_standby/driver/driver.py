@@ -177,9 +177,10 @@ class Driver:
         """Whether the job has ended with all its slots."""
         return self.result.done() and not self._thread.is_alive()
 
-    def stop(self, drain: bool) -> None:
-        """Ends the job: with a final checkpoint if ``drain`` is True, else at once."""
-        self.post(StopRequested(drain, self._clock.now_ns()))
+    def stop(self, drain: bool, ends_start: bool = False) -> None:
+        """Ends the job: with a final checkpoint if ``drain`` is True, else at once. Before the tasks run, a stop with
+        ``ends_start`` ends the start; any other one with a final checkpoint waits until they run."""
+        self.post(StopRequested(drain, self._clock.now_ns(), ends_start))
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
         """Returns the answer of ``question``, which is called with the coordinator in its own thread while that

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
@@ -15,11 +17,17 @@ from clonos.core.coordinator.coordinator_effects import (
     RequestSlots,
     SlotsRefused,
 )
-from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopRequested
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    CheckpointRequested,
+    Event,
+    SlotGone,
+    StopRequested,
+)
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import SlotId, view_number
+from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import Register, Release, View
+from clonos.core.wire.control_messages import Register, Release, Trigger, View
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, of_kind, sent
 
 
@@ -240,10 +248,40 @@ def test_a_resumed_job_that_had_finished_only_commits_its_output() -> None:
     assert of_kind(effects, RequestSlots) == []
 
 
-def test_a_stop_before_the_first_view_releases_all() -> None:
+@pytest.mark.parametrize("stop", [StopRequested(drain=True, ends_start=True), StopRequested(drain=False)])
+def test_a_stop_that_ends_a_start_releases_all_before_the_first_view(stop: StopRequested) -> None:
     harness = CoordinatorHarness()
     harness.begin(slots=2)
     harness.register(1, "a")
-    effects = harness.do(StopRequested(drain=True))
+    effects = harness.do(stop)
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [1]
     assert of_kind(effects, JobDone)[0].ending is Ending.ABORTED
+
+
+@pytest.mark.parametrize(
+    "awaited",
+    [(StopRequested(drain=True),), (CheckpointRequested(1), StopRequested(drain=True, ends_start=True))],
+    ids=["a stop with a savepoint", "a savepoint, then a signal"],
+)
+def test_a_stop_with_an_awaited_checkpoint_waits_until_the_tasks_run(awaited: tuple[Event, ...]) -> None:
+    harness = CoordinatorHarness()
+    harness.begin(slots=3)
+    assert harness.do(*awaited) == ()
+    assert harness.coordinator.awaited_by_drain == harness.plan.tasks
+    assert harness.do(StopRequested(drain=True, ends_start=True)) == ()  # a signal that comes after it
+    for slot in (1, 2, 3):
+        harness.register(slot, "ab"[slot % 2])
+    triggers = [message for _, message in sent(harness.tick(500), Trigger)]
+    assert triggers
+    assert all(message.then_pause for message in triggers)  # type: ignore[attr-defined]
+    harness.acknowledge(1)
+    ended = of_kind(harness.durable(1), JobDone)
+    assert ended == [JobDone(Ending.DRAINED, CheckpointId(1))]
+
+
+def test_a_job_whose_slots_never_come_fails_although_a_stop_waits_for_them() -> None:
+    harness = CoordinatorHarness()
+    harness.begin(slots=3)
+    harness.do(StopRequested(drain=True))
+    (failed,) = of_kind(harness.tick(Options().slots_wait_ms + 1_000), JobFailed)
+    assert "the job needs 3 slots" in failed.reason

@@ -18,7 +18,7 @@ from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_api.server_thread import ServerThread, listen_tcp
 from clonos.server.job_status import JobStatus
-from clonos.server.register.job_record import JobRecord
+from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
 from clonos.server.supervision.spare_driver import SpareDriver
@@ -104,6 +104,11 @@ def test_a_cancellation_is_requested_and_named(register: Register, capsys: pytes
     assert register.job("words-2").status is JobStatus.CANCELLING
 
 
+def test_a_stop_with_a_savepoint_is_accepted_while_the_driver_starts(register: Register) -> None:
+    assert main(["stop", "words-2", "--savepoint", "/s", "--no-wait"]) == 0
+    assert register.job("words-2").intention == Intention("stop", "/s", drain=True)
+
+
 def test_a_removed_job_is_named_and_is_not_listed_any_more(
     register: Register, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,7 +130,6 @@ def test_a_removed_job_is_named_and_is_not_listed_any_more(
         (["submit", __file__], WRITE, 1, "This server takes no submissions: start it with --allow-submit."),
         (["submit", __file__, "--option", "x"], WRITE, 1, "--option is 'x', but key=value is expected"),
         (["savepoint", "words-2"], WRITE, 1, "The driver of words-2 is starting"),
-        (["stop", "words-2", "--savepoint", "/s"], WRITE, 1, "The driver of the job cannot write a savepoint now."),
         (["delete", "words-2"], WRITE, 1, "job words-2 is RUNNING, which does not allow to delete it: stop or cancel"),
         (["jobs", "--server", "ftp://x"], WRITE, 3, "the server ftp://x cannot be used"),
     ],
