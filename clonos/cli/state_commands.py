@@ -22,6 +22,9 @@ LIMIT: Final = 50
 CHARACTERS_MAX: Final = 120
 """Characters of a value in a table; JSON has all of them."""
 
+READS_MAX: Final = 10
+"""Checkpoints that are read until one has stayed as long as that took. A running job removes the oldest ones."""
+
 
 class StateUnknown(JobError):
     """A place has no such checkpoint, step or state."""
@@ -34,15 +37,34 @@ class StateUnknown(JobError):
         return f"{self.place} {self.problem}. It has {self.known}."
 
 
-class StateGone(EnvironmentFault):
-    """An object of a checkpoint was removed while its state was read."""
+class CheckpointRemoved(EnvironmentFault):
+    """The job has removed a checkpoint whose state is read. ``is_chosen``: the user has named it."""
 
     place: str
+    checkpoint: int
+    is_chosen: bool
+
+    def __str__(self) -> str:
+        if self.is_chosen:
+            advice = "Read the last one, without --checkpoint, or raise checkpoints_retained of the job."
+        else:
+            advice = f"So were {READS_MAX - 1} before it: take a savepoint, which stays, and read that."
+        return (
+            f"checkpoint {self.checkpoint} of {self.place} was removed by its job before all of it was read. {advice}"
+        )
+
+
+class StateLost(EnvironmentFault):
+    """An object of the last checkpoint is missing, which no job has removed."""
+
+    place: str
+    checkpoint: int
     name: str
 
     def __str__(self) -> str:
         return (
-            f"the job has removed {self.name} of this checkpoint from {self.place}. Read the last one, or a savepoint."
+            f"the object {self.name} of checkpoint {self.checkpoint}, the last one, is missing from {self.place}."
+            " Restore it from a backup, or read an earlier checkpoint or a savepoint."
         )
 
 
@@ -55,7 +77,7 @@ class Place:
         from clonos.io.store.savepoint import SavepointReader, is_savepoint
         from clonos.io.store.store import CheckpointStore
 
-        self.url = url
+        self.url, self._is_chosen = url, checkpoint is not None
         self.metadata: CheckpointMetadata
         self._read: Callable[[str], Iterable[bytes | memoryview]]
         if is_savepoint(url):
@@ -90,7 +112,10 @@ class Place:
         return names if wanted is None else [wanted]
 
     def rows(self, step: str) -> Iterator[StateRow]:
-        """Yields the state of a step, task by task. Raises: StateGone and other faults of the store."""
+        """Yields the state of a step, task by task.
+
+        Raises: CheckpointRemoved, StateLost and other faults of the store.
+        """
         from clonos.io.store.object_files import ObjectMissing
         from clonos.spark.frames.state_rows import rows_of_task, tasks_of
 
@@ -98,7 +123,10 @@ class Place:
             for task in tasks_of(self.metadata, step):
                 yield from rows_of_task(self._read, step, task)
         except ObjectMissing as error:
-            raise StateGone(self.url, error.name) from None
+            number = self.metadata.checkpoint
+            if Place(self.url, None).metadata.checkpoint == number:
+                raise StateLost(self.url, number, error.name) from None
+            raise CheckpointRemoved(self.url, number, self._is_chosen) from None
 
     def __str__(self) -> str:
         return f"checkpoint {self.metadata.checkpoint} of job {self.metadata.job_id}"
@@ -130,9 +158,16 @@ def add_state(commands: Any) -> None:
 
 
 def run_state(parsed: argparse.Namespace) -> int:
-    """Runs the command; returns the exit code."""
-    place = Place(parsed.place, parsed.checkpoint)
-    {"ls": _list, "show": _show, "diff": _compare}[parsed.verb](parsed, place)
+    """Runs the command; returns the exit code. All rows are read before one is printed, so that it can read the newest
+    checkpoint again if the job removes one meanwhile that the user has not chosen."""
+    command = {"ls": _list, "show": _show, "diff": _compare}[parsed.verb]
+    for left in reversed(range(READS_MAX)):
+        try:
+            command(parsed, Place(parsed.place, parsed.checkpoint))
+            break
+        except CheckpointRemoved as removed:
+            if removed.is_chosen or not left:
+                raise
     return 0
 
 
