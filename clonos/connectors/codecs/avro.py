@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import struct
+from collections import Counter
 from functools import cached_property
 from typing import Any
 
@@ -167,12 +168,32 @@ def checked_schema(codec: str, schema: Any) -> Any:
     fastavro()
     try:
         found = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in '{["' else schema
-        parsed(found)
+        check_names(parsed(found))
     except Exception as error:  # noqa: BLE001  fastavro lets anything pass
         raise InvalidCodec(
             codec, f"{shown(schema)} is no schema of Avro: {_reason(error)}", "Give its dict, or its JSON."
         ) from None
     return found
+
+
+def check_names(schema: Any) -> None:
+    """Checks that the fields of each record have names that differ, which fastavro does not.
+
+    Raises: ValueError: two have one name.
+    """
+    if isinstance(schema, list):
+        for one in schema:
+            check_names(one)
+    elif isinstance(schema, dict):
+        names = [field["name"] for field in schema.get("fields", ())]
+        if repeated := [name for name, count in Counter(names).items() if count > 1]:
+            raise ValueError(f"two fields of {schema['name']} have the name {repeated[0]!r}")
+        for within in (
+            *(field["type"] for field in schema.get("fields", ())),
+            schema.get("items"),
+            schema.get("values"),
+        ):
+            check_names(within)
 
 
 def parsed(schema: Any) -> Any:

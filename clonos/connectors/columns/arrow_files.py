@@ -33,10 +33,10 @@ class ArrowFiles(BatchFiles):
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
 
-    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
-        """Returns the names of the columns of a file, and the numbers of its record batches."""
+    def groups_of(self, path: str) -> tuple[Any, list[int]]:
+        """Returns the schema of a file, and the numbers of its record batches."""
         with reading_input(path, KIND), ArrowFile(path) as file:
-            return list(file.schema.names), list(range(file.count))
+            return file.schema, list(range(file.count))
 
     def schema_of(self, path: str) -> Any:
         """Returns the schema of a file.

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import pyarrow
 
-from clonos.connectors.columns.line_columns import one_batch
+from clonos.connectors.columns.line_columns import check_schema_names, one_batch
 from clonos.connectors.columns.parquet_batches import FormatUnreadable
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.file_sinks import FileSink
@@ -37,7 +37,7 @@ from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
 from clonos.io.store.object_status import ObjectReplaced
 from clonos.operators.column_contract import Bound
-from clonos.operators.columnar.plain_columns import plain_schema
+from clonos.operators.columnar.plain_columns import plain_schema, repeated_name
 
 MARK_BYTES: Final = 8
 BATCH_ROWS: Final = 65_536
@@ -75,6 +75,8 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         self.folder_columns = FolderColumns(connector, partitioned)
         if not paths:
             raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
+        if schema is not None:
+            check_schema_names(connector, schema)
         self.columns = None if columns is None else list(columns)
         self.used: frozenset[str] | None = None
         self.schema = schema
@@ -137,8 +139,8 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         return split.end - split.begin > 1
 
     @abstractmethod
-    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
-        """Returns the names of the columns of a file, and the numbers of its groups that have rows.
+    def groups_of(self, path: str) -> tuple[Any, list[int]]:
+        """Returns the schema of a file, and the numbers of its groups that have rows.
 
         Raises: InputMalformed, InputUnreadable: the file is unusable.
         """
@@ -150,8 +152,8 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         splits = []
         for path in paths:
             status, has_ranges = input_status(path)
-            names, groups = self.groups_of(path)
-            self._check_columns(path, names)
+            schema, groups = self.groups_of(path)
+            self._check_columns(path, schema)
             cuts = [(group, group + 1) for group in groups]
             if (self.ordered or not has_ranges) and groups:
                 cuts = [(groups[0], groups[-1] + 1)]
@@ -160,17 +162,17 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
                 splits.append(encode_split(split))
         return splits
 
-    def _check_columns(self, path: str, columns: Sequence[str]) -> None:
-        missing = [column for column in self.columns or () if column not in columns]
+    def _check_columns(self, path: str, schema: Any) -> None:
+        missing = [column for column in self.columns or () if column not in schema.names]
         if missing:
             raise InvalidConnector(
-                self.connector, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}."
+                self.connector, f"{path} has no column {missing[0]!r}", f"It has {', '.join(schema.names)}."
             )
-        repeated = [name for name in (columns if self.columns is None else self.columns) if columns.count(name) > 1]
-        if repeated:
+        wanted = schema if self.columns is None else [field for field in schema if field.name in self.columns]
+        if repeated := repeated_name(wanted):
             raise InvalidConnector(
                 self.connector,
-                f"{path} has two columns with the name {repeated[0]!r}",
+                f"{path} has two columns with the name {repeated!r}",
                 "Give each column its own name, or select others with columns=.",
             )
 

@@ -29,6 +29,7 @@ from clonos.connectors.filesystem.file_splits import (
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, LineBlocks
 from clonos.core.values.columns import validate_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.operators.columnar.plain_columns import repeated_name
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 READ_BYTES: Final = 4 << 20
@@ -424,8 +425,9 @@ def _common(schema: Any, found: Any) -> Any:
 def selected(text_format: LineFormat, schema: Any, columns: Sequence[str] | None) -> Any:
     """Returns the schema of some columns.
 
-    Raises: InvalidConnector: the schema lacks one.
+    Raises: InvalidConnector: the schema lacks one, or two have one name.
     """
+    check_schema_names(text_format.connector, schema)
     if columns is None:
         return schema
     if missing := [name for name in columns if name not in schema.names]:
@@ -433,6 +435,16 @@ def selected(text_format: LineFormat, schema: Any, columns: Sequence[str] | None
             text_format.connector, f"there is no column {missing[0]!r}", f"There are {', '.join(schema.names)}."
         )
     return pyarrow.schema([schema.field(name) for name in columns])
+
+
+def check_schema_names(connector: str, schema: Any) -> None:
+    """Checks that the columns of ``schema=`` have names that differ.
+
+    Raises: InvalidConnector: two have one name.
+    """
+    if repeated := repeated_name(schema):
+        problem = f"two columns of schema= have the name {repeated!r}"
+        raise InvalidConnector(connector, problem, "Give each column a name of its own.")
 
 
 class _FirstLines(LineBlocks):

@@ -52,11 +52,11 @@ class ParquetFiles(BatchFiles):
         source.bounds = (*self.bounds, *bounds)
         return source
 
-    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
-        """Returns the names of the columns of a file, and the numbers of its row groups that have rows."""
+    def groups_of(self, path: str) -> tuple[Any, list[int]]:
+        """Returns the schema of a file, and the numbers of its row groups that have rows."""
         with reading_input(path, KIND), open_file(path) as file, reading():
             groups = [group for group in range(file.num_row_groups) if file.metadata.row_group(group).num_rows]
-            return file.schema_arrow.names, groups
+            return file.schema_arrow, groups
 
     def schema_of(self, path: str) -> Any:
         """Returns the schema of a file.

@@ -11,7 +11,7 @@ import struct
 import zlib
 from typing import Any, Final
 
-from clonos.connectors.codecs.avro import fastavro
+from clonos.connectors.codecs.avro import check_names, fastavro
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, SplitMalformed
 from clonos.connectors.filesystem.file_splits import FileSplit, check_still_unchanged, check_unchanged, decode_split
 from clonos.connectors.filesystem.input_files import object_replaced, open_buffered, status_of
@@ -96,6 +96,7 @@ class AvroReader:
 
     def _header(self) -> bytes:
         found = self._guarded("is no container file of Avro", lambda: fastavro().block_reader(self._file))
+        self._guarded("is unclear", lambda: check_names(found.writer_schema))
         self._marker = found._header["sync"]
         end = self._file.tell()
         self._file.seek(0)

@@ -8,6 +8,7 @@ columns imports this module.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow
@@ -17,7 +18,7 @@ from clonos.core.model.errors import JobError
 
 
 class ColumnRepeated(JobError):
-    """Two columns of a batch have one name."""
+    """Two columns of a batch have one name, or two fields within a column."""
 
     name: str
     names: str
@@ -42,7 +43,7 @@ class PlainColumns:
         Raises: ColumnRepeated: two columns have one name.
         """
         if batch.schema != self._given:
-            check_names(batch.schema.names)
+            check_names(batch.schema)
             self._plain, self._given = plain_schema(batch.schema), batch.schema
         if self._plain is self._given:
             return batch
@@ -50,14 +51,26 @@ class PlainColumns:
         return pyarrow.RecordBatch.from_arrays(list(columns), schema=self._plain)
 
 
-def check_names(names: list[str]) -> None:
-    """Checks that the names of columns differ.
+def check_names(schema: Any) -> None:
+    """Checks that the names of columns differ, and those of fields within each.
 
     Raises: ColumnRepeated: two are equal.
     """
-    if len(names) != len(set(names)):
-        (name, _), *_ = Counter(names).most_common(1)
-        raise ColumnRepeated(name, ", ".join(names))
+    if name := repeated_name(schema):
+        raise ColumnRepeated(name, ", ".join(schema.names))
+
+
+def repeated_name(fields: Iterable[Any]) -> str:
+    """Returns a name that two columns have, or two fields within a column, such as ``a.b``; "" if all differ."""
+    listed = list(fields)
+    counts = Counter(field.name for field in listed)
+    for field in listed:
+        if counts[field.name] > 1:
+            return str(field.name)
+        kind = field.type
+        if name := repeated_name(kind.field(place) for place in range(kind.num_fields)):
+            return f"{field.name}.{name}"
+    return ""
 
 
 def plain_schema(schema: Any) -> Any:

@@ -174,6 +174,10 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
         codecs.avro({"type": "long"}).decode(data)
 
 
+INNER = {"type": "record", "name": "inner", "fields": [{"name": "a", "type": "long"}, {"name": "a", "type": "string"}]}
+REPEATED = {"type": "array", "items": ["null", INNER]}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -185,6 +189,7 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
         (lambda: codecs.fields(), "names no field"),
         (lambda: codecs.avro({"type": "recrod"}), "no schema of Avro"),
         (lambda: codecs.avro("{"), "no schema of Avro"),
+        (lambda: codecs.avro(REPEATED), "two fields of inner have the name 'a'"),
         (lambda: codecs.confluent_avro("http://registry", schema="long"), "belong together"),
         (lambda: codecs.gzip() | int, "is no codec"),
         (lambda: codecs.protobuf(int), "no message class"),
@@ -192,7 +197,7 @@ def test_avro_refuses_bytes_of_another_schema_that_leave_some_over() -> None:
         (lambda: codecs.protobuf("shop.Order", descriptor=b""), "not found"),
         (lambda: codecs.protobuf("shop.Order", descriptor="/no/such/file"), "No such file"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_arguments_that_cannot_work_are_refused_at_once(make: Any, message: str) -> None:
     with pytest.raises(InvalidCodec, match=message):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from pyarrow import compute
@@ -86,6 +87,41 @@ def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConnector, match=r"two columns with the name 'a'.*select others with columns="):
         files.parquet(str(tmp_path)).splits(1)
     assert files.parquet(str(tmp_path), columns=["b"]).splits(1)
+
+
+WITHIN = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array(["x"])], names=["b", "b"])
+LISTED = pyarrow.ListArray.from_arrays([0, 1], WITHIN)
+
+
+@pytest.mark.parametrize(
+    ("column", "name"), [(WITHIN, "a.b"), (LISTED, r"a\.(item|element)\.b")], ids=["struct", "list"]
+)
+def test_fields_with_one_name_within_a_column_are_refused(tmp_path: Path, column: Any, name: str) -> None:
+    table = pyarrow.table({"a": column, "n": [1]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pyarrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as file:
+        file.write_table(table)
+    for source, path in ((files.parquet, "a.parquet"), (files.arrow, "a.arrow")):
+        with pytest.raises(InvalidConnector, match=f"two columns with the name '{name}'"):
+            source(str(tmp_path / path)).splits(1)
+        assert source(str(tmp_path / path), columns=["n"]).splits(1)
+        with pytest.raises(InvalidConnector, match=f"two columns of schema= have the name '{name}'"):
+            source(str(tmp_path), schema=table.schema)
+    with pytest.raises(ColumnRepeated, match=f"two columns with the name '{name}'"):
+        as_batch(table)
+
+
+def test_columns_with_one_name_in_a_schema_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "a.json").write_text('{"a": 1}\n')
+    for source in (
+        lambda: files.parquet(str(tmp_path), schema=REPEATED.schema),
+        lambda: files.arrow(str(tmp_path), schema=REPEATED.schema),
+        lambda: files.csv(str(tmp_path / "a.csv"), schema=REPEATED.schema).splits(1),
+        lambda: files.jsonl(str(tmp_path / "a.json"), schema=REPEATED.schema).splits(1),
+    ):
+        with pytest.raises(InvalidConnector, match="two columns of schema= have the name 'a'"):
+            source()
 
 
 def test_records_are_not_lost_with_their_last_column(tmp_path: Path) -> None:

@@ -123,6 +123,14 @@ def test_a_file_that_is_cut_off_is_an_error_behind_its_whole_blocks(tmp_path: Pa
     assert rows == ROWS[: len(rows)]
 
 
+def test_a_file_with_two_fields_of_one_name_is_refused(tmp_path: Path) -> None:
+    repeated = {"type": "record", "name": "r", "fields": [{"name": name, "type": "long"} for name in ("a", "b", "a")]}
+    with open(tmp_path / "a.avro", "wb") as file:
+        fastavro.writer(file, repeated, [{"a": 1, "b": 2}])
+    with pytest.raises(InputMalformed, match="the file is unclear: ValueError: two fields of r have the name 'a'"):
+        read_all(files.avro(tmp_path / "a.avro"))
+
+
 @pytest.mark.parametrize("content", [b"", b"Obj\x01", b"n,item\n1,x\n" * 100])
 def test_a_file_of_another_format_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.avro").write_bytes(content)
