@@ -41,6 +41,7 @@ from clonos.connectors.filesystem.output_parts import (
     LAST,
     MANIFEST_NAME,
     MANIFESTS,
+    NO_CHECKPOINT,
     OUTPUT_FORMAT,
     OWNER,
     PARTS,
@@ -92,6 +93,8 @@ class OutputFolder:
             self._make_output(is_single)
             manifests, missing = self._read_chain()
             if missing is None:
+                if manifests and self._last() is None:
+                    self._write_last(manifests[-1].checkpoint)
                 self._show_named(part for manifest in manifests for part in manifest.parts)
                 self.sweep()
                 self._warn_of_missing_parts(is_single)
@@ -140,6 +143,8 @@ class OutputFolder:
         self._check_owner(job_id, owner)
         if (earlier := self._manifest(checkpoint)) is not None:
             self._check_equal(Manifest(OUTPUT_FORMAT, job_id, checkpoint, earlier.previous, tuple(found)), earlier)
+            if self._numbers()[-1] == checkpoint:
+                self._write_last(checkpoint)  # the driver may have died before it did
             self._show_named(found)
             return
         manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, self._previous(checkpoint), tuple(found))
@@ -394,10 +399,13 @@ class OutputFolder:
                     path = f"{self._manifests}/{manifest_name(manifest.checkpoint)}"
                     raise OutputCorrupt(path, f"a manifest that names that of {expected}", str(manifest.previous))
                 expected = manifest.checkpoint
-            if missing is None and last is not None and (expected is None or expected < last):
+            if missing is None and last and (expected is None or expected < last):
                 missing = last
             # A rollback lowers the last number before it removes manifests.
-            if missing is None or (read_again := self._last()) == last:
+            read_again = self._last()
+            if read_again == last:
+                if last is None and found:
+                    self._warn_of_lost_last(found[-1].checkpoint)
                 return found, missing
             last = read_again
 
@@ -405,7 +413,15 @@ class OutputFolder:
         path = f"{self._manifests}/{manifest_name(checkpoint)}"
         return OutputCorrupt(path, f"the manifest of checkpoint {checkpoint}, which committed rows", "no file")
 
+    def _warn_of_lost_last(self, checkpoint: int) -> None:
+        logger.warning(
+            "the file %s/%s is missing, which names the last manifest. The last one that is there is of checkpoint %d:"
+            " if the job has committed a later one, restore the folder from a backup",
+            *(self._manifests, LAST, checkpoint),
+        )
+
     def _last(self) -> int | None:
+        """Returns the checkpoint of the last manifest, 0 before the first one; None if the file is missing."""
         path = f"{self._manifests}/{LAST}"
         data = self.files.content(path)
         return None if data is None else decode_record(data, LastManifest, path).checkpoint
@@ -428,24 +444,28 @@ class OutputFolder:
         previous = max((number for number in self._numbers() if number <= checkpoint), default=None)
         if earliest is not None and earliest.previous is not None and earliest.previous <= checkpoint:
             previous = earliest.previous  # also if it is missing
-        if previous is None:
-            self.files.remove(f"{self._manifests}/{LAST}")
-        else:
-            self._write_last(previous)
+        self._write_last(previous or NO_CHECKPOINT)
 
     def _previous(self, checkpoint: int) -> int | None:
-        """Returns the checkpoint of the manifest before a new one.
+        """Returns the checkpoint of the manifest before a new one, and writes the file ``LAST`` if it is missing, so that
+        no manifest is there without it.
 
         Raises: OutputCorrupt: it is missing.
         """
         last = self._last()
-        if last is not None and last < checkpoint and self._manifest(last) is None:
+        if last and last < checkpoint and self._manifest(last) is None:
             raise self._lost(last)
         if last == checkpoint:
             logger.warning(
                 "the manifest of checkpoint %d of %s was missing: it is written again", checkpoint, self.path
             )
-        return max((number for number in self._numbers() if number < checkpoint), default=None)
+        numbers = self._numbers()
+        previous = max((number for number in numbers if number < checkpoint), default=None)
+        if last is None:
+            if numbers:
+                self._warn_of_lost_last(numbers[-1])
+            self._write_last(previous or NO_CHECKPOINT)
+        return previous
 
     def _numbers(self) -> list[int]:
         matches = map(MANIFEST_NAME.fullmatch, self.files.names(self._manifests))

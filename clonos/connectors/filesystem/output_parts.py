@@ -22,6 +22,9 @@ PARTS = "parts"
 MANIFESTS = "manifests"
 OWNER = "owner"
 LAST = "last"
+NO_CHECKPOINT = 0
+"""Number in the file ``LAST`` while there is no manifest."""
+
 PART_NAME = re.compile(
     r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+-[0-9]+-(?P<generation>[0-9]+)(-[0-9]+){1,2}(\.[a-z0-9]+){1,2}"
 )

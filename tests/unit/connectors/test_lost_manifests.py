@@ -141,3 +141,61 @@ def test_a_visible_part_that_no_manifest_names_is_removed_with_a_warning(
         resume(sink, 1)
     assert f"such as {stray}" in caplog.text
     assert shown(sink) == [1]
+
+
+def lose_last(sink: FileSink) -> Path:
+    note = Path(state_folder(sink.folder()), "manifests", "last")
+    note.unlink()
+    return note
+
+
+@pytest.mark.parametrize("checkpoints", [(1,), (1, 2, 4)])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_warns_when_the_file_that_names_the_last_manifest_is_lost(
+    sink: JsonFiles, reader: str, checkpoints: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(sink, *checkpoints)
+    note = lose_last(sink)
+    with caplog.at_level(logging.WARNING):
+        READERS[reader](sink)
+    assert f"the file {note} is missing" in caplog.text
+    assert f"The last one that is there is of checkpoint {checkpoints[-1]}" in caplog.text
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_the_file_that_names_the_last_manifest_is_written_again_with_a_warning(
+    sink: JsonFiles, is_resumed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(sink, 1, 2)
+    lose_last(sink)
+    with caplog.at_level(logging.WARNING):
+        if is_resumed:
+            resume(sink, 2)
+        else:
+            commit(sink, 3)
+    assert caplog.text.count("is missing, which names the last manifest") == 1
+    caplog.clear()
+    assert shown(sink) == ([1, 2] if is_resumed else [1, 2, 3])
+    assert not caplog.text
+
+
+def test_a_rollback_to_before_the_first_manifest_warns_of_nothing(
+    sink: JsonFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(sink, 2, 3)
+    again = resume(sink, 1)
+    commit(again, 4)
+    assert shown(again) == [4]
+    assert not caplog.text
+
+
+def test_a_manifest_without_a_note_of_a_driver_that_died_is_noted_when_its_commit_is_repeated(sink: JsonFiles) -> None:
+    commit(sink, 1)
+    note = Path(state_folder(sink.folder()), "manifests", "last")
+    before = note.read_bytes()
+    parts = commit(sink, 2)
+    note.write_bytes(before)
+    sink.commit(JOB, 2, [parts[2]])
+    lose(sink, 2)
+    with pytest.raises(OutputCorrupt, match="the manifest of checkpoint 2"):
+        shown(sink)
