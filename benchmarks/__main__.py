@@ -151,7 +151,7 @@ def _interrupt(number: int, _frame: Any) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all), {', '.join(BY_NAME)}"
     )

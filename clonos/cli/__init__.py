@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import clonos
+from clonos.cli.exact_parser import ExactParser
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
@@ -57,21 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
-        parser.error(_explained(unknown))
+        parser.refuse(unknown, parsed.command)
     log_to_console(parsed.verbose, parsed.log_format, has_page=getattr(parsed, "ui", False))
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
-
-
-def _explained(unknown: list[str]) -> str:
-    """Returns the message about arguments that the command does not have."""
-    from clonos.config import keys
-
-    message = f"unrecognized arguments: {' '.join(unknown)}"
-    name, _, value = unknown[0].removeprefix("--").replace("-", "_").partition("=")
-    if name not in keys():
-        return message
-    value = value or (unknown[1] if len(unknown) > 1 else "VALUE")
-    return f"{message}. Set the options of a job by --option, here: --option {name}={value}"
 
 
 def exit_code_of(error: ClonosError) -> int:
@@ -205,8 +194,8 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
     return options | pairs(parsed.option)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> ExactParser:
+    parser = ExactParser(
         prog="clonos",
         description=(clonos.__doc__ or "").partition("\n")[0],
         epilog=(__doc__ or "").partition("\n\n")[2],

@@ -23,7 +23,7 @@ RUNS: Final = Path("build", "fuzz")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when no exception was unexpected."""
-    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__, allow_abbrev=False)
     parser.add_argument("--inputs", type=int, default=INPUTS_USUAL, metavar="N", help=f"by default {INPUTS_USUAL}")
     parser.add_argument("--seconds", type=float, metavar="S", help="end after S seconds, whatever the number")
     parser.add_argument(

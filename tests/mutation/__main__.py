@@ -66,7 +66,7 @@ def _short(text: str) -> str:
 
 def main() -> int:
     """Judges the mutants of the seeds that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--count", type=int, default=20, metavar="N", help="mutants (default: 20)")
     parser.add_argument("--first-seed", type=int, default=1, metavar="SEED", help="seed of the first (default: 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file, as it is found")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from clonos.cli.exact_parser import ExactParser
 from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_and_report, run_folder, run_scenarios
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios
@@ -39,7 +40,7 @@ ABOVE_NONE = _above(0, float)
 
 def run(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos run SCENARIO``: 0 when every run ended as its scenario expects, else 1."""
-    parser = argparse.ArgumentParser(prog="clonos chaos run", description=f"Scenarios are in {SHIPPED_FOLDER}.")
+    parser = ExactParser(prog="clonos chaos run", description=f"Scenarios are in {SHIPPED_FOLDER}.")
     parser.add_argument("scenario", metavar="SCENARIO", help="a file, or the name of a shipped scenario")
     world = parser.add_mutually_exclusive_group()
     for where, help_text in (
@@ -78,7 +79,7 @@ def chaos_suite(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos all``: 0 when no run was bad."""
     from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
 
-    parser = argparse.ArgumentParser(prog="clonos chaos all")
+    parser = ExactParser(prog="clonos chaos all")
     parser.add_argument(
         "--worlds", type=_above(0), default=100_000, metavar="N", help="simulated worlds (default: 100000)"
     )
@@ -119,7 +120,7 @@ def soak(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos soak``: 0 when nothing was lost, duplicated or contradicted, and every task recovered."""
     from clonos_chaos.runs.soak import Soak, figures, scenario_of
 
-    parser = argparse.ArgumentParser(prog="clonos chaos soak")
+    parser = ExactParser(prog="clonos chaos soak")
     parser.add_argument("--minutes", type=ABOVE_NONE, default=60.0, metavar="M")
     parser.add_argument("--kill-every", type=ABOVE_NONE, default=20.0, metavar="S", help="seconds (default: 20)")
     parser.add_argument("--job", default="described", help="module:job of your own (default: the shipped one)")
@@ -171,7 +172,7 @@ def seeds(arguments: Sequence[str]) -> int:
     from clonos_chaos.swarm.seeds import run as run_seeds
     from clonos_chaos.swarm.world import TOPOLOGIES
 
-    parser = argparse.ArgumentParser(prog="clonos chaos seeds")
+    parser = ExactParser(prog="clonos chaos seeds")
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=0, metavar="A")
     parser.add_argument(
         "--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="last seed, inclusive (default: A + 999)"

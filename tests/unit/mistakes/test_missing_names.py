@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import clonos
 from clonos import Job, Tumbling, values
 from clonos.cli import main
 from tests.harnesses.mistakes import check, describe, run_file
+from tests.tidy.source import texts
 
 STREAM = "Job('etl').source(values([1]))"
 
@@ -86,7 +88,10 @@ def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
     [
         (["--parallelism", "2"], "--option parallelism=2"),
         (["--checkpoint-every=1s"], "--option checkpoint_every=1s"),
-        (["--parallel", "2"], "unrecognized arguments: --parallel 2\n"),
+        (["--parallel", "2"], "--option parallelism=2"),
+        (["--nothing", "2"], "unrecognized arguments: --nothing 2\n"),
+        (["--overwr"], "unrecognized arguments: --overwr. Did you mean --overwrite?\n"),
+        (["--metricsport=9"], "Did you mean --metrics-port=9?\n"),
     ],
 )
 def test_an_option_of_the_job_on_the_command_line_is_answered_by_how_to_set_it(
@@ -96,3 +101,19 @@ def test_an_option_of_the_job_on_the_command_line_is_answered_by_how_to_set_it(
         main(["run", "job.py", *arguments])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["status words --js", "state ls store --js", "serve --fold x", "chaos run domain --simul", "demo --sec 1"],
+)
+def test_no_command_takes_an_abbreviated_option(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert ended.value.code == 2
+    assert re.search(r"unrecognized arguments: --\w+.*Did you mean --", capsys.readouterr().err)
+
+
+def test_every_parser_is_exact() -> None:
+    created = re.compile(r"argparse\.ArgumentParser\((?!.*allow_abbrev=False)")
+    assert [path for path, text in texts() if path.endswith(".py") and created.search(text)] == []
