@@ -5,22 +5,19 @@ The table comes after a quarter of a second, because its library takes long to i
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import EnvironmentFault
-from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, NoRestart, RestartStrategy
+from clonos.job.continuing.restart_strategy import NoRestart, RestartStrategy
+from clonos.job.continuing.restarting import run_to_its_end
 from clonos.job.description import Job, options_of
-from clonos.job.results import JobSuperseded, Result, not_begun
+from clonos.job.results import Result, not_begun
 
 if TYPE_CHECKING:
     from clonos.job.handle import Handle
@@ -28,9 +25,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 0.25
 START_SHOWN_AFTER_S: Final = 1.0
-OF_THE_FIRST_START: Final = frozenset({"overwrite", "checkpoint", "from_savepoint"})
-"""Options that a restart has no more: it resumes what the first start has begun."""
-
 NO_RESTART: Final = NoRestart()
 WHERE: Final = {SlotKind.SPARK: "on Spark", SlotKind.PROCESS: "in child processes"}
 LINE_WIDTH: Final = 160
@@ -48,25 +42,7 @@ def run_on_console(
     ``has_page``. If its environment fails after it has begun, it is started again as ``strategy`` says, from its last
     checkpoint."""
     JSON_LINES.job = job.name
-    run = ConsoleRun(job, has_page, page_port)
-    failures, failed_s = 0, deque[float](maxlen=FAILURES_REMEMBERED)
-    while True:
-        before = run.checkpoint
-        try:
-            return run.attempt(command_line)
-        except JobSuperseded:
-            raise
-        except EnvironmentFault as error:
-            failures = 1 if run.checkpoint != before else failures + 1
-            failed_s.append(time.monotonic())
-            delay_s = strategy.delay_s(failures, tuple(failed_s)) if run.may_restart else None
-            if delay_s is None:
-                raise
-            report(f"clonos: {short_report(error)}", logging.ERROR)
-            report(f"{job.name} starts again in {delay_s:g} s (loss {failures} without a checkpoint in between)")
-            time.sleep(delay_s)
-            command_line = {name: value for name, value in command_line.items() if name not in OF_THE_FIRST_START}
-            command_line |= {"resume": True}
+    return run_to_its_end(job.name, ConsoleRun(job, has_page, page_port), command_line, strategy, report)
 
 
 class ConsoleRun:
@@ -75,13 +51,8 @@ class ConsoleRun:
     def __init__(self, job: Job, has_page: bool, page_port: int | None) -> None:
         self._job, self._has_page, self._page_port = job, has_page, page_port
         self.checkpoint = 0
-        self._handle: Handle | None = None
+        self.handle: Handle | None = None
         self._was_tried = False
-
-    @property
-    def may_restart(self) -> bool:
-        """Whether the job has begun, and nobody has asked for its end."""
-        return self._handle is not None and not self._handle.is_stopping
 
     def attempt(self, command_line: Mapping[str, object]) -> Result:
         """Runs the job to its end. Raises: see ``Handle.wait``."""
@@ -94,7 +65,7 @@ class ConsoleRun:
             serve = stack.enter_context(_page(self._page_port)) if self._has_page else None
             with _saying_if_interrupted(job.name), shown_start(settings.run):
                 handle = job.start(command_line=command_line)
-            self._handle = handle
+            self.handle = handle
             with handle, handle.handling_signals():
                 try:
                     if serve is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
@@ -21,7 +22,7 @@ from clonos.io.system.collections_paused import collections_paused
 from clonos.job.script import script_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from clonos.api.event_time import AnyTimestamps
     from clonos.api.steps import StandbyMode
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from clonos.job.results import Result
     from clonos.operators.connector_contract import PushSource, Source
     from clonos.spark.session import Frame, Session, SqlSession
+
+logger = logging.getLogger("clonos.run")
 
 T = TypeVar("T")
 
@@ -183,17 +186,23 @@ class Job:
         slots: Slots | None = None,
         spark: Session | None = None,
         *,
+        restart_strategy: str = "none",
         command_line: Mapping[str, object] | None = None,
         **options: Unpack[StartOptions],
     ) -> Result:
-        """Starts the job and waits for its end. The arguments are those of ``start``, the errors those of
-        ``Handle.wait``.
+        """Starts the job and waits for its end. The other arguments are those of ``start``, the errors those of
+        ``Handle.wait``. ``restart_strategy``: whether the job starts again from its last checkpoint when its
+        environment has failed it, such as "fixed-delay:attempts=10,delay=1s" (docs/operations.md).
 
         In the main thread, the first SIGINT or SIGTERM stops the job with a final checkpoint; the second aborts it.
+
+        Raises: RestartStrategyInvalid.
         """
-        handle = self.start(master, slots, spark, command_line=command_line, **options)
-        with handle, handle.handling_signals():
-            return handle.wait()
+        from clonos.job.continuing.restart_strategy import restart_strategy as strategy_of
+        from clonos.job.continuing.restarting import run_to_its_end
+
+        runs = _Runs(lambda given: self.start(master, slots, spark, command_line=given, **options))
+        return run_to_its_end(self.name, runs, command_line or {}, strategy_of(restart_strategy), _log_restart)
 
     def to_dataframe(
         self,
@@ -225,6 +234,28 @@ class Job:
         if not result.has_finished:
             raise JobError(f"{result.summary()}; its output is incomplete, so it becomes no DataFrame.")
         return read_output(spark, folder, None)
+
+
+class _Runs:
+    """Attempts to run a job, for ``run_to_its_end``. ``start``: starts it with options of the command line."""
+
+    def __init__(self, start: Callable[[Mapping[str, object]], Handle]) -> None:
+        self._start = start
+        self.checkpoint = 0
+        self.handle: Handle | None = None
+
+    def attempt(self, command_line: Mapping[str, object]) -> Result:
+        """Runs the job to its end. Raises: see ``Handle.wait``."""
+        self.handle = handle = self._start(command_line)
+        with handle, handle.handling_signals():
+            try:
+                return handle.wait()
+            finally:
+                self.checkpoint = handle.status().checkpoint
+
+
+def _log_restart(line: str, level: int) -> None:
+    logger.log(level, "%s", line)
 
 
 def _file_of(code_file: str) -> str:

@@ -1,4 +1,5 @@
-"""``clonos run --restart-strategy``: a job whose environment fails starts again from its last checkpoint."""
+"""Restart strategies of ``clonos run`` and ``Job.run``: a job whose environment fails starts again from its last
+checkpoint."""
 
 from __future__ import annotations
 
@@ -64,12 +65,29 @@ def _run(folder: Path, down: int, strategy: str) -> subprocess.CompletedProcess[
     return subprocess.run(arguments, cwd=folder, text=True, capture_output=True, timeout=LIMIT_S, check=False)
 
 
+def _numbers_of(folder: Path) -> list[int]:
+    lines = [line for file in sorted((folder / "out").rglob("*.jsonl")) for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["number"] for line in lines)
+
+
 def test_a_job_starts_again_until_its_environment_works_and_counts_each_record_once(tmp_path: Path) -> None:
     ended = _run(tmp_path, 3, "fixed-delay:attempts=3,delay=50ms")
     assert ended.returncode == ENDED, ended.stderr
     assert "numbers starts again in 0.05 s (loss 1 without a checkpoint in between)" in ended.stderr
-    lines = [line for file in sorted((tmp_path / "out").rglob("*.jsonl")) for line in file.read_text().splitlines()]
-    assert sorted(json.loads(line)["number"] for line in lines) == list(range(COUNT))
+    assert _numbers_of(tmp_path) == list(range(COUNT))
+
+
+def test_a_script_starts_its_job_again_though_its_first_start_was_to_overwrite(tmp_path: Path) -> None:
+    code = JOB.replace("DOWN", "2").replace("COUNT", str(COUNT))
+    code = code.replace('Job("numbers"', 'Job("numbers", overwrite=True')
+    code += "print(job.run(restart_strategy='fixed-delay:attempts=2,delay=10ms').has_finished)\n"
+    (tmp_path / "job.py").write_text(code, "utf-8")
+    ended = subprocess.run(
+        [sys.executable, "job.py"], cwd=tmp_path, text=True, capture_output=True, timeout=LIMIT_S, check=False
+    )
+    assert ended.stdout == "True\n", ended.stderr
+    assert "numbers starts again in 0.01 s" in ended.stderr
+    assert _numbers_of(tmp_path) == list(range(COUNT))
 
 
 def test_a_wrong_strategy_is_refused_before_anything_starts(tmp_path: Path) -> None:
