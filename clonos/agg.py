@@ -8,6 +8,8 @@ Example::
     from clonos.agg import count, quantile, sum_
 
     bids.key_by("auction").aggregate(total=sum_("price"), n=count(), p95=quantile("price", 0.95))
+
+``from clonos.agg import *`` leaves out ``collect``, which would hide the sink of this name: write ``agg.collect``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,6 @@ __all__ = [
     "aggregate",
     "approx_distinct",
     "bottom_k",
-    "collect",
     "count",
     "count_distinct",
     "count_if",

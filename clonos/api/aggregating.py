@@ -13,6 +13,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
+from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.operator import Operator
 from clonos.operators.steps.running_aggregates import (
     ChangedAggregate,
@@ -150,6 +151,8 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
             raise InvalidJob(
                 step_name, f"gets {name}={text}, a function and no aggregate", f"Call it, as in count(). {own}"
             )
+        if isinstance(aggregation, TransactionalSink):  # of the same name
+            own = f"It is a sink: write {name}=agg.collect(), with from clonos import agg."
         raise InvalidJob(step_name, f"gets {name}={aggregation!r:.80}, which is no aggregate", own)
     return Named(aggregates)
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.checks.hot_standby_rules import check_standby
+from clonos.api.checks.wrong_ends import how_to_read, how_to_write
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy as KeyBy
@@ -334,7 +335,7 @@ class JobGraph:
             raise InvalidJob(
                 step,
                 f"gets a {type(sink).__qualname__}, which is not a sink",
-                "A sink has prepare_output(), writer() and commit(), like files.jsonl('out/'), or immediate_writer().",
+                how_to_write(sink),
             )
         if sink is self.errors or any(other.sink is sink for other in self._steps):
             raise InvalidJob(
@@ -372,7 +373,7 @@ def _parallelism_of_source(source: object, step: str, parallelism: int | None, *
         raise InvalidJob(
             step,
             f"gets a {type(source).__qualname__}, which is not a source",
-            getattr(source, "how_to_read", "A source has splits() and reader(), such as files.lines('texts/*.txt')."),
+            how_to_read(source),
         )
     if has_limit and parallelism not in (None, 1):
         raise InvalidJob(

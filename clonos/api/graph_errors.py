@@ -50,6 +50,18 @@ class NotSubscriptable(JobError, TypeError):
         )
 
 
+class NotIterable(JobError, TypeError):
+    """A stream is used as a list, as in ``for row in stream``."""
+
+    owner: str
+
+    def __str__(self) -> str:
+        return (
+            f"a {self.owner} has no records before its job runs, so it cannot be iterated. take(5) returns the first"
+            " records; a loop over all of them is .sink(rows) with rows = collect(), then job.run(), then rows.rows."
+        )
+
+
 class BadSplits(JobError):
     """The stored splits of a resumed job belong to other sources than the job has now."""
 

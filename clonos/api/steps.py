@@ -14,7 +14,7 @@ from clonos.api.columns.column_checks import check_present
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
-from clonos.api.graph_errors import InvalidJob, NotSubscriptable
+from clonos.api.graph_errors import InvalidJob, NotIterable, NotSubscriptable
 from clonos.api.keys import KeyBy
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.core.model.wrong_calls import explains_calls
@@ -53,7 +53,8 @@ class GraphBuilder:
         def __getitem__(self, item):
             raise NotSubscriptable(type(self).__name__, f"{item!r:.80}")
 
-    __iter__ = None  # Python would call __getitem__
+        def __iter__(self):
+            raise NotIterable(type(self).__name__)
 
     def __repr__(self) -> str:
         names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)

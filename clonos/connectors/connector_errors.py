@@ -163,6 +163,16 @@ class OutputFailed(EnvironmentFault):
         )
 
 
+class OutputUnusable(OutputFailed):
+    """The place of an output cannot be used when the job starts for the first time."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} could not be {self.doing}: {self.reason}. Nothing has been written: name another place, or"
+            " remove the cause (free space, permissions, a folder above it that is missing or is a file)."
+        )
+
+
 class OutputClosed(EnvironmentFault):
     """The program that read the output of the driver has ended."""
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from clonos.operators.user_errors import Guard
+from clonos.operators.row_errors import field_missing
+from clonos.operators.user_errors import MISSING, Guard, lacks
 
 
 class Field:
@@ -21,7 +22,13 @@ class Field:
         self._item, self._attribute = itemgetter(name), attrgetter(name)
 
     def __call__(self, record: Any) -> Any:
-        return self._attribute(record) if _is_object(type(record)) else self._item(record)
+        """Returns the field. Raises: FieldMissing: the record has no such field."""
+        try:
+            return self._attribute(record) if _is_object(type(record)) else self._item(record)
+        except MISSING:
+            if lacks(record, self.name):
+                raise field_missing(self.name, record) from None
+            raise
 
     def of_each(self, records: list[Any], guard: Guard) -> tuple[list[Any], Collection[int]]:
         """Returns the field of each record, and the indexes of the records that failed and are routed.

@@ -23,6 +23,9 @@ RECORD_CHARACTERS_MAX: Final = 500
 RAISED: Final = (Exception, SystemExit, KeyboardInterrupt)
 """Exceptions that user code may raise; ``sys.exit()`` in it is an error and does not end the process."""
 
+MISSING: Final = (KeyError, TypeError, IndexError, AttributeError)
+"""Exceptions by which records say that they have no such field."""
+
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 
 
@@ -113,7 +116,7 @@ class Guard:
         Raises: StepFailed: there is no error output, or the error is one of clonos itself.
         """
         assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
-        missing = next((field for field in self.fields if _lacks(record, field)), None)
+        missing = next((field for field in self.fields if lacks(record, field)), None)
         if missing is not None:
             self._route_or_fail(field_missing(missing, record), record, index, True)
         else:
@@ -163,12 +166,13 @@ def _is_routable(error: BaseException) -> bool:
     return isinstance(error, (EnvironmentFault, RecordError)) or not isinstance(error, ClonosError)
 
 
-def _lacks(record: Any, field: str) -> bool:
+def lacks(record: Any, field: str) -> bool:
+    """Returns whether a record has no item or attribute of this name."""
     if isinstance(record, tuple) or not hasattr(type(record), "__getitem__"):
         return not hasattr(record, field)
     try:
         record[field]
-    except (KeyError, TypeError, IndexError, AttributeError):
+    except MISSING:
         return True
     return False
 

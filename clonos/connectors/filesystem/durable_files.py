@@ -15,7 +15,7 @@ from itertools import count
 
 import xxhash
 
-from clonos.connectors.connector_errors import OutputFailed
+from clonos.connectors.connector_errors import OutputFailed, OutputUnusable
 
 WRITE_BYTES = 256 << 10
 WRITING = ".writing"
@@ -31,6 +31,15 @@ def output_errors(path: str, doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputFailed(path, doing, error.strerror or str(error)) from error
+
+
+@contextmanager
+def at_first_start() -> Iterator[None]:
+    """Converts ``OutputFailed`` to ``OutputUnusable``: nothing is written yet, and there is nothing to resume."""
+    try:
+        yield
+    except OutputFailed as error:
+        raise OutputUnusable(error.path, error.doing, error.reason) from error
 
 
 def sync_folder(folder: str) -> None:

@@ -226,11 +226,12 @@ class LocalFiles:
         return durable_files.is_in_use(path)
 
     def check_place(self, path: str, is_single: bool, is_part: Callable[[str], bool]) -> None:
-        """Raises InvalidConnector if parts cannot be renamed into the folder, or a file cannot take its place."""
+        """Raises InvalidConnector if parts cannot be renamed into the folder, or it is a file or below a file."""
         real = os.path.realpath(path)
         if os.path.exists(real) and not os.path.isdir(real) and not os.path.isfile(real):
             raise InvalidConnector(path, "it is a device, a pipe or a socket", "Name a folder, or a file.")
         if not os.path.isdir(real):
+            self._check_file(path, real, is_single)
             return
         with output_errors(path, "opened"):
             is_mount = os.stat(real).st_dev != os.stat(os.path.dirname(real)).st_dev
@@ -240,3 +241,14 @@ class LocalFiles:
             hidden = self.state_folder(path)
             problem = f"it is the root of a mounted file system, and parts cannot be renamed into it from {hidden}"
             raise InvalidConnector(path, problem, "Name a folder inside it.")
+
+    def _check_file(self, path: str, real: str, is_single: bool) -> None:
+        """Refuses a folder of parts in the place of a file, unless the file is the output of a job; or below a file."""
+        if os.path.isfile(real) and not is_single and not os.path.isdir(self.state_folder(path)):
+            problem = "it is a file, and this sink writes a folder of part files"
+            raise InvalidConnector(path, problem, "Name a folder, or give single=True for one file.")
+        above = os.path.dirname(real)
+        while not os.path.exists(above):
+            above = os.path.dirname(above)
+        if not os.path.isdir(above):
+            raise InvalidConnector(path, f"{above} is a file, not a folder", "Name a place in a folder.")

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import msgspec
 
@@ -35,7 +35,7 @@ from clonos.connectors.connector_errors import (
     OutputInUse,
     UnexpectedOutput,
 )
-from clonos.connectors.filesystem.durable_files import WRITING, output_errors
+from clonos.connectors.filesystem.durable_files import WRITING, at_first_start, output_errors
 from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.filesystem.output_parts import (
     LAST,
@@ -81,6 +81,10 @@ class OutputFolder:
         """
         if resume and overwrite:
             raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
+        with nullcontext() if resume else at_first_start():
+            return self._prepare(job_id, resume, overwrite, is_single)
+
+    def _prepare(self, job_id: str, resume: bool, overwrite: bool, is_single: bool) -> bool:
         self.files.check_place(self.path, is_single, is_part)
         owner = self._owner()
         if resume and owner is not None:
@@ -113,13 +117,16 @@ class OutputFolder:
     def check(self, replaces: str, is_single: bool = False) -> bool:
         """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
 
-        Raises: OutputInUse, UnexpectedOutput: it holds other content.
+        Raises: OutputInUse, UnexpectedOutput: it holds other content. InvalidConnector, OutputUnusable: it cannot be an
+        output.
         """
-        owner = self._owner()
-        if owner is not None and owner.job_id == replaces:
-            return True
-        self._check_free("", owner, is_single, resume=False)
-        return False
+        with at_first_start():
+            self.files.check_place(self.path, is_single, is_part)
+            owner = self._owner()
+            if owner is not None and owner.job_id == replaces:
+                return True
+            self._check_free("", owner, is_single, resume=False)
+            return False
 
     def release(self, job_id: str) -> None:
         """Gives the folder back when the start of the job has failed, if nothing was committed."""

@@ -98,7 +98,7 @@ def explains_calls(target: Target) -> Target:
 
 def _wrong_call(function: Callable[..., Any], text: str, count: int) -> WrongCall:
     """Returns the error for a call with ``count`` arguments by place that Python refused with ``text``."""
-    name = _name_of(function)
+    name = name_of_call(function)
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
     by_place = [each.name for each in parameters if each.kind in BY_PLACE]
     advice = f"Write {name}({_form(parameters)})."
@@ -115,7 +115,7 @@ def _wrong_call(function: Callable[..., Any], text: str, count: int) -> WrongCal
     return WrongCall(name, f"cannot be called like this: {text}", advice)
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def name_of_call(function: Callable[..., Any]) -> str:
     """Returns what a user calls: ``files.csv``, ``Tumbling``, ``map`` of a step, ``sum_``."""
     owner, _, name = function.__qualname__.rpartition(".")
     if name == "__init__":

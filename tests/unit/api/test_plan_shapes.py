@@ -225,7 +225,7 @@ def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:
         (lambda graph: None, "has no source"),
         (lambda graph: graph.source("texts/*.txt"), "gets a str, which is not a source"),
         (lambda graph: graph.source(Given([])).sink("out/"), "gets a str, which is not a sink"),
-        (lambda graph: graph.source(Given([])).sink("out/"), r"or immediate_writer\(\)"),
+        (lambda graph: graph.source(Given([])).sink(5), r"or immediate_writer\(\)"),
         (lambda graph: graph.source(Given([]), name="a b"), "cannot be the name of a source step"),
         (lambda graph: [graph.source(Given([]), name="a") for _ in range(2)], "has the name of another step"),
         (lambda graph: graph.source(Given([]), parallelism=0), "has the parallelism 0"),

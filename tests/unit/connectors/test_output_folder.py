@@ -1,6 +1,7 @@
 """Output folders: prepared parts are hidden, committed ones are whole, and repeats and deaths change nothing."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from clonos.connectors.connector_errors import (
     OutputCorrupt,
     OutputFailed,
     OutputInUse,
+    OutputUnusable,
     UnexpectedOutput,
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
@@ -361,12 +363,36 @@ def test_a_full_disk_is_reported_and_makes_no_row_visible(tmp_path: Path, kind: 
     assert prepared(sink) == visible(sink) == []
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_before_the_job_starts(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputFailed, match="Not a directory"):
-        files.jsonl(tmp_path / "file" / "out").prepare_output(JOB, resume=False, overwrite=False)
-    with pytest.raises(OutputFailed, match="Not a directory"):
-        files.jsonl(tmp_path / "file").prepare_output(JOB, resume=False, overwrite=False)
+@pytest.mark.parametrize("does_check", [False, True])
+def test_an_output_in_the_place_of_a_file_is_refused_before_the_job_starts(tmp_path: Path, does_check: bool) -> None:
+    (tmp_path / "file").write_text("mine")
+    for path, problem in {
+        tmp_path / "file": "it is a file, and this sink writes a folder of part files. Name a folder, or give single=",
+        tmp_path / "file" / "a" / "out": f"{tmp_path}/file is a file, not a folder. Name a place in a folder.",
+    }.items():
+        sink = files.jsonl(path)
+        with pytest.raises(InvalidConnector, match=re.escape(problem)):
+            sink.check_output("") if does_check else sink.prepare_output(JOB, resume=False, overwrite=True)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_file_that_was_the_single_output_of_a_job_becomes_a_folder_with_overwrite(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    single = files.jsonl(path, single=True)
+    single.prepare_output(JOB, resume=False, overwrite=False)
+    single.commit(JOB, 1, [part_of(single, 1, [{"a": 1}])])
+    single.finish_output(JOB)
+    assert path.is_file()
+    files.jsonl(path).prepare_output("other", resume=False, overwrite=True)
+    assert path.is_dir()
+
+
+def test_an_output_that_cannot_be_made_at_the_first_start_does_not_speak_of_a_resume(tmp_path: Path) -> None:
+    place = "/proc/no-such-folder/out" if os.path.isdir("/proc") else str(tmp_path / ("n" * 300) / "out")
+    with pytest.raises(OutputUnusable, match="could not be created") as raised:
+        files.jsonl(place).prepare_output(JOB, resume=False, overwrite=False)
+    assert "Nothing has been written: name another place" in str(raised.value)
+    assert "--resume" not in str(raised.value)
 
 
 def test_a_slot_that_cannot_reach_the_folder_reports_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow
 import pytest
 
 from clonos import Job, Tumbling, register, values
+from clonos.agg import sum_
 from clonos.api.graph import JobGraph
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.key_encoding import KeyUnsupported
@@ -202,6 +203,21 @@ def test_an_error_about_a_field_that_the_record_has_stays_as_it_is() -> None:
     with pytest.raises(StepFailed) as raised:
         outcome(lambda rows: rows.key_by("b").count(), [Registered(1, 0.5)])
     assert type(raised.value.__cause__) is KeyUnsupported
+
+
+BY_FIELD: dict[str, Callable[[Any], Any]] = {
+    "partition_custom": lambda rows: rows.partition_custom(lambda key, tasks: 0, "c"),
+    "top_k": lambda rows: rows.key_by("v").top_k(1, by="c"),
+    "deduplicate": lambda rows: rows.key_by("v").deduplicate(by="c"),
+    "distinct": lambda rows: rows.distinct("c"),
+    "aggregate": lambda rows: rows.aggregate(total=sum_("c")),
+}
+
+
+@pytest.mark.parametrize("step", BY_FIELD)
+def test_a_step_that_is_given_the_name_of_a_field_names_those_of_the_record(step: str) -> None:
+    routed = outcome(BY_FIELD[step], [{"a": 1, "v": 2}], Outbox())
+    assert [error.error.partition(";")[0] for error in routed] == ["FieldMissing: the record has no field 'c'"]
 
 
 def test_columns_without_that_of_the_key_or_the_sum_are_named() -> None:

@@ -6,14 +6,6 @@ import pytest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InvalidConnector
-from tests.harnesses.mistakes import check, describe
-
-
-def test_a_path_as_a_source_names_the_sources_of_files() -> None:
-    check(
-        describe("Job('orders').source('orders/*.csv')"),
-        "gets a str, which is not a source. A source has splits() and reader(), such as files.lines('texts/*.txt').",
-    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.options import Options
 from clonos.core.task.async_calls import HELD_MAX, OpenCalls
 from clonos.io.http.http_client import HttpReply
+from clonos.operators.row_errors import FieldMissing
 from clonos.operators.steps.calls import Pace
 from clonos_services import http
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
@@ -235,8 +236,8 @@ def test_an_address_asks_with_quoted_fields_and_knows_replies_without_an_answer(
         with pytest.raises(http.HttpStatusError):
             lookup("/users/bad")
     assert lookup.url_of({"user": None}) is None
-    with pytest.raises(KeyError):
-        lookup.url_of({})
+    with pytest.raises(FieldMissing, match="the record has no field 'user'; it has usr"):
+        lookup.url_of({"usr": 1})
 
 
 @pytest.mark.parametrize(
