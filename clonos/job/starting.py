@@ -103,6 +103,14 @@ class Start:
             return self._savepoint.splits(graph)
         return self._found.splits if self._run.resume and self._found is not None else None
 
+    def check_fit(self, image: JobImage) -> None:
+        """Checks that the state of the savepoint, if there is one, fits the job. Reads none of it.
+
+        Raises: SavepointUnfit, StateWouldBeDropped.
+        """
+        if self._savepoint is not None:
+            self._savepoint.check_fit(image)
+
     def stage(self, graph: JobGraph) -> None:
         """Writes the input of the sources that need it, or finds that of the job to resume.
 

@@ -20,7 +20,7 @@ from clonos.io.store.cloud_files import CloudFiles
 from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, FOLDER, AppendOutcome, ChainEntry, EntryKind, StoreChain
-from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
+from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing, StoreUnsupported
 from clonos.io.store.postgres_files import SCHEMES as POSTGRES_SCHEMES
 from clonos.io.store.postgres_files import PostgresFiles
 from clonos.io.system.entropy import random_bytes, random_hash_seed
@@ -107,8 +107,13 @@ _decoder = msgspec.msgpack.Decoder(JobRecord)
 
 
 def open_files(url: str) -> ObjectFiles:
-    """Returns the files at a URL or a path."""
-    parts = urlsplit(url)
+    """Returns the files at a URL or a path. Raises: StoreUnsupported: it is neither."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise StoreUnsupported(url, f"it is not a URL: {error}") from None
+    if "\0" in url:
+        raise StoreUnsupported(url.replace("\0", "\\0"), "it has a zero byte")
     if parts.scheme == "file":
         return LocalFiles(Path(parts.path))
     if not parts.scheme or len(parts.scheme) == 1:  # a path; one letter is a drive

@@ -129,6 +129,11 @@ class SavepointStart:
 
         Raises: SavepointUnfit, StateWouldBeDropped, SavepointCorrupt.
         """
+        self.check_fit(image)
+        self.reader.check()
+
+    def check_fit(self, image: JobImage) -> None:
+        """Checks that the state fits the job. Raises: SavepointUnfit, StateWouldBeDropped."""
         plan, url, stored = image.plan, self.reader.url, self._metadata.plan
         if stored is None:
             raise SavepointUnfit(plan.job_name, url, ("an older version wrote it, which did not store its steps",))
@@ -147,7 +152,6 @@ class SavepointStart:
             self._transfer = StateTransfer(self.reader, self._metadata, image, source_of)
         if dropped and not self._allow_dropped_state:
             raise StateWouldBeDropped(plan.job_name, url, tuple(dropped))
-        self.reader.check()
 
     def copy(self, store: CheckpointStore, plan: Plan, record: JobRecord) -> CheckpointMetadata:
         """Copies the state into the store of the new job, whose term has begun, as its first checkpoint; returns that.

@@ -19,7 +19,7 @@ from clonos.server.job_api.app import add_page, error_answer, new_app
 from clonos.server.job_api.guard import API_PREFIX, BODY_BYTES_MAX, Guard, Role
 from clonos.server.register.register import JobUnknown, RegisterFailed, RequestRefused
 from clonos.server.submission.submissions import Submissions
-from clonos.server.submission.unpacking import UPLOAD_BYTES_MAX
+from clonos.server.submission.unpacking import UPLOAD_BYTES_MAX, SubmissionNotStored
 from clonos.server.supervision.driver_link import DriverSilent
 
 SUBMIT_PATH: Final = "/api/v1/jobs"
@@ -30,6 +30,7 @@ ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
     RequestRefused: (409, "job_status"),
     RegisterFailed: (503, "register_unavailable"),
     DriverSilent: (503, "driver_silent"),
+    SubmissionNotStored: (503, "submission_not_stored"),
 }
 
 

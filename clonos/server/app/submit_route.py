@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated
 
+import msgspec
 from fastapi import FastAPI, File, Form, UploadFile
 
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.documents import JobSummary
 from clonos.server.job_api.job_source import Refused
@@ -53,9 +54,7 @@ def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) 
 def _options(text: str) -> dict[str, str]:
     """Returns the options of a submission. Raises: Refused."""
     try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise Refused("invalid_request", "The field options must be a JSON object whose values are texts.", 422)
-    return found
+        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, str])
+    except DECODE_ERRORS as error:
+        message = f"The field options must be a JSON object whose values are texts: {error!s:.200}."
+        raise Refused("invalid_request", message, 422) from None

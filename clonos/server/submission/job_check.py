@@ -1,4 +1,5 @@
-"""Program that loads a submitted job and explains it: ``python -m clonos.server.submission.job_check FOLDER``.
+"""Program that loads a submitted job, explains it, and looks at the places that it names:
+``python -m clonos.server.submission.job_check FOLDER``.
 
 It runs code of the job, so it is a process of its own with a limit of time. Its last line of standard output is the
 outcome as JSON.
@@ -16,8 +17,9 @@ import msgspec
 from clonos.config import resolve_settings
 from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import ClonosError
-from clonos.job.description import options_of
+from clonos.job.description import graph_of, options_of
 from clonos.job.script.job_file import load_job
+from clonos.server.submission.place_check import check_places
 from clonos.server.supervision.job_folder import JobFolder
 
 
@@ -40,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         job = load_job(spec.target)
         options = {"store": str(folder.store), **spec.options}
         job.explain(command_line=options)
-        found = CheckOutcome(job.name, resolve_settings(options_of(job), options).run.slots.value)
+        settings = resolve_settings(options_of(job), options)
+        check_places(graph_of(job), settings)
+        found = CheckOutcome(job.name, settings.run.slots.value)
     except ClonosError as error:
         found = CheckOutcome(error=short_report(error).replace(f"{folder.files}{os.sep}", ""))
     outcome.write(f"\n{msgspec.json.encode(found).decode('utf-8')}\n")

@@ -24,7 +24,7 @@ from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.register import Register
 from clonos.server.submission.job_check import CheckOutcome
-from clonos.server.submission.unpacking import SubmissionRefused, find_target, unpack
+from clonos.server.submission.unpacking import SubmissionNotStored, SubmissionRefused, find_target, unpack
 from clonos.server.supervision.job_folder import JobFolder, JobSpec
 
 CHECK_MODULE: Final = "clonos.server.submission.job_check"
@@ -50,8 +50,15 @@ class Submissions:
     def submit(self, upload: IO[bytes], name: str, file: str | None, options: dict[str, str]) -> JobRecord:
         """Unpacks and checks a job, and adds it to the register. ``file``: FILE or FILE:NAME in an archive.
 
-        Raises: SubmissionRefused.
+        Raises: SubmissionRefused. SubmissionNotStored: the machine cannot store or check it.
         """
+        try:
+            return self._submit(upload, name, file, options)
+        except OSError as error:
+            raise SubmissionNotStored(error.strerror or str(error)) from error
+
+    def _submit(self, upload: IO[bytes], name: str, file: str | None, options: dict[str, str]) -> JobRecord:
+        """Raises: SubmissionRefused. OSError."""
         for key in RESERVED_OPTIONS:
             if key in options:
                 raise SubmissionRefused(f"the option {key} is the server's: each start resumes.")
@@ -93,7 +100,7 @@ class Submissions:
         if outcome.error:
             raise SubmissionRefused(outcome.error)
         if not JOB_NAME.fullmatch(outcome.name):  # a job's code may write its own outcome
-            raise SubmissionRefused(f"{outcome.name!r:.100} is no name of a job.")
+            raise SubmissionRefused(f"{outcome.name!r:.100} is not the name of a job.")
         return outcome
 
     def _add(self, incoming: JobFolder, outcome: CheckOutcome, target: str, options: dict[str, str]) -> JobRecord:

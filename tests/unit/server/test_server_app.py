@@ -241,12 +241,18 @@ def test_a_submitted_archive_becomes_a_job_in_a_folder_of_its_own(taking_app: Ap
         ("job.py", b"x = 1\n", "{}", "must have exactly one Job"),
         ("job.py", b"import os\nos._exit(0)\n", "{}", "the process that loads the job has died"),
         ("job.py", b"job = (\n", "{}", "SyntaxError"),
-        ("job.py", FORGED_OUTCOME, "{}", "'../../up' is no name of a job"),
+        ("job.py", FORGED_OUTCOME, "{}", "'../../up' is not the name of a job"),
         ("job.exe", b"MZ", "{}", "neither a .py file nor an archive"),
-        ("job.zip", b"PK\3\4 no archive", "{}", "no zip archive that can be read"),
+        ("job.zip", b"PK\3\4 no archive", "{}", "not a zip archive that can be read"),
         ("job.py", JOB, '{"paralelism": "3"}', "did you mean 'parallelism'?"),
         ("job.py", JOB, '{"overwrite": "true"}', "the option overwrite is the server's"),
         ("job.py", JOB, "[1]", "must be a JSON object whose values are texts"),
+        ("job.py", JOB, "[" * 100_000, "must be a JSON object whose values are texts"),
+        ("job.py", JOB, '{"a": ' * 100_000, "must be a JSON object whose values are texts"),
+        ("job.py", JOB, '{"store": {"a": "b"}}', "must be a JSON object whose values are texts"),
+        ("job.py", JOB, '{"store": "\\ud800"}', "must be a JSON object whose values are texts"),
+        ("job.py", JOB, '{"store": "/proc/none/store"}', "the checkpoint store /proc/none/store failed to"),
+        ("job.py", JOB, '{"from_savepoint": "/none/savepoint"}', "/none/savepoint"),
     ],
 )
 def test_a_submission_that_cannot_run_is_refused_and_leaves_nothing(
@@ -268,3 +274,23 @@ def test_a_job_that_does_not_end_while_it_is_loaded_is_refused(tmp_path: Path) -
         assert register.jobs() == []
     finally:
         register.close()
+
+
+def test_a_submission_that_the_machine_cannot_store_is_not_the_fault_of_its_sender(
+    taking_app: App, tmp_path: Path
+) -> None:
+    (tmp_path / "incoming").rmdir()
+    (tmp_path / "incoming").write_bytes(b"")
+    answer = taking_app.ask("POST", "/api/v1/jobs", files={"job": ("job.py", JOB)})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "submission_not_stored")
+
+
+HOSTILE_TEXTS = ('"\\ud800"', '"\\u0000"', '""', "[" * 100_000, '{"a":' * 100_000, "1e999", "NaN", "9" * 5_000)
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_no_body_of_a_request_is_an_error_of_the_server(app: App, verb: str) -> None:
+    fields = [f'{{"{field}": {text}}}' for field in ("savepoint", "path", "task", "drain") for text in HOSTILE_TEXTS]
+    for body in (*HOSTILE_TEXTS, *fields, "", "\xff"):
+        answer = app.ask("POST", f"/api/v1/jobs/ended-1/{verb}", content=body.encode("latin-1"))
+        assert answer.status_code < 500, (body[:60], answer.text)
