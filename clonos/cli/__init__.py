@@ -1,4 +1,5 @@
-"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``state``, ``demo``, ``chaos``, and a server's.
+"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``doctor``, ``state``, ``demo``, ``chaos``,
+``completion``, and the commands of a server.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -45,6 +47,7 @@ ENVIRONMENT_AT_FAULT: Final = 3
 WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
 PORT_MAX: Final = 65_535
+SHELLS: Final = ("bash", "zsh", "fish")
 
 CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
 """Libraries that failure injection needs in addition to those of every job."""
@@ -56,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        from argcomplete import autocomplete
+
+        autocomplete(parser)  # ends the process
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         parser.refuse(unknown, parsed.command)
@@ -145,6 +152,22 @@ def _doctor(parsed: argparse.Namespace) -> int:
     return ENDED if print_examination(job, run, parsed.server or "", parsed.json) else ENVIRONMENT_AT_FAULT
 
 
+def _init(parsed: argparse.Namespace) -> int:
+    from clonos.cli.new_project import write_project
+
+    written = write_project(parsed.name)
+    folder = f"cd {parsed.name} && " if parsed.name else ""
+    report(f"written: {', '.join(written)}\nnext: {folder}clonos run job.py")
+    return ENDED
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["clonos"], shell=parsed.shell))
+    return ENDED
+
+
 def _state(parsed: argparse.Namespace) -> int:
     from clonos.cli.state_commands import run_state
 
@@ -157,12 +180,14 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "init": _init,
     "run": _run,
     "dev": _dev,
     "explain": _explain,
     "demo": _demo,
     "doctor": _doctor,
     "state": _state,
+    "completion": _completion,
     **SERVER_COMMANDS,
 }
 
@@ -208,6 +233,9 @@ def _parser() -> ExactParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    init = commands.add_parser("init", help="write a first job, with its test and its options")
+    init.add_argument("name", nargs="?", metavar="NAME", help="of the job and its new folder (default: this folder)")
+
     _add_run(commands)
 
     dev = commands.add_parser("dev", help="preview a job on child processes, and start it again when its files change")
@@ -227,6 +255,8 @@ def _parser() -> ExactParser:
     )
     add_commands(commands)
     add_state(commands)
+    completion = commands.add_parser("completion", help="print what a shell needs to complete commands and options")
+    completion.add_argument("shell", choices=SHELLS, help='as in: eval "$(clonos completion bash)"')
     return parser
 
 
