@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -29,17 +29,19 @@ def exposition(collector: Collector) -> bytes:
     return generate_latest(registry)
 
 
-def merged(texts: Iterable[str]) -> bytes:
-    """Returns the metrics of several drivers as one text, in which each family occurs once.
+def merged(own: str, of_jobs: Mapping[str, str]) -> bytes:
+    """Returns the metrics of a server and of several drivers as one text, in which each family occurs once.
 
-    The label ``job_id`` of all samples divides the drivers. A family that another driver has with another type is left
-    out.
+    ``of_jobs``: the text of each driver by the id of its job at the server, which all its samples get as their label
+    ``job_id``. A family that another driver has with another type is left out.
 
-    Raises: ValueError when a text is none that Prometheus could read.
+    Raises: ValueError Prometheus could not read one of the texts.
     """
     families: dict[str, Metric] = {}
-    for text in texts:
+    for job_id, text in [("", own), *of_jobs.items()]:
         for family in text_string_to_metric_families(text):
+            if job_id:
+                family.samples = [each._replace(labels={**each.labels, "job_id": job_id}) for each in family.samples]
             known = families.setdefault(family.name, family)
             if known is not family and known.type == family.type:
                 known.samples.extend(family.samples)

@@ -85,6 +85,7 @@ def test_the_metrics_of_the_server_have_those_of_its_jobs(tmp_path: Path) -> Non
         found = {family.name: family for family in text_string_to_metric_families(text)}
         lines = found["clonos_records_processed"].samples
         assert sum(line.value for line in lines if line.labels["operator"] == "read") == FIRST.count("\n")
+        assert {line.labels["job_id"] for line in lines} == {job_id}
         server.client.post(f"/jobs/{job_id}/stop", {})
         server.wait_for_status(job_id, "FINISHED")
         wait_for(lambda: "clonos_records_processed_total{" not in _metrics(server), "the end of the job's metrics")

@@ -112,13 +112,18 @@ def test_a_histogram_counts_a_step_of_the_clock_back_as_nothing() -> None:
     assert histogram.sum_s == 101.5
 
 
-def test_the_metrics_of_several_drivers_are_one_text_with_each_family_once() -> None:
+def test_the_metrics_of_several_drivers_are_one_text_with_the_ids_of_the_server() -> None:
     jobs = [_Job(_status(_task(1, records_in=n), job_id=f"sums-{n}")) for n in (1, 2)]
-    text = merged(exposition(job.collector).decode() for job in jobs).decode()
+    own = "# TYPE clonos_server_drivers gauge\nclonos_server_drivers 2.0\n"
+    text = merged(own, {f"at-server-{n}": exposition(job.collector).decode() for n, job in enumerate(jobs)}).decode()
     assert text.count("# TYPE clonos_records_processed_total counter\n") == 1
     found = {family.name: family for family in text_string_to_metric_families(text)}
     samples = found["clonos_records_processed"].samples
-    assert {(sample.labels["job_id"], sample.value) for sample in samples} == {("sums-1", 1.0), ("sums-2", 2.0)}
+    assert {(sample.labels["job_id"], sample.value) for sample in samples} == {
+        ("at-server-0", 1.0),
+        ("at-server-1", 2.0),
+    }
+    assert [sample.labels for sample in found["clonos_server_drivers"].samples] == [{}]
 
 
 def test_an_endpoint_serves_until_it_is_closed_and_refuses_a_port_in_use() -> None:

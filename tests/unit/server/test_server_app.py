@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from clonos.job.continuing.restart_strategy import NoRestart
+from clonos.server.app.cluster_routes import cluster_numbers
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
+from clonos.server.job_api.documents import SlotDocument, StatusDocument, TaskDocument, TaskRates
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
@@ -294,3 +296,34 @@ def test_no_body_of_a_request_is_an_error_of_the_server(app: App, verb: str) -> 
     for body in (*HOSTILE_TEXTS, *fields, "", "\xff"):
         answer = app.ask("POST", f"/api/v1/jobs/ended-1/{verb}", content=body.encode("latin-1"))
         assert answer.status_code < 500, (body[:60], answer.text)
+
+
+def test_the_documents_name_every_request(app: App) -> None:
+    of_server, of_driver = (Path("docs", name).read_text("utf-8") for name in ("server.md", "console.md"))
+    for path in app.ask("GET", "/api/v1/openapi.json").json()["paths"]:
+        name = path.removeprefix("/api/v1").replace("{job_id}", "ID")
+        last = f"/{name.rpartition('/')[2]}`"
+        assert last in of_server, path
+        if name.startswith("/jobs/ID"):
+            assert last in of_driver or f"{last[:-1]}?" in of_driver, path
+
+
+def test_the_numbers_of_a_server_have_its_slots_and_how_busy_they_are(app: App) -> None:
+    known = KnownJobs(app.register, app.supervisor)
+    tasks = [_task("read/0", "a1", 0.5), _task("count/0", "b2", 0.1), _task("write/0", "", 0.0)]
+    slots = [SlotDocument(slot=slot, pid=1, host="h", domain="d", memory_bytes=5) for slot in ("a1", "b2", "c3")]
+    status = StatusDocument.model_construct(tasks=tasks, slots=slots)
+    numbers = cluster_numbers(known, app.register.jobs(), {"runs-1": status})
+    assert (numbers.slots, numbers.slots_with_tasks, numbers.slot_memory_bytes, numbers.tasks) == (3, 2, 15, 3)
+    assert numbers.busy_ratio == pytest.approx(0.2)
+    assert numbers.jobs["RUNNING"] == 1
+
+
+def test_a_server_without_drivers_has_no_slots(app: App) -> None:
+    numbers = app.ask("GET", "/api/v1/cluster/metrics", READ).json()
+    assert (numbers["slots"], numbers["tasks"], numbers["busy_ratio"]) == (0, 0, None)
+
+
+def _task(name: str, slot: str, busy_ratio: float) -> TaskDocument:
+    rates = TaskRates(records_in_per_s=1.0, records_out_per_s=1.0, busy_ratio=busy_ratio)
+    return TaskDocument.model_construct(name=name, slot=slot, rates=rates)
