@@ -1,7 +1,7 @@
-"""Streaming jobs that may be nondeterministic and still survive the death of any process exactly-once, on Spark.
+"""Streaming jobs in plain Python whose results stay exact when processes die: on child processes or on Spark.
 
 The public names of the library live here. They are loaded lazily: importing the package imports neither zmq
-nor pyspark.
+nor pyspark. ``help(clonos.files.csv)``, or ``python -m pydoc clonos.files.csv``, shows what one of them takes.
 """
 
 from __future__ import annotations

@@ -137,6 +137,30 @@ def test_examples_are_valid_python_and_their_imports_exist(path: Path) -> None:
                     assert {name.name for name in node.names} <= set(clonos.__all__)
 
 
+def test_what_the_documents_deny_does_not_exist() -> None:
+    """Each row of the list has, as code, names by which one would look for what is missing."""
+    text = (ROOT / "docs" / "coming-from.md").read_text("utf-8").partition("## What Clonos does not have")[2]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")][2:]
+    names = [re.findall(r"`([a-z_]+)`", row) for row in rows]
+    assert len(rows) > 5
+    assert all(names)
+    modules = [found for name in clonos.__all__ if isinstance(found := getattr(clonos, name), types.ModuleType)]
+    public = {
+        *clonos.__all__,
+        *(name for module in modules for name in getattr(module, "__all__", ())),
+        *(name for owner in (clonos.Job, clonos.Stream, clonos.KeyedStream, clonos.Handle) for name in dir(owner)),
+        *config.keys(),
+    }
+    assert public & {name for row in names for name in row} == set(), "it exists: delete its row"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_named)
+def test_a_document_does_not_deny_a_connector_that_exists(path: Path) -> None:
+    connectors = {name for name in clonos.__all__ if isinstance(getattr(clonos, name), types.ModuleType)}
+    found = re.findall(r"\bno (?:connectors? for|source for|sink for) (\w+)", path.read_text("utf-8"), re.IGNORECASE)
+    assert not connectors & {name.lower() for name in found}
+
+
 def _commands() -> list[tuple[str, str]]:
     """(document, command line) of every ``clonos`` command in a console block or an indented one."""
     found = []

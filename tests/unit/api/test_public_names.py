@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,6 +25,19 @@ NOT_IN_A_DRIVER = ("pyspark", "pyarrow", "numpy", "rich", "clonos_standby.slot.h
 def test_each_public_name_can_be_imported(name: str) -> None:
     assert getattr(clonos, name) is getattr(clonos, name)
     assert name in dir(clonos)
+
+
+@pytest.mark.parametrize("name", [name for name in clonos.__all__ if name != "logger"])
+def test_help_shows_how_a_public_name_is_written_and_what_it_does(name: str) -> None:
+    found = getattr(clonos, name)
+    members = getattr(found, "__all__", ()) if isinstance(found, ModuleType) else ()
+    for path in (name, *(f"{name}.{member}" for member in members)):
+        shown = pydoc.plain(pydoc.render_doc(f"clonos.{path}"))
+        value = attrgetter(path)(clonos)
+        if inspect.isfunction(value):
+            assert re.search(rf"\b{value.__name__}\(.*\) -> ", shown), path
+        if inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value):
+            assert value.__doc__, path
 
 
 def test_a_type_checker_sees_the_public_names() -> None:
