@@ -1,4 +1,4 @@
-"""What to write in place of a source or a sink that is something else: a path, a list, a frame, ``print``, a module."""
+"""Advice for sources and sinks that are something else: a path, a list, a frame, ``print``, a module."""
 
 from __future__ import annotations
 

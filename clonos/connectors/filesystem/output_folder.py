@@ -454,8 +454,9 @@ class OutputFolder:
         self._write_last(previous or NO_CHECKPOINT)
 
     def _previous(self, checkpoint: int) -> int | None:
-        """Returns the checkpoint of the manifest before a new one, and writes the file ``LAST`` if it is missing, so that
-        no manifest is there without it.
+        """Returns the checkpoint of the manifest before a new one.
+
+        It writes the file ``LAST`` if it is missing, so that no manifest is there without it.
 
         Raises: OutputCorrupt: it is missing.
         """

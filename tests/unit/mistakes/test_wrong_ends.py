@@ -87,7 +87,7 @@ def test_a_name_of_the_library_in_the_wrong_place_is_answered_by_what_to_write(c
 
 
 @pytest.mark.parametrize("code", ["for row in rows: pass", "list(rows)", "a, b = rows.key_by(str)"])
-def test_a_stream_that_is_iterated_says_how_its_records_are_read(code: str) -> None:
+def test_a_stream_that_is_iterated_is_answered_by_how_its_records_are_read(code: str) -> None:
     check(
         describe(f"rows = Job('etl').source(values([1]))\n{code}"),
         "Stream has no records before its job runs, so it cannot be iterated. take(5) returns the first records",
