@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from pathlib import Path
 from typing import Final
 
 import psutil
 
 from clonos.core.model.progress import TaskCounter
-from clonos.io.local.local_folder import default_root
 from clonos.status import Status
 from clonos_chaos.scenario.run_record import task_retained_bytes
 from clonos_chaos.scenario.scenario_gate import Gate
@@ -56,9 +56,13 @@ class Holdings:
 
 @dataclass
 class Course:
-    """Course of a run, advanced by frequent calls of ``look``. ``remainder``: excess resources at the end."""
+    """Course of a run, advanced by frequent calls of ``look``. ``remainder``: excess resources at the end.
+
+    ``local_root``: of the local folders of the run's processes.
+    """
 
     gate: Gate
+    local_root: Path
     records: int
     per_second: float
     retained_bytes_max: int
@@ -122,7 +126,7 @@ class Course:
             by_task = {task.name: task_retained_bytes(task.counters) for task in status.tasks}
             found.append(f"{retained} bytes in logs, {self._retained_before} at the start: {by_task}")
         for slot in status.slots:
-            spilled = list((default_root() / f"{slot.slot:016x}" / "spill").glob("*.segment"))
+            spilled = list((self.local_root / f"{slot.slot:016x}" / "spill").glob("*.segment"))
             if any(not path.is_symlink() for path in spilled):
                 found.append(f"{len(spilled)} files of spill in slot {slot.slot:x}")
         for pid, now in holdings(status).items():

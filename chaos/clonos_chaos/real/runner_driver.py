@@ -38,6 +38,8 @@ from clonos_chaos.real.toxics import ThroughToxiproxy
 from clonos_chaos.scenario.scenario_job import make_job
 from clonos_standby.driver.driver import Progress
 
+logger = logging.getLogger(__name__)
+
 LOOK_EVERY_S: Final = 0.05
 GONE_WITHIN_S: Final = 10.0
 
@@ -169,6 +171,8 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         launched.close()
         launched.deployment.close()
     failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
+    if failure:
+        logger.error("%s", failure)
     has_jvm = settings.run.slots is SlotKind.SPARK
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while (left := _left_behind(has_jvm)) and time.monotonic() < deadline_s:

@@ -12,16 +12,17 @@ from typing import Final
 
 import psutil
 
-from clonos.io.local.local_folder import default_root
 from clonos.io.process.fault_points import FaultPoint
 from clonos.status import SlotState, Status
 from clonos_chaos.attacks.attackers import Attack
 from clonos_chaos.real.clock_shim import ClockShim
+from clonos_chaos.real.exhaustion import exhaust
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.triggers import PATIENCE_S
+from clonos_chaos.real.volumes import Volumes
 from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, FaultSpec, Pattern
 from clonos_chaos.scenario.scenario_service import ServiceProcess
 
@@ -38,15 +39,17 @@ WRITING_POINTS: Final = (FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPo
 
 @dataclass(slots=True)
 class Tools:
-    """Tools for fault injection. ``folder``: of the run."""
+    """Tools for fault injection. ``folder``: of the run. ``local_root``: of the local folders of its processes."""
 
     folder: Path
+    local_root: Path
     service: ServiceProcess
     fault_point_server: FaultPointServer | None = None
     clock: ClockShim | None = None
     hosts: Hosts | None = None
     toxiproxy: Toxiproxy | None = None
     relay: Relay | None = None
+    volumes: Volumes | None = None
     channels: list[tuple[int, int | None]] = field(default_factory=list)  # once known: tasks at both ends
 
     @property
@@ -63,6 +66,13 @@ class Tools:
             self.toxiproxy.close()
         if self.relay is not None:
             self.relay.close()
+        if self.volumes is not None:
+            self.volumes.close()
+
+    def complaints(self, words: Collection[str]) -> int:
+        """Returns how many lines of the log of driver and slots have one of these words."""
+        lines = (self.folder / "driver.log").read_text("utf-8", "replace").splitlines()
+        return sum(any(word in line for word in words) for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ def inject(
     """Injects a fault into the processes of tasks and the slots ``others``; returns a handle if it has a duration."""
     slots = _slots_of(status, tasks, others)
     pids = [slot.pid for slot in slots]
-    everybody = [*pids, driver_pid] if fault.pattern is Pattern.ALL else pids
+    everybody = [*pids, driver_pid] if fault.pattern in (Pattern.DRIVER, Pattern.ALL) else pids
     match fault.kind:
         case FaultKind.KILL_WORKER:
             _signal(pids, signal.SIGKILL)
@@ -114,7 +124,7 @@ def inject(
         case FaultKind.ATTACK:
             return _attack(fault, status, tools, driver_pid)
         case FaultKind.DISK_FULL:
-            disk = _FullDisk([slot.slot for slot in slots])
+            disk = _FullDisk(tools.local_root, [slot.slot for slot in slots])
             return Lasting(disk.free, disk.fill, counts="writes that the full disk refused", effect_count=disk.refused)
         case FaultKind.DISK_FAILING:
             return _limit_files(everybody)
@@ -123,6 +133,9 @@ def inject(
             assert fault_point_server is not None, "a scenario with a slow disk arms the points"
             fault_point_server.slow(WRITING_POINTS, everybody, fault.latency_ms / 1000)
             return Lasting(lambda: fault_point_server.slow(WRITING_POINTS, (), 0.0))
+        case FaultKind.VOLUME_FULL | FaultKind.FILE_TABLE_FULL | FaultKind.MEMORY_LIMIT:
+            end, renew, refused = exhaust(fault, everybody, tools.volumes, tools.complaints)
+            return Lasting(end, renew, counts="refusals in the log", effect_count=refused)
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
     return _inject_network_fault(fault, slots, tools)
@@ -217,8 +230,8 @@ def _executor_of(pid: int) -> int:
 class _FullDisk:
     """Full disk for spill: the files that a slot spills to link to a full device, so that writes fail with ENOSPC."""
 
-    def __init__(self, slots: Collection[int]) -> None:
-        folders = [default_root() / f"{slot:016x}" for slot in slots]
+    def __init__(self, local_root: Path, slots: Collection[int]) -> None:
+        folders = [local_root / f"{slot:016x}" for slot in slots]
         self._links: dict[Path, set[str]] = {folder / "spill": set() for folder in folders if folder.is_dir()}
         self._refused = 0
         self.fill()

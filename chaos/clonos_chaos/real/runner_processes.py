@@ -31,8 +31,17 @@ from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_g
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
 from clonos_chaos.real.triggers import FaultTriggers, Look, PlannedFault, is_live
+from clonos_chaos.real.volumes import Volumes
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, has_moved, judge
-from clonos_chaos.scenario.scenario import BACKUP_PATTERNS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
+from clonos_chaos.scenario.scenario import (
+    BACKUP_PATTERNS,
+    TASKLESS,
+    FaultKind,
+    FaultSpec,
+    Pattern,
+    Scenario,
+    ScenarioOutcome,
+)
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
@@ -99,12 +108,13 @@ class ProcessRun:
         self._may_restart_until_s: dict[str, float] = {}  # until when tasks may restart
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = self._is_stopping = False
-        self._course = self._make_course() if self.scenario.job in SHIPPED else None
+        self._pace = pace_of(self.scenario.job_options) if self.scenario.job in SHIPPED else None
+        self._course: Course | None = None
         self._oracle = find_oracle(self.scenario.oracle)
 
-    def _make_course(self) -> Course:
-        records, per_second = pace_of(self.scenario.job_options)
-        return Course(Gate(self.folder), records, per_second, self.scenario.limits.retained_bytes)
+    def _make_course(self, records: int, per_second: float) -> Course:
+        limits, local_root = self.scenario.limits, self._tools.local_root
+        return Course(Gate(self.folder), local_root, records, per_second, limits.retained_bytes)
 
     # ------------------------------------------------------------------ the whole
 
@@ -112,6 +122,7 @@ class ProcessRun:
         """Runs the scenario and judges it."""
         with ExitStack() as stack:
             self._tools = self._open_tools(stack)
+            self._course = self._make_course(*self._pace) if self._pace is not None else None
             self._triggers = FaultTriggers(self._tools.fault_point_server)
             self._spec = self._make_spec()
             self._driver = self._start_driver(self._spec)
@@ -133,13 +144,16 @@ class ProcessRun:
         toxiproxy_server = find_server() if scenario.needs_toxiproxy else None
         hosts = self._divide(stack) if scenario.needs_hosts else None
         address = hosts.address if hosts is not None else LOOPBACK
+        volumes = Volumes(self.folder) if scenario.needs_volumes else None
         tools = Tools(
             self.folder,
+            volumes.local_root if volumes is not None else default_root(),
             ServiceProcess(self.folder / "calls.jsonl", child_environment(), address),
             hosts=hosts,
             fault_point_server=FaultPointServer() if scenario.needs_fault_points else None,
             clock=ClockShim(self.folder) if scenario.needs_clock_shim else None,
             relay=Relay(Random(self.seed)) if scenario.needs_relay else None,
+            volumes=volumes,
         )
         stack.callback(tools.close)
         if toxiproxy_server is not None:
@@ -174,9 +188,10 @@ class ProcessRun:
         )
 
     def _start_driver(self, spec: DriverSpec) -> DriverProcess:
-        clock, hosts = self._tools.clock, self._tools.hosts
+        clock, hosts, volumes = self._tools.clock, self._tools.hosts, self._tools.volumes
         environment = clock.environment if clock is not None else {}
-        return DriverProcess(spec, self.folder, environment | (hosts.driver_environment if hosts is not None else {}))
+        environment |= hosts.driver_environment if hosts is not None else {}
+        return DriverProcess(spec, self.folder, environment | (volumes.environment if volumes is not None else {}))
 
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds
@@ -244,9 +259,8 @@ class ProcessRun:
             self._shape = Shape(tuple(shape["tasks"]), edges, tuple(shape["sources"]))
             self._tools.channels = [(sender, receiver) for sender, receiver in shape["channels"]]
         elif "end" in line:
-            self._is_over = True
-            self.record.failure = line["end"]["failure"]
             self.record.left_behind += line["end"]["left"]
+            self._take_end(line["end"]["failure"])
         else:
             self.record.alarms += line["alarms"]
             if line["generation"]:
@@ -254,6 +268,16 @@ class ProcessRun:
             self._see(status_of(line))
             self._standbys = line["standbys"]
             self._with_keepers = set(line["with_keepers"])
+
+    def _take_end(self, failure: str) -> None:
+        """Ends the run, or resumes the failed job without its faults if the scenario expects that."""
+        if failure and self.scenario.expected.outcome is ScenarioOutcome.RESUMED and not self.record.first_failure:
+            self.record.first_failure = failure
+            self._end_lasting(lambda _: True)
+            self._resume()
+            return
+        self._is_over = True
+        self.record.failure = failure
 
     def _see(self, status: Status) -> None:
         self._status = status
@@ -351,6 +375,10 @@ class ProcessRun:
         self._driver.kill()
         self._release(planned)
         self._driver.lines()
+        self._resume()
+
+    def _resume(self) -> None:
+        """Starts another driver, which resumes in a new generation, after the last one has ended."""
         self._driver.close()
         wait_until_gone(self._processes.values(), GONE_WITHIN_S)
         self._known.clear()
@@ -365,9 +393,12 @@ class ProcessRun:
     def _see_processes_end(self) -> None:
         for pid in wait_until_gone(self._processes.values(), GONE_WITHIN_S):
             self.record.left_behind.append(f"process {pid}")
-        folders = [default_root() / f"{slot:016x}" for slot in sorted(self._processes)]
-        sweep(default_root())  # removes what killed processes left, as the next start does
+        root = self._tools.local_root
+        folders = [root / f"{slot:016x}" for slot in sorted(self._processes)]
+        sweep(root)  # removes what killed processes left, as the next start does
         self.record.left_behind += [f"folder {folder}" for folder in folders if folder.exists()]
+        if self._tools.volumes is not None:
+            self._tools.volumes.remove_local()
         if self._course is not None:
             self.record.remainder = self._course.remainder
 

@@ -31,6 +31,9 @@ class FaultKind(StrEnum):
     DISK_FULL = "disk_full"  # no space for spill files
     DISK_FAILING = "disk_failing"  # no file can be written: spill, snapshots, metadata
     DISK_SLOW = "disk_slow"  # writes of segments, snapshots and metadata are delayed
+    VOLUME_FULL = "volume_full"  # the file systems of spill, store or output have no space left
+    FILE_TABLE_FULL = "file_table_full"  # the process can open no further file or connection
+    MEMORY_LIMIT = "memory_limit"  # the process gets little further memory
     SERVICE_ERROR = "service_error"  # the HTTP service answers 500
     SERVICE_SLOW = "service_slow"  # it answers late, mostly after the timeout
     SERVICE_HANG = "service_hang"  # it accepts requests and does not answer
@@ -67,6 +70,17 @@ class Pattern(StrEnum):
     WITH_STANDBY = "with_standby"  # the victim and the processes of its standby and its keepers
     STANDBY = "standby"  # the processes of its standby and keepers, but not the victim
     LAYER = "layer"  # all tasks of the step
+    DRIVER = "driver"  # the driver's process alone
+    ALL = "all"
+
+
+class Volume(StrEnum):
+    """Folder of a job that has a small file system of its own."""
+
+    SPILL = "spill"
+    STORE = "store"
+    OUTPUT = "output"
+    TABLE = "table"
     ALL = "all"
 
 
@@ -77,6 +91,7 @@ class ScenarioOutcome(StrEnum):
     ROLLBACK = "rollback"  # the same after a rollback, which withdraws a table's rows since the checkpoint
     EITHER = "exactly_once_or_rollback"  # either of them
     FAILS = "fails"  # the job fails with an error
+    RESUMED = "resumed"  # the same, and a driver that resumes it then is exactly-once after the rollback
 
 
 BACKUP_PATTERNS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
@@ -108,10 +123,21 @@ LASTING: Final = (
     FaultKind.PAUSE,
     FaultKind.CLOCK_STEP,
     FaultKind.ATTACK,
+    FaultKind.VOLUME_FULL,
+    FaultKind.FILE_TABLE_FULL,
+    FaultKind.MEMORY_LIMIT,
 )
 """Faults with a duration, ``lasts``."""
 
-VICTIMLESS: Final = (FaultKind.KILL_DRIVER, FaultKind.CLOCK_STEP, FaultKind.ATTACK)
+OF_RESOURCES: Final = (
+    FaultKind.DISK_FAILING,
+    FaultKind.DISK_SLOW,
+    FaultKind.FILE_TABLE_FULL,
+    FaultKind.MEMORY_LIMIT,
+)
+"""Faults that may hit the driver, by the patterns ``driver`` and ``all``."""
+
+VICTIMLESS: Final = (FaultKind.KILL_DRIVER, FaultKind.CLOCK_STEP, FaultKind.ATTACK, FaultKind.VOLUME_FULL)
 TASKLESS: Final = (*VICTIMLESS, *SERVICE, FaultKind.USER_ERROR)
 """Faults that hit no process of a task."""
 
@@ -191,7 +217,9 @@ class FaultSpec:
     bytes_per_second: int = 10_000
     piece_bytes: int = 16
     every_bytes: int = 4_096  # one bit is flipped about every this many bytes
-    step_ms: int = 3_600_000  # by which the wall clock jumps forward
+    step_ms: int = 3_600_000  # by which the wall clock jumps; negative: back
+    volume: Volume = Volume.ALL
+    more_bytes: int = 0  # of memory that a limited process still gets
     again: bool = False  # user code raises each time that it sees the record
     weapon: Weapon = Weapon.ALL
     connections: int = 10_000  # of a crowd, in all
@@ -266,6 +294,11 @@ class Scenario:
         """Returns whether the wall clock is set."""
         return any(fault.kind is FaultKind.CLOCK_STEP for fault in self.faults)
 
+    @property
+    def needs_volumes(self) -> bool:
+        """Returns whether folders of the job have small file systems of their own."""
+        return any(fault.kind is FaultKind.VOLUME_FULL for fault in self.faults)
+
 
 KEYS_OF: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "lasts": LASTING,
@@ -275,6 +308,8 @@ KEYS_OF: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "piece_bytes": (FaultKind.SLICE,),
     "every_bytes": (FaultKind.CORRUPT,),
     "step": (FaultKind.CLOCK_STEP,),
+    "volume": (FaultKind.VOLUME_FULL,),
+    "more_bytes": (FaultKind.MEMORY_LIMIT,),
     "again": (FaultKind.USER_ERROR,),
     "weapon": (FaultKind.ATTACK,),
     "connections": (FaultKind.ATTACK,),

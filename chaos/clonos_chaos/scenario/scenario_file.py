@@ -29,10 +29,12 @@ from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario.scenario import (
     COUNTED,
     KEYS_OF,
+    OF_RESOURCES,
     Expected,
     FaultKind,
     FaultSpec,
     FaultTrigger,
+    Pattern,
     Scenario,
     ScenarioLimits,
 )
@@ -41,6 +43,9 @@ SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[1] / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
 SEE: Final = "See docs/chaos.md for an example."
 AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes", "connections")
+MAY_BE_NEGATIVE: Final = "step"
+"""Key of a duration that may be negative: the clock is set back."""
+
 BUNDLE: Final = "fault"
 """Key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run."""
 
@@ -220,6 +225,10 @@ def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[
         raise reader.refused(
             f"{where}.count", f"does not apply to {fault.pattern}", "It belongs to at_once and in_a_row."
         )
+    if fault.pattern is Pattern.DRIVER and fault.kind not in OF_RESOURCES:
+        raise reader.refused(
+            f"{where}.pattern", f"does not apply to {fault.kind}", f"It belongs to {', '.join(OF_RESOURCES)}."
+        )
     for key in table:
         if fault.kind not in KEYS_OF.get(key, (fault.kind,)):
             fitting = ", ".join(KEYS_OF[key][:6])
@@ -268,8 +277,10 @@ class _Reader:
 
     def value(self, where: str, raw: Any, annotation: Any, is_duration: bool) -> Any:
         if is_duration:
+            is_back = where.endswith(f".{MAY_BE_NEGATIVE}") and isinstance(raw, str) and raw.startswith("-")
             try:
-                return duration_ns(raw) // NANOSECONDS_PER_MS
+                found_ms = duration_ns(raw[1:] if is_back else raw) // NANOSECONDS_PER_MS
+                return -found_ms if is_back else found_ms
             except ValueError:
                 raise self.refused(where, f"is {raw!r}", 'A duration such as "500ms" or "2s" is expected.') from None
         if isinstance(annotation, types.UnionType):

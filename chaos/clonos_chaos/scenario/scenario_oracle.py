@@ -60,6 +60,7 @@ class Findings:
 
 def committed_rows(folder: Path) -> Iterator[Row]:
     """Yields the records that the manifests of an output make visible, in order. Raises ValueError: a part is torn."""
+    folder = folder.resolve()  # the manifests are beside the real folder
     for manifest in sorted((folder.parent / f".{folder.name}.clonos" / "manifests").glob("[0-9]*.manifest")):
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
             lines = (folder / part["name"]).read_text("utf-8").splitlines()

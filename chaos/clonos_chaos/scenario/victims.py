@@ -36,6 +36,8 @@ def tasks_of(shape: Shape, step: str) -> list[str]:
 
 def choose(fault: FaultSpec, shape: Shape, rng: Random, first: str = "") -> list[str]:
     """Chooses the tasks that a fault hits; the first one is the victim (``first``, where it is known)."""
+    if fault.pattern is Pattern.DRIVER:
+        return []
     victims = tasks_of(shape, fault.victim)
     victim = first or rng.choice(victims)
     others = [task for task in shape.tasks if task != victim]

@@ -18,7 +18,7 @@ def _status(checkpoint: int, log_bytes: int = 0, records: int = 0) -> Status:
 
 def _fed(folder: Path) -> Course:
     """A run that began at second 10 and has admitted a hundred records per second."""
-    course = Course(Gate(folder), 1_000, 100.0, retained_bytes_max=500)
+    course = Course(Gate(folder), folder, 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=False)
     course.look(10.0, _status(0, log_bytes=100), is_live=True, is_over=False)
     course.look(11.0, _status(0), is_live=True, is_over=False)
@@ -36,7 +36,7 @@ def _rested(folder: Path) -> Course:
 
 
 def test_input_is_admitted_at_its_rate_once_all_tasks_are_live(tmp_path: Path) -> None:
-    course = Course(Gate(tmp_path), 1_000, 100.0, retained_bytes_max=500)
+    course = Course(Gate(tmp_path), tmp_path, 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=True)
     assert (course.phase, course.gate.records) == (CoursePhase.STARTING, 0)
     assert _fed(tmp_path).gate.records == 200

@@ -30,6 +30,7 @@ def test_each_pattern_selects_its_victims() -> None:
     assert all(chosen in ({"ask/0"}, {"ask/1"}) for chosen in _chosen(Pattern.STANDBY))
     assert all(len(chosen) == 3 for chosen in _chosen(Pattern.AT_ONCE))
     assert all(chosen == set(SHAPE.tasks) for chosen in _chosen(Pattern.ALL))
+    assert not any(_chosen(Pattern.DRIVER))
 
 
 def test_one_seed_chooses_the_same_victims_every_time() -> None:

@@ -46,6 +46,14 @@ def test_a_scenario_is_read_with_its_types() -> None:
     assert scenario.expected.outcome is ScenarioOutcome.ROLLBACK
 
 
+def test_a_clock_may_be_set_back_but_no_other_duration_is_negative() -> None:
+    text = PLAIN.replace('kind = "pause"\nvictim = "window"\npattern = "siblings"', 'kind = "clock_step"\nstep = "-7h"')
+    (scenario,) = parse_scenarios(text, "back.toml")
+    assert scenario.faults[0].step_ms == -7 * 3_600_000
+    with pytest.raises(ScenarioRefused, match=r"lasts is '-2s'. A duration"):
+        parse_scenarios(text.replace('"2s"', '"-2s"'), "back.toml")
+
+
 def test_a_matrix_expands_to_one_run_per_combination() -> None:
     text = PLAIN.replace('victim = "window"\n', "").replace('lasts = "2s"\n', "")
     text += '[matrix]\nvictim = ["ask", "window"]\nlasts = ["500ms", "2s", "10s"]\n'
@@ -134,6 +142,7 @@ def test_an_unknown_scenario_is_refused_with_the_nearest_shipped_one() -> None:
         ("at = { records = 100 }", "at = { records = 100, nth = 2 }", r"at\.nth is given without a point"),
         ('"siblings"', '"in_a_row"\ncount = 0', r"count is 0. A whole number, not below 1"),
         ('"siblings"', '"siblings"\ncount = 3', r"count does not apply to siblings"),
+        ('"siblings"', '"driver"', r"pattern does not apply to pause. It belongs to disk_failing, .*file_table_full"),
         ("[limits]", "[options]\nstandbies = 2\n[limits]", r"options cannot be: .*did you mean 'standbys'"),
     ],
 )
