@@ -142,6 +142,13 @@ class RecoveryState:
         """True when the task has caught up."""
         return "caught_up" in self.reached
 
+    @property
+    def duration_ns(self) -> int | None:
+        """How long the recovery took: from the first milestone until the task was live again, with its log replayed;
+        None before. Catching up with the input that came meanwhile is not in it."""
+        live = self.reached.get("replayed")
+        return None if live is None else live - min(self.reached.values())
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:

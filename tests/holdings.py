@@ -159,7 +159,7 @@ def _open_sockets() -> frozenset[str]:
 def _sockets_after(before: frozenset[str], deadline: float) -> frozenset[str]:
     """Returns the sockets that are new and open at the deadline: a client's threads close theirs soon after it."""
     while (leaked := _open_sockets() - before) and time.monotonic() < deadline:
-        time.sleep(LOOK_EVERY_S)
+        threading.Event().wait(LOOK_EVERY_S)
     return leaked
 
 

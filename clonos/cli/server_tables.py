@@ -25,11 +25,11 @@ def show(*parts: RenderableType) -> None:
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> Table:
     """Returns a table of jobs."""
-    table = _table("job", "status", "started", "ended", "restarts", "checkpoint", "error")
+    table = _table("job", "status", "started", "ended", "recoveries", "restarts", "checkpoint", "error")
     for job in jobs:
         status = f"{job['status']} (stopped)" if job["stopped"] else job["status"]
-        cells = (job["id"], status, job["started_at"], job["ended_at"] or "", job["restarts"], job["checkpoint"])
-        table.add_row(*map(_cell, cells), _cell((job["error"] or "").partition("\n")[0]))
+        cells = (job["id"], status, job["started_at"], job["ended_at"] or "", job["recoveries"], job["restarts"])
+        table.add_row(*map(_cell, cells), _cell(job["checkpoint"]), _cell((job["error"] or "").partition("\n")[0]))
     return table
 
 
@@ -50,8 +50,8 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yields the last recoveries and alarms of a job."""
     for recovery in document["recoveries"][:3]:
-        offset = recovery["phases"][-1]["offset_ms"] if recovery["phases"] else 0
-        yield f"recovery of {recovery['task']}: {recovery['cause']}, {offset:.0f} ms"
+        took = "is under way" if recovery["duration_ms"] is None else f"{recovery['duration_ms']:.0f} ms"
+        yield f"recovery of {recovery['task']}: {recovery['cause']}, {took}"
     for alarm in document["alarms"][-3:]:
         yield f"alarm: {alarm['text']} {alarm['advice']}"
 

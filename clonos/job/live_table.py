@@ -107,11 +107,11 @@ class LiveTable:
         table = Table()
         for name in COLUMNS:
             table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=name == "task")
-        recovered = {each.task: each.reached for each in status.recoveries}
+        recovered = {each.task: each for each in status.recoveries}
         for task in status.tasks:
             lag = task.counters.get(TaskCounter.BACKLOG_ELEMENTS, task.counters.get(TaskCounter.BACKLOG_BYTES))
-            reached = recovered.get(task.name, {})
-            last = f"{(reached['replayed'] - min(reached.values())) / 1e6:,.0f} ms" if "replayed" in reached else ""
+            recovery = recovered.get(task.name)
+            duration_ns = None if recovery is None else recovery.duration_ns
             table.add_row(
                 task.name,
                 f"{task.pid} {task.domain}" if task.pid else "",
@@ -121,7 +121,7 @@ class LiveTable:
                 f"{self._busy_share(task):.0%}",
                 task.phase,
                 f"{task.standbys} hot" if task.hot_standbys else str(task.standbys),
-                last or ("..." if reached else ""),
+                "" if recovery is None else "..." if duration_ns is None else f"{duration_ns / 1e6:,.0f} ms",
                 style="" if task.phase in SETTLED_PHASES else "yellow",
             )
         return table

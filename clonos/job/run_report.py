@@ -132,7 +132,5 @@ def _recoveries(recoveries: tuple[RecoveryState, ...]) -> str:
 
 
 def _took(recovery: RecoveryState) -> str:
-    reached = recovery.reached
-    if "replayed" not in reached:
-        return "not over"
-    return f"{(reached['replayed'] - min(reached.values())) / NANOSECONDS_PER_MS:,.0f} ms"
+    duration_ns = recovery.duration_ns
+    return "not over" if duration_ns is None else f"{duration_ns / NANOSECONDS_PER_MS:,.0f} ms"

@@ -173,7 +173,9 @@ def _recovery_families(status: Status, counters: JobCounters) -> Iterator[Metric
     yield recoveries
     yield moves
     durations = HistogramMetricFamily(
-        "clonos_recovery_duration_seconds", "Time from the detection of a failure until the task caught up.", labels=JOB
+        "clonos_recovery_duration_seconds",
+        "Time from the detection of a failure until the task was live again.",
+        labels=JOB,
     )
     _add(durations, job, counters.recovery_durations)
     yield durations

@@ -195,5 +195,5 @@ class JobCounters:
         self._milestones_seen[key] = len(milestones)
         for (_, before_ns), (phase, at_ns) in pairwise(milestones[seen - 1 :]):
             self.recovery_phases[phase].add((at_ns - before_ns) / NANOSECONDS_PER_S)
-            if phase == Milestone.CAUGHT_UP:
-                self.recovery_durations.add((at_ns - milestones[0][1]) / NANOSECONDS_PER_S)
+            if phase == Milestone.REPLAYED and (duration_ns := recovery.duration_ns) is not None:
+                self.recovery_durations.add(duration_ns / NANOSECONDS_PER_S)

@@ -22,6 +22,8 @@ from clonos.server.job_api.documents import (
     JobSummary,
     KillRequest,
     LogDocument,
+    PeekedRows,
+    PeekRequest,
     RecoveryList,
     SavepointRequest,
     SeriesDocument,
@@ -87,13 +89,14 @@ def add_documents(app: FastAPI, known: KnownJobs) -> None:
 
 
 def _add_document(app: FastAPI, known: KnownJobs, name: str, path: str, model: Any) -> None:
-    async def document(job_id: str) -> Response:
+    async def document(job_id: str, since: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0) -> Response:
         record = await asyncio.to_thread(known.record, job_id)
         driver_job = known.driver_job(job_id)
         if driver_job is not None:
             folder = known.supervisor.folder_of(job_id)
             try:
-                status, body = await forward(folder, "GET", f"/jobs/{driver_job}/{name}".rstrip("/"))
+                query = f"since={since}" if since else ""
+                status, body = await forward(folder, "GET", f"/jobs/{driver_job}/{name}".rstrip("/"), query)
                 if status == 200:
                     return JSONResponse(known.overlaid(record, name, json.loads(body)))
             except DriverSilent:
@@ -127,6 +130,11 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
     async def savepoint(job_id: str, request: SavepointRequest) -> Response:
         """Requests a savepoint."""
         return await _forwarded(known, job_id, "savepoint", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/peek", response_model=PeekedRows)
+    async def peek(job_id: str, request: PeekRequest) -> Response:
+        """Returns the next rows that a step emits."""
+        return await _forwarded(known, job_id, "peek", request.model_dump_json().encode())
 
     @app.post(f"{JOB}/kill", status_code=202, response_model=Accepted)
     async def kill(job_id: str, request: KillRequest) -> Response:

@@ -48,6 +48,7 @@ class KnownJobs:
             status=status,
             started_at=_time(record.started_at_ms or record.created_at_ms),
             ended_at=None if record.ended_at_ms is None else _time(record.ended_at_ms),
+            recoveries=record.recoveries + int(live.get("recoveries", 0)),
             restarts=record.restarts,
             checkpoint=max(record.checkpoint, int(live.get("checkpoint", 0))),
             generation=max(record.generation, int(live.get("generation", 0))),

@@ -26,6 +26,8 @@ from clonos.server.job_api.documents import (
     JobList,
     KillRequest,
     LogDocument,
+    PeekedRows,
+    PeekRequest,
     RecoveryList,
     SavepointRequest,
     SeriesDocument,
@@ -131,10 +133,11 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
         return RecoveryList(recoveries=await asyncio.to_thread(watch.recoveries))
 
     @app.get(f"{JOB}/metrics")
-    async def metrics(job_id: str) -> SeriesDocument:
-        """Returns the curves of the last ten minutes, and the metrics of user code."""
+    async def metrics(job_id: str, since: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0) -> SeriesDocument:
+        """Returns the curves of the last hour, and the metrics of user code. ``since``: only later points, in
+        milliseconds since the Unix epoch."""
         _check(watch, job_id)
-        return await asyncio.to_thread(watch.series)
+        return await asyncio.to_thread(watch.series, since)
 
     @app.get(f"{JOB}/logs")
     async def logs(
@@ -201,6 +204,12 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         await check_running(job_id)
         await asyncio.to_thread(source.stop, False, None)
         return Accepted()
+
+    @app.post(f"{JOB}/peek")
+    async def peek(job_id: str, request: PeekRequest) -> PeekedRows:
+        """Returns the next rows that a step emits. They are data of the job, so the token that controls is needed."""
+        await check_running(job_id)
+        return PeekedRows(rows=await asyncio.to_thread(source.peek, request.step, request.count))
 
     @app.post(f"{JOB}/kill", status_code=202)
     async def kill(job_id: str, request: KillRequest) -> Accepted:

@@ -9,21 +9,24 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from clonos.server.job_status import JobStatus as JobStatus
 
+PEEK_ROWS_MAX = 100
 ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
 
 
 class JobSummary(BaseModel):
-    """One job. ``restarts``: tasks that were started again. ``stopped``: a stop was requested."""
+    """One job. ``recoveries``: of its tasks, since it was started. ``restarts``: drivers after the first; 0 in the
+    documents of a driver. ``stopped``: a stop was requested."""
 
     id: str
     name: str
     status: JobStatus
     started_at: str
     ended_at: str | None = None
+    recoveries: int = 0
     restarts: int = 0
     checkpoint: int = 0
     generation: int = 0
@@ -64,11 +67,12 @@ class VertexDocument(BaseModel):
 
 
 class PlanEdge(BaseModel):
-    """Edge between two vertices, by their names."""
+    """Edge between two vertices, by their names. ``step``: the step of ``source`` whose rows it carries."""
 
     source: str
     target: str
     exchange: str
+    step: str = ""
 
 
 class PlanDocument(BaseModel):
@@ -155,7 +159,10 @@ class RecoveryPhase(BaseModel):
 
 
 class RecoveryDocument(BaseModel):
-    """Recovery of one task. ``number`` identifies it in this driver. Calls: to external systems, by the successor."""
+    """Recovery of one task. ``number`` identifies it in this driver. Calls: to external systems, by the successor.
+
+    ``duration_ms``: from the first phase until the task was live again; null before.
+    """
 
     number: int
     task: str
@@ -163,6 +170,7 @@ class RecoveryDocument(BaseModel):
     incarnation: int
     cause: str
     phases: list[RecoveryPhase]
+    duration_ms: float | None = None
     replayed_records: int
     replayed_calls: int
     executed_calls: int
@@ -230,7 +238,7 @@ class UserMetricDocument(BaseModel):
 
 
 class SeriesDocument(BaseModel):
-    """Curves of the last ten minutes: [milliseconds since the Unix epoch, value]; ``user``: metrics of user code."""
+    """Curves of the last hour: [milliseconds since the Unix epoch, value]; ``user``: metrics of user code."""
 
     series: dict[str, list[tuple[int, float]]]
     user: list[UserMetricDocument] = []
@@ -288,6 +296,20 @@ class StopRequest(BaseModel):
 
     savepoint: str | None = None
     drain: bool = True
+
+
+class PeekRequest(BaseModel):
+    """Request of the next rows that a step emits. ``count``: the largest number of them."""
+
+    step: str
+    count: int = Field(default=5, ge=1, le=PEEK_ROWS_MAX)
+
+
+class PeekedRows(BaseModel):
+    """Rows that a step has just emitted, each as its ``repr``, cut at 2,000 characters. They may be in no checkpoint
+    yet. Fewer than requested: no more came in time."""
+
+    rows: list[str]
 
 
 class KillRequest(BaseModel):

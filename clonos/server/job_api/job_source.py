@@ -26,6 +26,11 @@ from clonos_standby.driver.driver import JobEnd, Progress
 
 logger = logging.getLogger("clonos.run")
 
+PEEK_S: Final = 3.0
+"""Seconds that a look at the rows of a step waits for them."""
+
+PEEKED_CHARACTERS_MAX: Final = 2_000
+
 FINISHED: Final = {
     Ending.FINISHED: JobStatus.FINISHED,
     Ending.DRAINED: JobStatus.FINISHED,
@@ -102,6 +107,9 @@ class JobSource(Protocol):
 
     def savepoint(self, path: str | None) -> str | None:
         """Requests a savepoint; returns its place. Raises: Refused."""
+
+    def peek(self, step: str, count: int) -> list[str]:
+        """Returns the next rows that a step emits, as texts. Raises: Refused."""
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: Refused."""
@@ -202,6 +210,20 @@ class HandleSource:
         except (ClonosError, TimeoutError) as error:
             logger.error("no savepoint was written to %s: %s", url, error)
 
+    def peek(self, step: str, count: int) -> list[str]:
+        """Returns the next rows that a step emits, each as its ``repr``.
+
+        Raises: Refused: the job has no such step.
+        """
+        try:
+            rows = self._handle.peek(step, count, PEEK_S)
+        except JobError as error:
+            raise Refused("step_not_found", str(error), 404) from None
+        return [
+            f"{text[:PEEKED_CHARACTERS_MAX]}..." if len(text) > PEEKED_CHARACTERS_MAX else text
+            for text in map(repr, rows)
+        ]
+
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process.
 
@@ -252,6 +274,7 @@ def plan_document(graph: JobGraph, image: JobImage) -> PlanDocument:
             source=plan.vertices[edge.source].name,
             target=plan.vertices[edge.target].name,
             exchange=edge.partitioning.value,
+            step=edge.giver or "",
         )
         for edge in plan.edges
         if edge.target is not None

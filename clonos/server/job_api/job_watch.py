@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from clonos.status import CheckpointState, MetricValue, Phase, RecoveryState, Sl
 from clonos_standby.driver.driver import Progress
 
 SAMPLE_EVERY_S: Final = 1.0
-SERIES_POINTS_MAX: Final = 600
+SERIES_POINTS_MAX: Final = 3_600
 ALARMS_MAX: Final = 100
 RECOVERIES_SHOWN_MAX: Final = 20
 RECOVERIES_MAX: Final = 200
@@ -151,9 +152,9 @@ class JobWatch:
         self.samples += 1
         self.wake()
 
-    def series(self) -> SeriesDocument:
-        """Returns the curves, and the metrics of user code."""
-        series = {name: list(points) for name, points in tuple(self._series.items())}
+    def series(self, since_ms: int = 0) -> SeriesDocument:
+        """Returns the points of the curves after an instant, and the metrics of user code."""
+        series = {name: _points_after(points, since_ms) for name, points in tuple(self._series.items())}
         return SeriesDocument(series=series, user=list(map(_user_metric, metric_values(self.source.status().tasks))))
 
     # ------------------------------------------------------------------ documents
@@ -170,7 +171,7 @@ class JobWatch:
             status=found,
             started_at=time_text(self.source.started_ns),
             ended_at=None if self._ended_ns is None else time_text(self._ended_ns),
-            restarts=sum(recovery.incarnation > 0 for recovery in status.recoveries),
+            recoveries=self._recoveries.count(status),
             checkpoint=status.checkpoint,
             generation=status.generation,
             error=None if ended is None else ended[1],
@@ -218,6 +219,11 @@ class JobWatch:
         return self.source.ended() is not None
 
 
+def _points_after(points: deque[tuple[int, float]], since_ms: int) -> list[tuple[int, float]]:
+    found = list(points)
+    return found[bisect_right(found, since_ms, key=lambda point: point[0]) :]
+
+
 def is_final(summary: JobSummary) -> bool:
     """Returns whether the status of a job changes no more."""
     return summary.status in ENDED_STATUSES
@@ -233,6 +239,16 @@ class RecoveryNumbers:
 
     def documents(self, status: Status, count: int) -> list[RecoveryDocument]:
         """Returns the last recoveries, newest first."""
+        numbered = self._numbered(status)[-count:]
+        return [_recovery(number, recovery) for number, recovery in reversed(numbered)]
+
+    def count(self, status: Status) -> int:
+        """Returns how many recoveries have begun, with those that the status has no more."""
+        self._numbered(status)
+        return self._next - 1
+
+    def _numbered(self, status: Status) -> list[tuple[int, RecoveryState]]:
+        """Returns the recoveries with their numbers, in the order in which they began."""
         with self._lock:
             began = sorted(status.recoveries, key=_began_ns)
             known = {}
@@ -242,8 +258,7 @@ class RecoveryNumbers:
                 self._next += number == self._next
                 known[identity] = number
             self._numbers = known
-        numbered = list(zip(known.values(), began, strict=True))[-count:]
-        return [_recovery(number, recovery) for number, recovery in reversed(numbered)]
+            return list(zip(known.values(), began, strict=True))
 
 
 def _began_ns(recovery: RecoveryState) -> int:
@@ -262,6 +277,7 @@ def _recovery(number: int, recovery: RecoveryState) -> RecoveryDocument:
             RecoveryPhase(name=name, at=time_text(at_ns), offset_ms=(at_ns - began_ns) / NANOSECONDS_PER_MS)
             for name, at_ns in recovery.reached.items()
         ],
+        duration_ms=None if recovery.duration_ns is None else recovery.duration_ns / NANOSECONDS_PER_MS,
         replayed_records=recovery.replayed_records,
         replayed_calls=recovery.replayed_calls,
         executed_calls=recovery.executed_calls,

@@ -25,7 +25,7 @@ async function onError(error) {
   }
   if (isAsking) return;
   isAsking = true;
-  const values = await ask("Token", "The server printed it when it started, as the end of its address. It stays in this tab.", "Open", { fields: [{ name: "token", label: "Token", kind: "password", isRequired: true }] });
+  const values = await ask("Token", "The program that serves this page printed it when it started: clonos run after # in its address, clonos serve in a line of its own. It stays in this tab.", "Open", { fields: [{ name: "token", label: "Token", kind: "password", isRequired: true }] });
   isAsking = false;
   if (values?.token) { setToken(values.token.trim()); show(); }
   else main.replaceChildren(el("h1", { class: "hidden", text: "Clonos" }), el("p", { class: "notice is-warn", text: "Without a token there is nothing to show. Reload the page to enter it." }));

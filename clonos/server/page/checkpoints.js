@@ -19,7 +19,15 @@ export class Checkpoints {
     element.append(this.empty, this.bars, this.table);
   }
 
+  /** Checkpoints as marks in curves. */
+  get marks() {
+    return this.found.filter((each) => each.completed_at).map((each) => ({ at: +new Date(each.completed_at) / 1000, text: `checkpoint ${each.number}, ${format.milliseconds(each.duration_ms)}` }));
+  }
+
+  found = [];
+
   update(checkpoints) {
+    this.found = checkpoints;
     this.empty.hidden = checkpoints.length > 0;
     this.bars.hidden = this.table.hidden = checkpoints.length === 0;
     const done = checkpoints.filter((each) => each.duration_ms !== null);

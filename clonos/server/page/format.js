@@ -8,7 +8,7 @@ export function count(value) {
   return Math.round(value).toLocaleString("en-US");
 }
 
-/** A number as it is, with up to six digits behind the point. */
+/** A number as it is, with up to six digits after the point. */
 export function number(value) {
   return value.toLocaleString("en-US", { maximumFractionDigits: 6 });
 }

@@ -9,7 +9,7 @@ const DOTS_MAX = 18;
 const BLOCKED_FROM = 0.1;
 const SETTLED = new Set(["live", "suspended", "final", "ended"]);
 
-/** Layers of the vertices: each behind all that it reads. Long edges pass through layers at places of their own. */
+/** Layers of the vertices: each after all that it reads. Long edges pass through layers at places of their own. */
 export function layersOf(vertices, edges) {
   const layer = new Map(vertices.map((vertex) => [vertex.name, 0]));
   for (let pass = 0; pass < vertices.length; pass += 1) {
@@ -62,8 +62,11 @@ function order(layers, paths) {
 }
 
 export class Graph {
-  constructor(plan) {
+  /** `onVertex` gets the name of a vertex that was clicked, `onEdge` source and target of an arrow. */
+  constructor(plan, onVertex, onEdge) {
     this.plan = plan;
+    this.onVertex = onVertex;
+    this.onEdge = onEdge;
     this.layout = layersOf(plan.vertices, plan.edges);
     this.drawing = svg("svg", { class: "graph", role: "img", "aria-label": "Graph of the job" });
     this.list = el("ul", { class: "hidden" });
@@ -112,6 +115,8 @@ export class Graph {
     const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { class: "arrow", d: "M0 0 L8 4 L0 8 z" }));
     this.edges = this.plan.edges.map((edge, index) => new Edge(edge, paths[index].map((name) => positions.get(name)), this.isVertical, nodeWidth));
     this.nodes = this.plan.vertices.map((vertex) => new Node(vertex, positions.get(vertex.name), nodeWidth));
+    for (const node of this.nodes) node.element.addEventListener("click", () => this.onVertex(node.vertex.name));
+    for (const { edge, line, label } of this.edges) for (const part of [line, label]) part.addEventListener("click", () => this.onEdge(edge.source, edge.target));
     this.drawing.replaceChildren(
       svg("defs", {}, arrow),
       ...this.edges.map((edge) => edge.line),

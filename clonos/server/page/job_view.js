@@ -6,9 +6,10 @@ import { get, jobPath, post, readEvents } from "./api.js";
 import { Graph, graphLegend } from "./graph.js";
 import { Recoveries } from "./recoveries.js";
 import { Tasks } from "./tasks.js";
-import { Curves } from "./curves.js";
+import { Curves, TimeSpan } from "./curves.js";
 import { Checkpoints } from "./checkpoints.js";
 import { LogView } from "./log_view.js";
+import { Peek } from "./peek.js";
 import { UserMetrics } from "./user_metrics.js";
 
 const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
@@ -54,22 +55,25 @@ export class JobView {
     this.failure.hidden = true;
     this.figures = new Map(["Throughput", "Backlog", "Checkpoint", "Recoveries", "Running for"].map((name) => [name, el("dd", { text: "–" })]));
     const figures = el("dl", { class: "figures" }, ...[...this.figures].map(([name, value]) => el("div", {}, el("dt", { text: name }), value)));
-    this.graph = new Graph(job.plan);
+    this.graph = new Graph(job.plan, (vertex) => this.tasks.search(vertex), (source, target) => this.peek.show(source, target));
+    this.peek = new Peek(this.id, job.plan.edges);
     const graph = panel("Graph", this.graph.element, graphLegend());
-    setText(graph.note, "arrows: records per second, and what holds them back");
+    setText(graph.note, "a click on a step shows its tasks, one on an arrow its rows");
     this.alarms = new Alarms();
     this.recoveries = new Recoveries();
-    this.tasks = new Tasks(this.id, status.injection_allowed);
-    this.throughput = new Curves("Throughput", [{ name: "records_in_per_s", label: "read", color: "--curve-1", isFilled: true }, { name: "records_out_per_s", label: "at the last step", color: "--curve-2" }], format.rate);
-    this.latency = new Curves("Latency", [{ name: "latency_ms_p50", label: "median", color: "--curve-1" }, { name: "latency_ms_p99", label: "99 %", color: "--curve-2" }], format.milliseconds);
-    this.backlog = new Curves("Backlog", [{ name: "backlog", label: "elements", color: "--curve-1", isFilled: true }], format.count);
+    this.log = new LogView();
+    this.tasks = new Tasks(this.id, status.injection_allowed, this.log);
+    this.span = new TimeSpan();
+    this.throughput = new Curves("Throughput", [{ name: "records_in_per_s", label: "read", color: "--curve-1", isFilled: true }, { name: "records_out_per_s", label: "at the last step", color: "--curve-2", isDashed: true }], format.rate, this.span);
+    this.latency = new Curves("Latency", [{ name: "latency_ms_p50", label: "median", color: "--curve-1" }, { name: "latency_ms_p99", label: "99 %", color: "--curve-2" }], format.milliseconds, this.span);
+    this.backlog = new Curves("Backlog", [{ name: "backlog", label: "elements", color: "--curve-1", isFilled: true }], format.count, this.span);
     this.curves = [this.throughput, this.latency, this.backlog];
     this.latency.element.hidden = true;
     this.checkpoints = new Checkpoints();
+    this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
     this.userMetrics = new UserMetrics();
-    this.log = new LogView();
-    this.main.replaceChildren(head, this.failure, this.alarms.element, figures, graph.element, this.recoveries.element, this.tasks.element,
-      el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
+    this.main.replaceChildren(head, this.failure, this.alarms.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
+      this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
 
@@ -77,12 +81,13 @@ export class JobView {
     this.userMetrics.update(user || []);
     if (!(series.latency_ms_p50 || []).length) return;
     this.latency.element.hidden = false;
+    setAttribute(this.checkpoints.element, "class", "panel");
     this.latency.load(series);
   }
 
   onEvent(name, data) {
     if (name === "status") this.onStatus(data);
-    else if (name === "recovery") this.recoveries.onRecovery(data);
+    else if (name === "recovery") { this.recoveries.onRecovery(data); this.span.mark({ recoveries: this.recoveries.marks }); }
     else if (name === "alarm") { this.alarms.add([data]); announce(`Alarm: ${data.text}. ${data.advice}`, true); }
     else if (name === "log") this.log.add(data.lines);
     else if (name === "ended") announce(`The job ${data.name} is ${data.status}`);
@@ -100,6 +105,8 @@ export class JobView {
     this.failure.hidden = !job.error;
     if (job.error) this.failure.replaceChildren(el("strong", { text: "The job has failed" }), el("pre", { text: job.error }));
     this.recoveries.onStatus(status, isOver);
+    this.span.mark({ recoveries: this.recoveries.marks });
+    if (isOver) this.peek.end();
     if (isOver) status = { ...status, tasks: status.tasks.map((task) => ({ ...task, phase: task.phase === "final" ? "final" : "ended" })) };
     this.graph.update({ ...status, tasks: status.tasks.map((task) => (down.has(task.name) && task.phase !== "live" ? { ...task, isDown: true } : task)) });
     this.tasks.update(status);
@@ -116,7 +123,7 @@ export class JobView {
 
   async loadMetrics() {
     try {
-      this.showMetrics(await get(jobPath(this.id, "/metrics")));
+      this.showMetrics(await get(jobPath(this.id, `/metrics?since=${Math.max(0, Math.floor(this.latency.lastMs || this.throughput.lastMs - 10_000))}`)));
     } catch { /* the events say when the connection is lost */ }
   }
 
@@ -135,7 +142,7 @@ export class JobView {
     const { job } = status;
     const totals = this.totals(status);
     const end = job.ended_at ? new Date(job.ended_at) : new Date(status.at);
-    const rows = { Throughput: format.rate(totals.records_in_per_s), Backlog: format.count(totals.backlog), Checkpoint: job.checkpoint || "none yet", Recoveries: job.restarts, "Running for": format.duration(end - new Date(job.started_at)) };
+    const rows = { Throughput: format.rate(totals.records_in_per_s), Backlog: format.count(totals.backlog), Checkpoint: job.checkpoint || "none yet", Recoveries: job.recoveries, "Running for": format.duration(end - new Date(job.started_at)) };
     for (const [name, text] of Object.entries(rows)) setText(this.figures.get(name), text);
   }
 
@@ -154,6 +161,7 @@ export class JobView {
   async loadCheckpoints() {
     try {
       this.checkpoints.update((await get(jobPath(this.id, "/checkpoints"))).checkpoints);
+      this.span.mark({ checkpoints: this.checkpoints.marks });
     } catch { /* the events say when the connection is lost */ }
   }
 

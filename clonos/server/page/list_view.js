@@ -89,7 +89,7 @@ class JobRow {
     setText(this.badge, job.status);
     setAttribute(this.badge, "class", `badge ${BADGES[job.status] || ""}`);
     const end = job.ended_at ? new Date(job.ended_at) : new Date();
-    const texts = [format.clock(job.started_at), format.duration(end - new Date(job.started_at)), job.checkpoint || "–", job.restarts, format.shortened((job.error || "").split("\n")[0], 160)];
+    const texts = [format.clock(job.started_at), format.duration(end - new Date(job.started_at)), job.checkpoint || "–", job.recoveries, format.shortened((job.error || "").split("\n")[0], 160)];
     texts.forEach((text, index) => setText(this.cells[index + 2], text));
   }
 }

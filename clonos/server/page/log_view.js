@@ -28,18 +28,31 @@ export class LogView {
     const news = lines.filter((line) => line.number > known);
     this.lines.push(...news);
     this.lines.splice(0, Math.max(0, this.lines.length - LINES_MAX));
-    this.list.append(...news.filter((line) => this.isShown(line)).map(element));
+    this.list.append(...news.filter((line) => this.isShown(line)).map(lineElement));
     while (this.list.children.length > LINES_MAX) this.list.firstChild.remove();
     this.after();
   }
 
   isShown(line) {
     const words = this.words.value.trim().toLowerCase();
-    return (RANKS[line.level] || 0) >= Number(this.level.value) && (!words || `${line.text} ${line.logger}`.toLowerCase().includes(words));
+    return (RANKS[line.level] || 0) >= Number(this.level.value) && (!words || `${line.text} ${line.logger} ${line.task || ""}`.toLowerCase().includes(words));
+  }
+
+  /** Shows the lines of a task. */
+  search(words) {
+    this.words.value = words;
+    this.redraw();
+    this.element.scrollIntoView({ block: "nearest" });
+    this.words.focus();
+  }
+
+  /** The last lines of a task. */
+  linesOf(task, count) {
+    return this.lines.filter((line) => line.task === task || line.text.includes(`${task} `) || line.text.includes(`[${task}]`)).slice(-count);
   }
 
   redraw() {
-    this.list.replaceChildren(...this.lines.filter((line) => this.isShown(line)).map(element));
+    this.list.replaceChildren(...this.lines.filter((line) => this.isShown(line)).map(lineElement));
     this.after();
   }
 
@@ -51,7 +64,8 @@ export class LogView {
   }
 }
 
-function element(line) {
+/** A line of the log as an element of a list. */
+export function lineElement(line) {
   let text = line.text;
   const parts = [el("span", { class: "at", text: `${format.clock(line.at)} ` }), el("span", { class: "level", text: `${line.level} ` })];
   if (line.task) {

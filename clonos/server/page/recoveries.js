@@ -35,6 +35,7 @@ export class Recoveries {
   /** Takes a status: what the tasks are now. */
   onStatus(status, isOver = false) {
     this.isOver = isOver;
+    this.total = status.job.recoveries;
     this.offset = Date.now() - new Date(status.at);
     for (const recovery of status.recoveries) this.take(recovery);
     this.last = new Map(status.tasks.map((task) => [task.name, `${task.incarnation} ${task.pid}`]));
@@ -78,12 +79,11 @@ export class Recoveries {
   }
 
   say(recovery) {
-    const replayed = recovery.phases.find((phase) => phase.name === "replayed");
     const said = this.said.get(recovery.number) || 0;
     if (said < 1 && !recovery.is_over) { this.said.set(recovery.number, 1); announce(`${recovery.task} has failed and recovers: ${recovery.cause}`); }
     if (said < 2 && recovery.is_over) {
       this.said.set(recovery.number, 2);
-      if (said === 1 && replayed) announce(`${recovery.task} recovered in ${format.milliseconds(replayed.offset_ms)}, nothing lost`);
+      if (said === 1 && recovery.duration_ms !== null) announce(`${recovery.task} recovered in ${format.milliseconds(recovery.duration_ms)}, nothing lost`);
     }
   }
 
@@ -95,11 +95,19 @@ export class Recoveries {
     return [...this.items.values()].some((other) => other.number > item.number && other.recovery.task === item.recovery.task);
   }
 
+  /** Recoveries as marks in curves. */
+  get marks() {
+    return [...this.items.values()].filter((item) => item.began).map((item) => {
+      const length = item.recovery.duration_ms;
+      return { at: item.began / 1000, until: (length === null ? Date.now() - this.offset : item.began + length) / 1000, text: `recovery of ${item.recovery.task}${length === null ? "" : `, ${format.milliseconds(length)}`}` };
+    });
+  }
+
   draw() {
     const shown = [...this.items.values()].sort((one, other) => other.number - one.number).slice(0, SHOWN_MAX);
     this.empty.hidden = shown.length > 0;
     this.legend.hidden = shown.length === 0;
-    const total = this.items.size;
+    const total = Math.max(this.total || 0, this.items.size);
     setText(this.note, total ? `${format.plural(total, "recovery", "recoveries")}${total > SHOWN_MAX ? `, the last ${SHOWN_MAX} shown` : ""}; milliseconds since the failure was noticed` : "");
     const now = Date.now() - this.offset;
     const spans = shown.map((item) => ({ ...item, isGrowing: !this.isOver && !item.recovery.is_over && !this.isSuperseded(item), isOver: this.isOver, now }));
@@ -165,7 +173,7 @@ class Bar {
       if (!part.hidden) texts.push(`${phase.name} ${format.milliseconds(length)}`);
     });
     setAttribute(this.track, "aria-label", `${recovery.task}: ${texts.join(", ") || "noticed"}`);
-    const live = at.get("replayed");
+    const live = recovery.duration_ms ?? undefined;
     const began = recovery.phases.length ? format.clock(recovery.phases[0].at) : "";
     setText(this.when, `${began} · ${live === undefined ? (item.isGrowing ? "recovering" : item.isOver ? "until the job ended" : "failed again") : `live in ${format.milliseconds(live)}`}`);
     const calls = recovery.replayed_calls || recovery.executed_calls ? [`${format.count(recovery.replayed_calls)} calls replayed, ${format.count(recovery.executed_calls)} executed`] : [];

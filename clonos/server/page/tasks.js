@@ -3,21 +3,23 @@
 import { KeyedList, el, panel, setAttribute, setText, svg, toast } from "./dom.js";
 import * as format from "./format.js";
 import { jobPath, post } from "./api.js";
+import { TaskDetails } from "./task_details.js";
 
 const SHOWN_MAX = 100;
 const POINTS = 60;
 const COLUMNS = [
   { label: "Task" }, { label: "State" }, { label: "Records in", number: true }, { label: "Last minute" }, { label: "Busy" }, { label: "Backlog", number: true },
-  { label: "Process" }, { label: "Incarnation" }, { label: "Standbys", number: true }, { label: "Keepers", number: true }, { label: "Survives" },
+  { label: "Process" }, { label: "Standbys", number: true }, { label: "Keepers", number: true }, { label: "Survives" },
 ];
 
 export class Tasks {
-  constructor(jobId, isInjectionAllowed) {
+  constructor(jobId, isInjectionAllowed, log) {
     this.jobId = jobId;
     this.isInjectionAllowed = isInjectionAllowed;
     this.history = new Map();
     this.filter = el("input", { type: "search", id: "task-filter", placeholder: "step, host or state", on: { input: () => this.draw() } });
     const { element, note, heading } = panel("Tasks", el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table of tasks" }));
+    this.details = new TaskDetails(log, () => this.open(null));
     this.element = element;
     this.note = note;
     heading.append(el("div", { class: "toolbar" }, el("label", { for: "task-filter" }, "Filter"), this.filter));
@@ -42,8 +44,23 @@ export class Tasks {
     this.draw();
   }
 
+  /** Shows the tasks of a vertex only. */
+  search(words) {
+    this.filter.value = words;
+    this.draw();
+    this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Shows what is known of a task; of the same one again, or of null: nothing. */
+  open(name) {
+    this.opened = name === this.opened ? null : name;
+    this.draw();
+    if (this.opened) this.details.element.scrollIntoView({ block: "nearest" });
+  }
+
   draw() {
     if (!this.status) return;
+    this.details.update(this.status.tasks.find((task) => task.name === this.opened) || null, this.status.at);
     const words = this.filter.value.trim().toLowerCase();
     const tasks = this.status.tasks.filter((task) => !words || `${task.name} ${task.host} ${task.domain} ${task.phase} ${task.pid} ${task.steps.join(" ")}`.toLowerCase().includes(words));
     this.rows.update(tasks.slice(0, SHOWN_MAX));
@@ -67,6 +84,8 @@ class Row {
   constructor(table, task) {
     this.table = table;
     this.cells = COLUMNS.map((column, index) => el("td", { class: column.number ? "number" : null, "data-label": index ? column.label : null }));
+    this.name = el("button", { type: "button", class: "link", "aria-expanded": "false", on: { click: () => table.open(task.name) } });
+    this.cells[0].append(this.name);
     this.badge = el("span", { class: "badge" });
     this.cells[1].append(this.badge);
     this.cells[1].classList.add("bare");
@@ -91,9 +110,10 @@ class Row {
   }
 
   update(task) {
-    const [name, , , , , backlog, , life, standbys, keepers, survives] = this.cells;
-    setText(name, task.name);
-    setAttribute(name, "title", task.steps.join(", "));
+    const [, , , , , backlog, , standbys, keepers, survives] = this.cells;
+    setText(this.name, task.name);
+    setAttribute(this.name, "title", `${task.steps.join(", ")}: show what is known of this task`);
+    setAttribute(this.name, "aria-expanded", String(this.table.opened === task.name));
     const isSettled = ["live", "suspended", "final", "ended"].includes(task.phase);
     setText(this.badge, task.phase);
     setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" || task.phase === "ended" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
@@ -107,10 +127,8 @@ class Row {
     setText(this.busyText, format.percent(task.rates.busy_ratio));
     setText(this.blockedText, blocked >= 0.01 ? `${format.percent(blocked)} held back` : "");
     setText(backlog, format.count(task.counters.backlog_elements ?? task.counters.backlog_bytes));
-    setText(this.pid, task.pid || (isSettled ? "–" : "waits for one"));
-    setText(this.place, task.pid ? `${task.domain} · ${task.host} · slot ${task.slot.slice(0, 6)}` : "");
-    setAttribute(this.place, "title", `slot ${task.slot}`);
-    setText(life, format.incarnation(task.incarnation));
+    setText(this.pid, task.pid ? task.domain : isSettled ? "–" : "waits for one");
+    setText(this.place, task.pid ? `pid ${task.pid} on ${task.host}` : "");
     setText(standbys, task.hot_standbys ? `${task.standbys} (${task.hot_standbys} hot)` : task.standbys);
     setText(keepers, task.keepers);
     setText(survives, task.losses_survived === null ? "any loss" : format.plural(task.losses_survived, "loss", "losses"));

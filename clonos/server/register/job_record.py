@@ -31,6 +31,7 @@ class JobRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``attempt``: number of the latest driver, counted before it is started. ``failures``: drivers that have been lost
     since the job last completed a checkpoint. ``restarts``: drivers that were started after the first.
+    ``recoveries``: of tasks, under the drivers that have ended.
     ``ended_at_ms``, ``driver``: None while there is none. ``stopped``: the job was stopped with a final checkpoint.
     """
 
@@ -44,6 +45,7 @@ class JobRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_at_ms: int | None = None
     attempt: int = 0
     failures: int = 0
+    recoveries: int = 0
     checkpoint: int = 0
     generation: int = 0
     error: str | None = None

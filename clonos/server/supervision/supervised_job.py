@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.wall_clock import wall_ns
@@ -248,10 +250,12 @@ class SupervisedJob:
 
     def _decide(self, now_s: float, verdict: Verdict) -> None:
         """Writes the verdict over a driver into the register, and plans the next start."""
-        for name, document in self.folder.read_last().items():
+        last = self.folder.read_last()
+        for name, document in last.items():
             self._register.keep(self.record.id, name, document)
+        recoveries = self.record.recoveries + self._recoveries_of_driver(last)
         if verdict.event is not JobEvent.DRIVER_LOST:
-            self._end(verdict)
+            self._end(verdict, recoveries)
             return
         failures = self.record.failures + verdict.is_failure
         if verdict.is_failure:
@@ -261,18 +265,31 @@ class SupervisedJob:
             reason = (
                 f"{verdict.error or 'its driver was lost.'} This was loss {failures} without a completed checkpoint"
             )
-            self._end(Verdict(JobEvent.FAILED, f"{reason} in between, and the restart strategy allows no more."))
+            self._end(
+                Verdict(JobEvent.FAILED, f"{reason} in between, and the restart strategy allows no more."), recoveries
+            )
             return
         logger.warning(
             "job %s: %s It is restarted.", self.record.id, verdict.error or "its driver was ended by a signal."
         )
         self.record = self._register.apply(
-            self.record.id, JobEvent.DRIVER_LOST, failures=failures, error=verdict.error, driver=None
+            self.record.id,
+            JobEvent.DRIVER_LOST,
+            failures=failures,
+            recoveries=recoveries,
+            error=verdict.error,
+            driver=None,
         )
         self._drop()
         self._start_due_s = now_s + delay_s
 
-    def _end(self, verdict: Verdict) -> None:
+    def _recoveries_of_driver(self, last: dict[str, bytes]) -> int:
+        """Returns how many recoveries the driver that has ended had, as it last reported."""
+        if "status" in last:
+            return int(msgspec.json.decode(last["status"])["job"]["recoveries"])
+        return 0 if self.summary is None else int(self.summary["recoveries"])
+
+    def _end(self, verdict: Verdict, recoveries: int | None = None) -> None:
         RetainedSlots(self.folder.slots).end_if_any()  # those of a driver that was killed wait for the next one
         end = self.folder.read_end()
         checkpoint = max(self.record.checkpoint, 0 if end is None else end.checkpoint)
@@ -282,6 +299,7 @@ class SupervisedJob:
             error=verdict.error,
             stopped=verdict.stopped,
             checkpoint=checkpoint,
+            recoveries=self.record.recoveries if recoveries is None else recoveries,
             ended_at_ms=wall_ns() // 1_000_000,
             driver=None,
         )

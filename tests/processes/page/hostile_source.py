@@ -46,7 +46,7 @@ class HostileSource:
                 VertexDocument(name=name, steps=[name, SCRIPT], tasks=2, is_source=not number, has_sink=bool(number))
                 for number, name in enumerate(names)
             ],
-            edges=[PlanEdge(source=names[0], target=names[1], exchange=SCRIPT)],
+            edges=[PlanEdge(source=names[0], target=names[1], exchange=SCRIPT, step=names[0])],
         )
 
     def options(self) -> Mapping[str, Any]:
@@ -120,6 +120,10 @@ class HostileSource:
 
     def savepoint(self, path: str | None) -> None:
         """Does nothing."""
+
+    def peek(self, step: str, count: int) -> list[str]:
+        """Rows with scripts."""
+        return [SCRIPT, LONG][:count]
 
     def kill(self, task: str) -> list[str]:
         """Kills nothing."""

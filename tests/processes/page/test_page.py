@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.processes.page.conftest import Tab
@@ -18,12 +19,29 @@ KILLS_MAX = 3
 SECOND_MS = 1_000
 NUMBERS = 300
 NUMBERS_FIRST = 100
-KILL = 'tr[data-task="count-row/0"] button'
-PLACES = (".alarms li", ".recovery .what", "tr[data-task]", ".properties dd", ".properties dt", "svg title")
+KILL = 'tr[data-task="count-row/0"] button.is-danger'
+PLACES = (
+    ".alarms li",
+    ".recovery .what",
+    "tr[data-task]",
+    ".properties dd",
+    ".properties dt",
+    "svg title",
+)
 LATENCY = 'section[aria-labelledby="panel-latency"] header p'
+TASK = 'section[aria-labelledby="panel-task"]'
 METRICS = 'section[aria-labelledby="panel-metrics-of-your-code"] tbody tr'
 SCRIPTS = "return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())"
 IMAGES = "return [...document.images].map(each => each.src.split('/').pop())"
+
+MARKS = """
+const canvas = document.querySelector(".plot canvas");
+const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+let red = 0;
+for (let at = 0; at < pixels.length; at += 4) red += pixels[at] > 200 && pixels[at + 1] < 80 && pixels[at + 2] < 110;
+return [red];
+"""
+"""Pixels of the first plot in the colour of recoveries."""
 
 NOTE_RECOVERIES = """
 window.shown = [];
@@ -56,6 +74,11 @@ def test_a_task_killed_on_the_page_recovers_there_within_a_second_and_a_stop_los
         recovery = tab.one('.recovery[data-task="count-row/0"]')
         tab.until(lambda: "live in" in recovery.text, "when the task was live again")
         tab.until(lambda: "the other 2 tasks kept their processes" in recovery.text, "that the others did not notice")
+        tab.until(lambda: "Recoveries1" in tab.texts(".figures div")[3].replace(" ", ""), "the number of recoveries")
+        (document,) = job.ask("/recoveries")["recoveries"]
+        took = f"live in {document['duration_ms']:.0f} ms"
+        tab.until(lambda: took in recovery.text, f"one duration for one recovery: {took}")
+        tab.until(lambda: tab.run(MARKS)[0], "a mark of the recovery in the curves")
         tab.until(lambda: any("count-row/0 recovered" in text for text in tab.texts("#announcer")), "the spoken words")
         numbers = iter(range(NUMBERS_FIRST, NUMBERS))
 
@@ -104,6 +127,53 @@ def _press_stop(tab: Tab) -> None:
         tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
 
 
+def test_a_click_on_a_task_shows_what_is_known_of_it_and_one_on_an_arrow_its_rows(tmp_path: Path, tab: Tab) -> None:
+    with paged_job(tmp_path) as job:
+        tab.open(job.url)
+        tab.one('tr[data-task="count-row/0"] button.link').click()
+        numbers = iter(range(NUMBERS_FIRST, 100_000))
+
+        def shows_state() -> bool:
+            job.gate.open_to(next(numbers))
+            properties = dict(zip(tab.texts(f"{TASK} dt"), tab.texts(f"{TASK} dd"), strict=True))
+            return properties["steps"] == "count, row, sink" and properties["state"].startswith("about ")
+
+        tab.until(shows_state, "the state of the task")
+        label = tab.one(".graph .label")
+        tab.driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", label)
+
+        def shows_rows() -> list[str]:
+            job.gate.open_to(next(numbers))
+            return tab.texts(".rows li")
+
+        rows = tab.until(shows_rows, "rows of the arrow")
+        assert all(0 <= int(row) < 100_000 for row in rows)
+        assert len(rows) <= 5
+        tab.one(f"{TASK} button:last-child").click()
+        tab.until(lambda: not tab.all(TASK)[0].is_displayed(), "that the task is closed")
+        assert tab.errors() == []
+        job.handle.stop()
+
+
+def test_a_part_of_the_curves_that_is_chosen_is_shown_in_all_of_them_until_one_goes_back(tab: Tab) -> None:
+    with hostile_page() as url:
+        tab.open(url)
+        tab.until(lambda: len(tab.all(".plot canvas")) >= 2, "the curves")
+        assert tab.texts('.span button[aria-pressed="true"]') == ["10 min"]
+        tab.run("arguments[0].scrollIntoView({block: 'center'})", tab.one(".plot"))
+        drag = ActionChains(tab.driver).move_to_element(tab.one(".plot .u-over")).click_and_hold()
+        drag.move_by_offset(60, 0).release().perform()
+        back = tab.until(
+            lambda: next((b for b in tab.all(".span button") if b.text == "Back to now"), None), "the zoom"
+        )
+        assert tab.texts('.span button[aria-pressed="true"]') == []
+        back.click()
+        assert tab.texts('.span button[aria-pressed="true"]') == ["10 min"]
+        ActionChains(tab.driver).move_to_element(tab.one(".plot .u-over")).perform()
+        tab.until(lambda: " · " in tab.texts(".pair header p")[0], "the values under the pointer")
+        assert tab.errors() == []
+
+
 @pytest.mark.parametrize("error", [None, f"{SCRIPT}\n{LONG}"])
 def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, error: str | None) -> None:
     with hostile_page(error) as url:
@@ -117,6 +187,9 @@ def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, erro
             assert any(SCRIPT in text for text in tab.texts(".notice pre"))
             tab.until(lambda: not tab.all(".is-growing, .is-recovering"), "that nothing is shown as in progress")
             assert set(tab.texts("tr[data-task] .badge")) == {"ended"}
+        if error is None:
+            tab.one("#peek-arrow + button").click()
+            tab.until(lambda: SCRIPT in tab.texts(".rows li"), "the rows of the arrow")
         assert tab.run("return window.taken") is None
         assert tab.run("return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())") == [
             "app.js"
@@ -132,8 +205,9 @@ def test_axe_finds_no_serious_violation(tab: Tab, scheme: str, width: int) -> No
     with hostile_page() as url:
         tab.open(url, width=width, scheme=scheme)
         tab.until(lambda: len(tab.all(".recovery")) == 2 and tab.all(".log li"), "the page")
-        for summary in tab.all("summary"):
-            summary.click()
+        for opened in (*tab.all("summary"), tab.one("button.link"), tab.one("#peek-arrow + button")):
+            opened.click()
+        tab.until(lambda: len(tab.all(".rows li")) == 2, "the rows of the arrow")
         assert tab.violations() == []
         tab.one(".head button").click()
         tab.one("dialog")

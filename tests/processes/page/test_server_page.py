@@ -54,10 +54,10 @@ def test_a_job_submitted_on_the_page_loses_nothing_when_a_task_and_its_driver_di
         assert link.text == "words"
         server.wait_for_status(job_id, "RUNNING")
         link.click()
-        tab.one('tr[data-task="count-row/0"] button')
+        tab.one('tr[data-task="count-row/0"] button.is-danger')
         assert "checkpoint_every" in "".join(tab.texts(".properties dt"))
         tab.until(lambda: "spare" in "".join(tab.texts(".panel header p")), "the spare processes")
-        tab.one('tr[data-task="count-row/0"] button').click()
+        tab.one('tr[data-task="count-row/0"] button.is-danger').click()
         tab.one('.recovery[data-task="count-row/0"]')
         tab.until(lambda: _has_ended(server, job_id), "the end of the recovery")
         # The page stays, and says so, while the driver is dead and starts again.

@@ -94,7 +94,7 @@ def _kill_on_the_page(tab: Tab, url: str, token: str, client: ServerClient, job:
     tab.one("#field-token").send_keys(token)
     tab.one("dialog button[type=submit]").click()
     tab.one("tr td:first-child a").click()
-    tab.one('tr[data-task="count-row/0"] button').click()
+    tab.one('tr[data-task="count-row/0"] button.is-danger').click()
     tab.one('.recovery[data-task="count-row/0"]')
 
     def is_over() -> bool:

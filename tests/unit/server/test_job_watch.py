@@ -29,6 +29,27 @@ def test_a_recovery_keeps_its_number_when_a_later_one_ends_before_it() -> None:
     status = Status("job", Phase.RUNNING, recoveries=(_recovery("count/0", 200, True), long))
     assert [(found.number, found.task) for found in numbers.documents(status, 20)] == [(2, "count/0"), (1, "ask/1")]
     assert [found.number for found in numbers.documents(status, 1)] == [2]
+    assert numbers.count(status) == 2
+    assert numbers.count(Status("job", Phase.RUNNING, recoveries=(long,))) == 2, "one is in the status no more"
+
+
+def test_a_recovery_lasts_until_its_task_is_live_and_not_until_it_has_caught_up() -> None:
+    recovery = _recovery("count/0", 100, False)
+    assert recovery.duration_ns is None
+    reached = {**recovery.reached, "replayed": 140 * MS, "caught_up": 900 * MS}
+    (found,) = RecoveryNumbers().documents(
+        Status("job", Phase.RUNNING, recoveries=(replace(recovery, reached=reached),)), 20
+    )
+    assert found.duration_ms == 40
+
+
+def test_only_points_after_an_instant_are_given() -> None:
+    watch = JobWatch(HostileSource(), LogRing())
+    watch.sample()
+    first = watch.series().series["backlog"]
+    assert len(first) == 1
+    assert watch.series(first[0][0]).series["backlog"] == []
+    assert watch.series(first[0][0] - 1).series["backlog"] == first
 
 
 class Changing(HostileSource):

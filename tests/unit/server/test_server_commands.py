@@ -50,7 +50,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
 def test_jobs_are_printed_as_a_table_and_as_json(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["jobs"]) == 0
     head, latest, earliest = capsys.readouterr().out.splitlines()
-    assert head.split() == ["job", "status", "started", "ended", "restarts", "checkpoint", "error"]
+    assert head.split() == ["job", "status", "started", "ended", "recoveries", "restarts", "checkpoint", "error"]
     assert latest.split()[:2] == ["words-2", "RUNNING"]
     assert earliest.rstrip().endswith("7           it [b]broke[/b]")
     assert main(["jobs", "--json"]) == 0
@@ -73,7 +73,7 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
                 "incarnation": (1 << 32) + 3,
             }
         ],
-        "recoveries": [{"task": "count/0", "cause": "its process died", "phases": [{"offset_ms": 31.0}]}],
+        "recoveries": [{"task": "count/0", "cause": "its process died", "duration_ms": 31.4}],
         "alarms": [{"text": "slot 1 is gone.", "advice": "Nothing."}],
     }
     register.keep("words-2", "status", json.dumps(status).encode())

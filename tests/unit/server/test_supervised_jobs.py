@@ -25,7 +25,7 @@ from clonos.server.supervision.supervised_job import CANCEL_KILL_AFTER_S, Superv
 
 ATTEMPTS = 2
 DELAY_S = 1.0
-RUNNING = {"id": "words-of-the-store", "status": "RUNNING", "checkpoint": 1, "generation": 1}
+RUNNING = {"id": "words-of-the-store", "status": "RUNNING", "checkpoint": 1, "generation": 1, "recoveries": 0}
 
 
 class PlayedDriver(RunningDriver):
@@ -170,6 +170,18 @@ def test_a_killed_driver_is_started_again_after_the_delay(stage: Stage) -> None:
     assert (stage.record.status, stage.record.restarts) == (JobStatus.RUNNING, 1)
 
 
+def test_the_recoveries_of_all_drivers_are_counted(stage: Stage) -> None:
+    stage.tick()
+    stage.report(recoveries=3)
+    stage.end(-9)
+    stage.tick(DELAY_S)
+    stage.report(recoveries=2)
+    assert stage.record.recoveries == 3
+    stage.folder.write_last({"status": b'{"job": {"recoveries": 4}}'})
+    stage.end(0, DriverEnd(2, "finished", 4))
+    assert (stage.record.status, stage.record.recoveries) == (JobStatus.FINISHED, 7)
+
+
 def test_a_job_whose_drivers_are_lost_without_a_checkpoint_fails_at_the_limit(stage: Stage) -> None:
     stage.tick()
     for _ in range(ATTEMPTS + 1):
@@ -212,9 +224,9 @@ def test_a_failure_of_the_environment_restarts_the_job(stage: Stage) -> None:
 
 def test_the_register_has_the_last_documents_of_a_driver(stage: Stage) -> None:
     stage.tick()
-    stage.folder.write_last({"status": b'{"tasks": [1]}'})
+    stage.folder.write_last({"status": b'{"job": {"recoveries": 0}}'})
     stage.end(0, DriverEnd(1, "finished", 9))
-    assert stage.register.document("words-1", "status") == b'{"tasks": [1]}'
+    assert stage.register.document("words-1", "status") == b'{"job": {"recoveries": 0}}'
     assert (stage.record.status, stage.record.stopped) == (JobStatus.FINISHED, False)
 
 
