@@ -11,7 +11,7 @@ from setuptools import Extension, setup
 FOLDER = Path("clonos", "kernels")
 NAMES = (
     *("_native", "int64_index", "bytes_index", "gather", "gather_parts", "key_groups"),
-    *("cells", "ranks", "records", "rows", "running", "timed_runs"),
+    *("cells", "ranks", "records", "rows", "running", "texts", "timed_runs"),
 )
 
 # The kernels read the words of Arrow, and hash keys, in this order of bytes.

@@ -10,7 +10,7 @@ Values without a JSON type are written as follows:
 An int is written with all its digits. JSON has no NaN and no infinities: a line of a file with one is refused, and text
 for people has them as Python writes them. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN
 and Infinity that other programs write, and a byte order mark. It refuses what would not be the same value: a number
-beyond the range of a float, and more containers in each other than a value may have.
+beyond the range of a float, more containers in each other than a value may have, and an object with a key twice.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from uuid import UUID
 import msgspec
 
 from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.json_keys import check_keys, have_all_keys, unique
 from clonos.connectors.value_depth import TOO_DEEP, NotAValue, check_depth
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 
@@ -96,13 +97,16 @@ def parse_json(line: str | bytes) -> Any:
     """
     check_depth(line)
     try:
-        return _decoder.decode(line)
+        value = _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError):
         pass
+    else:
+        check_keys(line if isinstance(line, str) else bytes(line).decode(), value)
+        return value
     text = line.removeprefix(BYTE_ORDER_MARK) if isinstance(line, str) else without_mark(line)
     try:
         # Slower, but accepts NaN, Infinity and lone surrogates.
-        return json.loads(text, parse_float=_finite)
+        return json.loads(text, parse_float=_finite, object_pairs_hook=unique)
     except RecursionError:
         raise NotAValue(TOO_DEEP) from None
 
@@ -114,9 +118,10 @@ def parse_json_lines(lines: list[str]) -> list[Any] | None:
     """
     decode = _decoder.decode
     try:
-        return [decode(line) for line in lines]
+        values = [decode(line) for line in lines]
     except (msgspec.DecodeError, RecursionError):
         return None
+    return values if have_all_keys(lines, values) else None
 
 
 def without_mark(data: bytes) -> bytes:
@@ -168,7 +173,10 @@ def _json_value(value: Any, depth: int) -> Any:
     if cls is dict:
         if _STR.issuperset(map(type, value)) and _AS_IT_IS.issuperset(map(type, value.values())):
             return value
-        return {key if type(key) is str else _key(key): _json_value(item, depth) for key, item in value.items()}
+        found = {key if type(key) is str else _key(key): _json_value(item, depth) for key, item in value.items()}
+        if len(set(map(type, value))) > 1:
+            _check_texts(found, len(value))
+        return found
     if cls is list or cls is tuple:
         return value if _AS_IT_IS.issuperset(map(type, value)) else [_json_value(item, depth) for item in value]
     if cls is set or cls is frozenset:
@@ -187,6 +195,12 @@ def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
     if issubclass(cls, msgspec.Struct):
         return {name: _json_value(getattr(value, name), depth) for name in cls.__struct_fields__}
     raise _NotJson(f"its {cls.__module__}.{cls.__qualname__} has no JSON form; convert it with a map before the sink")
+
+
+def _check_texts(found: dict[Any, Any], count: int) -> None:
+    """Checks that keys of several types differ as texts too: 1 and "1" do not."""
+    if len({text for key in found for text in msgspec.to_builtins({key: None}, str_keys=True)}) < count:
+        raise _NotJson("two keys of a dict have the same text in JSON; give it other keys with a map before the sink")
 
 
 def _key(key: Any) -> Any:

@@ -7,16 +7,16 @@ with a default may be missing; a key without a field is left out. A NamedTuple i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.json_text import parse_json
+from clonos.connectors.json_text import parse_json, parse_json_lines
 from clonos.core.values import register
 from clonos.core.values.type_registry import is_registrable
+from clonos.kernels.texts import keys_max
 
 T = TypeVar("T")
 
@@ -28,6 +28,8 @@ RECORDS: Final = (
     msgspec.inspect.StructType,
     msgspec.inspect.TypedDictType,
 )
+
+_OBJECTS: Final = (*RECORDS, msgspec.inspect.DictType, msgspec.inspect.AnyType, msgspec.inspect.RawType)
 
 
 def check_schema(connector: str, schema: Any) -> None:
@@ -68,7 +70,10 @@ class LineDecoder(Generic[T]):
         self._twin = twin
         self._decode = msgspec.json.Decoder(twin).decode
         self._classes: dict[type, None] = {}
-        deque(_parts_of(msgspec.inspect.type_info(schema), self._classes), maxlen=0)
+        parts = list(_parts_of(msgspec.inspect.type_info(schema), self._classes))
+        fields = parts[0].fields  # type: ignore[attr-defined]
+        is_flat = all(field.required for field in fields) and not any(isinstance(part, _OBJECTS) for part in parts[1:])
+        self._keys = len(fields) if is_flat else 0  # of each line that has no others; 0: that cannot be told
         _forget_caches(self._classes)
 
     def decode_lines(self, lines: list[str]) -> list[T] | None:
@@ -77,6 +82,8 @@ class LineDecoder(Generic[T]):
             found = list(map(self._decode, lines))
         except (msgspec.DecodeError, RecursionError):
             return None
+        if (not self._keys or keys_max(lines) != self._keys * len(lines)) and parse_json_lines(lines) is None:
+            return None  # a key may be there twice
         return found if self._build is None else list(map(self._build, found))
 
     def decode(self, line: str) -> T:

@@ -24,6 +24,11 @@ class NotAValue(ValueError):
     """Bytes or a text have the right format, and what they say cannot be a value of a record."""
 
 
+def problem_of(error: ValueError) -> str:
+    """Says of a text that was parsed as JSON what is wrong with it."""
+    return f"cannot be a value: {error}" if isinstance(error, NotAValue) else f"is not JSON: {error}"
+
+
 def may_be_deep(lines: bytes) -> bool:
     """Returns whether one of many lines of JSON has enough opening brackets to be too deep. It reads 2 GB a second."""
     return _MANY_OPENED in lines.translate(_OPENED, _NOT_OPENED)
@@ -34,15 +39,22 @@ def check_depth(text: str | bytes) -> None:
 
     Raises: NotAValue: it is too deep.
     """
+    if is_deep(text):
+        raise NotAValue(TOO_DEEP)
+
+
+def is_deep(text: str | bytes) -> bool:
+    """Returns whether a text of JSON is too deep."""
     data = text if isinstance(text, str) else bytes(text)
     opened = data.count("{") + data.count("[") if isinstance(data, str) else data.count(b"{") + data.count(b"[")
     if opened <= VALUE_DEPTH_MAX:
-        return
+        return False
     depth = 0
     for sign in _SIGNS.finditer(data if isinstance(data, str) else data.decode("utf-8", "replace")):
         depth += sign[0] in "{[" or -(sign[0] in "]}")
         if depth > VALUE_DEPTH_MAX:
-            raise NotAValue(TOO_DEEP)
+            return True
+    return False
 
 
 def is_too_deep(value: Any, size_bytes: int) -> bool:

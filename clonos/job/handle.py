@@ -348,8 +348,8 @@ class Handle:
             # An exception that comes back ends the job with a message of its own.
             is_quiet = progress.cause.startswith("it raised") or progress.cause == MOVE
             level = logging.INFO if is_quiet else logging.WARNING
-            told = partial(recovery_sentence, TaskId(progress.task), progress.incarnation)
-            sentence = self._launched.driver.ask(told)
+            sentence_of = partial(recovery_sentence, TaskId(progress.task), progress.incarnation)
+            sentence = self._launched.driver.ask(sentence_of)
             task = self._launched.image.plan.task_name(TaskId(progress.task))
             logger.log(level, "%s", sentence, extra={"task": task, "incarnation": view_name(progress.incarnation)})
 

@@ -48,6 +48,7 @@ static int fill_module(PyObject *module)
     if (PyModule_AddFunctions(module, cells_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, rows_methods) < 0) return -1;
     if (PyModule_AddFunctions(module, records_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, texts_methods) < 0) return -1;
     return PyModule_AddFunctions(module, key_groups_methods);
 }
 

@@ -72,7 +72,7 @@ static inline int64_t first_capacity(int64_t room, int64_t slots_max)
 void *too_many_keys(int64_t slots_max);
 
 extern PyType_Spec int64_index_spec, bytes_index_spec;
-extern PyMethodDef gather_methods[], gather_parts_methods[], key_groups_methods[], ranks_methods[];
+extern PyMethodDef gather_methods[], gather_parts_methods[], key_groups_methods[], ranks_methods[], texts_methods[];
 extern PyMethodDef cells_methods[], records_methods[], rows_methods[], running_methods[], timed_runs_methods[];
 
 #endif

@@ -5,7 +5,6 @@ Inferred types are those of JSON: a text stays a text, also if it looks like a t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +14,13 @@ import pyarrow.json
 
 from clonos.connectors.columns.line_columns import Lines, bounds_of_lines, one_batch, selected
 from clonos.connectors.json_text import parse_json
+from clonos.connectors.value_depth import is_deep, problem_of
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 
 CONNECTOR = "files.jsonl"
 BLANKS = b" \t\r\n"
 OPENS, CLOSES, RETURN = b"{}\r"
-DEPTH_MAX = VALUE_DEPTH_MAX
-"""What a value of Clonos may have too; Arrow's parser ends its process at some thousands."""
-
 FLOAT_BITS_MAX = 1_000
-SIGNS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]')
-"""Texts, whose brackets do not count, and brackets."""
 
 
 class JsonLines:
@@ -54,17 +49,17 @@ class JsonLines:
             is_line[index] = bool(text)
             unfit[index] = not (text.startswith(b"{") and text.endswith(b"}"))
         for index in deep:
-            unfit[index] |= depth_of(data[starts[index] : ends[index]]) > DEPTH_MAX
+            unfit[index] |= is_deep(data[starts[index] : ends[index]])
         return Lines(starts[is_line], ends[is_line], unfit[is_line])
 
     def _deep(self, data: bytes, found: Any, starts: Any) -> list[int]:
-        """Returns the lines with more than ``DEPTH_MAX`` objects and arrays, which may be too deep."""
+        """Returns the lines that may be too deep, which would end the process of Arrow's parser."""
         opened = data.count(b"{") + data.count(b"[")
-        if opened - len(starts) < DEPTH_MAX:  # each usual line opens one
+        if opened - len(starts) < VALUE_DEPTH_MAX:  # each usual line opens one
             return []
         places = numpy.flatnonzero((found == OPENS) | (found == ord("[")))
         counts = numpy.diff(numpy.searchsorted(places, starts), append=len(places))
-        return numpy.flatnonzero(counts > DEPTH_MAX).tolist()
+        return numpy.flatnonzero(counts > VALUE_DEPTH_MAX).tolist()
 
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
         """See ``LineFormat``."""
@@ -111,12 +106,10 @@ class JsonLines:
 
     def problem(self, line: str) -> str:
         """Says why a line is no JSON object; "" if it is one."""
-        if line.count("{") + line.count("[") > DEPTH_MAX and (depth := depth_of(line.encode())) > DEPTH_MAX:
-            return f"has {depth} objects and arrays within each other, and the limit is {DEPTH_MAX}"
         try:
             value = parse_json(line)
         except ValueError as error:
-            return f"is not JSON: {error}"
+            return problem_of(error)
         return "" if isinstance(value, dict) else "is not an object, whose fields could be columns"
 
 
@@ -136,18 +129,6 @@ def _rounded(value: Any, field: Any) -> str:
     elif types.is_struct(kind) and isinstance(value, dict):
         return next((found for part in kind if (found := _rounded(value.get(part.name), part))), "")
     return ""
-
-
-def depth_of(data: bytes) -> int:
-    """Returns how many objects and arrays of a JSON text are within each other at most."""
-    depth = deepest = 0
-    for sign in SIGNS.findall(data):
-        if sign in b"{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif sign in b"}]":
-            depth -= 1
-    return deepest
 
 
 def _as_json(kind: Any) -> Any:

@@ -16,7 +16,7 @@ from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import BYTE_ORDER_MARK, json_lines, parse_json, parse_json_lines
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
-from clonos.connectors.value_depth import NotAValue, may_be_deep
+from clonos.connectors.value_depth import may_be_deep, problem_of
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
@@ -202,8 +202,7 @@ class JsonReader(Generic[AnyValue]):
                 try:
                     values.append(self._parse(line))
                 except ValueError as error:
-                    problem = str(error) if isinstance(error, Unfit) else f"is not JSON: {error}"
-                    problem = f"cannot be a value: {error}" if isinstance(error, NotAValue) else problem
+                    problem = str(error) if isinstance(error, Unfit) else problem_of(error)
                     malformed = InputMalformed(
                         self._lines.path,
                         self._lines.offset_bytes(index),

@@ -13,6 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from clonos.connectors.json_keys import unique
 from clonos.connectors.value_depth import check_depth
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
@@ -76,13 +77,13 @@ def interval(text: str) -> timedelta:
 def json_value(text: str | bytes) -> Any:
     """Returns a value of json or jsonb.
 
-    Raises: Unreadable: a float would round a number of it, or it is deeper than a value may be.
+    Raises: Unreadable: a float would round a number of it, it is deeper than a value may be, or has a key twice.
     """
     import json
 
     try:
         check_depth(text)
-        return json.loads(text, parse_float=_exact_float)
+        return json.loads(text, parse_float=_exact_float, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise Unreadable(_reason(error)) from None
 

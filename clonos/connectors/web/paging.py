@@ -29,9 +29,6 @@ _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _values: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 
-BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""What some servers write before their JSON, which no reader of JSON takes."""
-
 
 class Reply(msgspec.Struct, frozen=True):
     """Answer of an endpoint, as a function of ``cursor=`` gets it. ``headers`` have names in lower case."""
@@ -141,7 +138,7 @@ def reply_of(found: HttpReply) -> Reply:
     headers: dict[str, str] = {}
     for name, value in found.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Reply(found.status_code, found.url, headers, found.body.removeprefix(BYTE_ORDER_MARK))
+    return Reply(found.status_code, found.url, headers, without_mark(found.body))
 
 
 def malformed(reply: Reply, reason: str) -> AnswerMalformed:

@@ -4,12 +4,26 @@ from collections.abc import Iterator
 from itertools import chain, cycle
 from typing import Any
 
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, Source, SplitReader
 
 
 def read_all(source: Source, parallelism: int = 2) -> list[Any]:
     """Reads all records, split by split."""
     return list(chain.from_iterable(read_split(source.reader(), split) for split in source.splits(parallelism)))
+
+
+def rows_and_errors(source: Source) -> tuple[list[Any], list[str]]:
+    """Reads all rows, and what is wrong with the records that are none."""
+    rows: list[Any] = []
+    for split in source.splits(1):
+        reader = source.reader()
+        reader.open(split, None)
+        while (found := reader.read(1_000)) is not None:
+            rows += found if isinstance(found, list | PartlyMalformed) else rows_of_columns(found)
+        reader.close()
+    errors = [str(row.error) for row in rows if type(row) is MalformedRecord]
+    return [row for row in rows if type(row) is not MalformedRecord], errors
 
 
 def read_split(reader: SplitReader, split: bytes, mark: bytes | None = None, records_max: int = 1_000) -> list[Any]:

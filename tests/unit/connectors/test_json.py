@@ -18,8 +18,7 @@ from clonos.connectors import files
 from clonos.connectors.connector_errors import InputMalformed, RowNotWritable
 from clonos.connectors.json_text import json_lines, json_text, parse_json, scalar_text
 from clonos.core.values import encode_rows
-from clonos.operators.connector_contract import MalformedRecord
-from tests.unit.connectors.reading import read_all, read_piecewise
+from tests.unit.connectors.reading import read_all, read_piecewise, rows_and_errors
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | st.integers() | FINITE | st.text(st.characters())
@@ -135,19 +134,6 @@ def test_a_line_nested_too_deeply_raises_an_error_instead_of_crashing(tmp_path: 
         read_all(files.jsonl(path))
 
 
-def _rows_and_errors(path: Path, **options: Any) -> tuple[list[Any], list[str]]:
-    source = files.jsonl(path, **options)
-    (split,) = source.in_order().splits(1)
-    reader = source.reader()
-    reader.open(split, None)
-    found: list[Any] = []
-    while (some := reader.read(1_000)) is not None:
-        found += list(some)  # type: ignore[arg-type]
-    reader.close()
-    errors = [str(row.error) for row in found if type(row) is MalformedRecord]
-    return [row for row in found if type(row) is not MalformedRecord], errors
-
-
 @dataclass
 class Nested:
     n: int
@@ -163,7 +149,7 @@ def test_a_line_that_is_deeper_than_a_value_may_be_is_an_error_beside_good_ones(
     lines = [f'{{"n": {depth}, "x": {opened * depth}1{closed * depth}}}' for depth in (1, 63, 64, 100, 5_000)]
     lines += ['{"n": 0, "x": "' + "[{" * 100 + '\\""}', '{"n": -1, "x": [' + "[], " * 100 + "{}]}"]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    rows, errors = _rows_and_errors(tmp_path / "in.jsonl", schema=schema)
+    rows, errors = rows_and_errors(files.jsonl(tmp_path / "in.jsonl", schema=schema))
     assert [row.n if schema else row["n"] for row in rows] == [1, 63, 0, -1]
     for row in rows:
         encode_rows([row])
@@ -175,7 +161,7 @@ def test_a_line_that_is_deeper_than_a_value_may_be_is_an_error_beside_good_ones(
 
 def test_a_number_beyond_the_range_of_a_float_is_an_error_beside_good_ones(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"a": 1.5}\n{"a": 1e400}\n{"a": -1e309}\n{"a": 1e308}\n{"a": Infinity}\n')
-    rows, errors = _rows_and_errors(tmp_path / "in.jsonl")
+    rows, errors = rows_and_errors(files.jsonl(tmp_path / "in.jsonl"))
     assert rows == [{"a": 1.5}, {"a": 1e308}, {"a": float("inf")}]
     assert [error.partition("cannot be a value: ")[2][:53] for error in errors] == [
         "its number 1e400 is beyond the range of a float. Corr",
@@ -185,13 +171,13 @@ def test_a_number_beyond_the_range_of_a_float_is_an_error_beside_good_ones(tmp_p
 
 def test_a_byte_order_mark_may_begin_a_file_and_each_of_several_that_were_joined(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('\ufeff{"a": 1}\n{"a": 2}\n\ufeff{"a": 3}\n', "utf-8")
-    assert _rows_and_errors(tmp_path / "in.jsonl") == ([{"a": 1}, {"a": 2}, {"a": 3}], [])
+    assert rows_and_errors(files.jsonl(tmp_path / "in.jsonl")) == ([{"a": 1}, {"a": 2}, {"a": 3}], [])
 
 
 @pytest.mark.parametrize(("text", "advice"), [('[\n {"a": 1},\n', "jq -c .[]"), ('{\n "a": 1\n}\n', "jq -c .")])
 def test_a_value_over_many_lines_is_named(tmp_path: Path, text: str, advice: str) -> None:
     (tmp_path / "in.jsonl").write_text(text)
-    rows, errors = _rows_and_errors(tmp_path / "in.jsonl")
+    rows, errors = rows_and_errors(files.jsonl(tmp_path / "in.jsonl"))
     assert rows == []
     assert errors[0].endswith(
         f"on a line of its own, for example with: {advice} Job(..., errors=sink) sets such records aside."

@@ -98,7 +98,7 @@ def test_sinks_know_how_many_rows_they_have_written(tmp_path: Path) -> None:
         assert sink.rows_written() == 3
 
 
-def test_a_recovery_is_told_although_its_task_has_failed_again_since() -> None:
+def test_a_recovery_is_described_although_its_task_has_failed_again_since() -> None:
     harness = live_chain()
     harness.gone(harness.of(2).hosting_slot)
     harness.tick(100)
