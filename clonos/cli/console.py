@@ -5,6 +5,8 @@ The table comes after a quarter of a second, because its library takes long to i
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 import threading
 import time
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
+from clonos.core.model.error_report import short_report
+from clonos.core.model.errors import ClonosError
 from clonos.job.continuing.restart_strategy import NoRestart, RestartStrategy
 from clonos.job.continuing.restarting import run_to_its_end
 from clonos.job.description import Job, options_of
@@ -42,14 +46,20 @@ def run_on_console(
     ``has_page``. If its environment fails after it has begun, it is started again as ``strategy`` says, from its last
     checkpoint."""
     JSON_LINES.job = job.name
-    return run_to_its_end(job.name, ConsoleRun(job, has_page, page_port), command_line, strategy, report)
+    run = ConsoleRun(job, has_page, page_port, keeps_page_of_failure=isinstance(strategy, NoRestart))
+    return run_to_its_end(job.name, run, command_line, strategy, report)
 
 
 class ConsoleRun:
-    """Attempts to run one job. ``checkpoint``: number of the last completed checkpoint as far as is known."""
+    """Attempts to run one job. ``checkpoint``: number of the last completed checkpoint as far as is known.
 
-    def __init__(self, job: Job, has_page: bool, page_port: int | None) -> None:
+    A page stays after the end of the job until an interrupt, unless somebody has asked for the end.
+    ``keeps_page_of_failure``: that of a failed job too, which no further attempt follows.
+    """
+
+    def __init__(self, job: Job, has_page: bool, page_port: int | None, *, keeps_page_of_failure: bool = False) -> None:
         self._job, self._has_page, self._page_port = job, has_page, page_port
+        self._keeps_page_of_failure = keeps_page_of_failure
         self.checkpoint = 0
         self.handle: Handle | None = None
         self._was_tried = False
@@ -66,17 +76,41 @@ class ConsoleRun:
             with _saying_if_interrupted(job.name), shown_start(settings.run):
                 handle = job.start(command_line=command_line)
             self.handle = handle
-            with handle, handle.handling_signals():
+            with handle:
+                page = "" if serve is None else serve(handle)
+                if page:
+                    report(f"the page of {job.name}: {page}")
                 try:
-                    if serve is not None:
-                        report(f"the page of {job.name}: {serve(handle)}")
-                    result = watch(handle)
-                finally:
-                    self.checkpoint = handle.status().checkpoint
-                summary = handle.summary()
-        for line in (result.summary(), *summary):
-            report(line)
+                    result = self._watched(handle)
+                except ClonosError as error:
+                    if page and self._keeps_page_of_failure and not handle.is_stopping:
+                        report(f"clonos: {short_report(error)}", logging.ERROR)
+                        _keep_page(page)
+                    raise
+                for line in (result.summary(), *handle.summary()):
+                    report(line)
+                if page and not handle.is_stopping:
+                    _keep_page(page)
         return result
+
+    def _watched(self, handle: Handle) -> Result:
+        with handle.handling_signals():
+            try:
+                return watch(handle)
+            finally:
+                self.checkpoint = handle.status().checkpoint
+
+
+def _keep_page(url: str) -> None:
+    """Lets the page of a job that has ended stay until SIGINT or SIGTERM."""
+    report(f"the job has ended; its page stays until Ctrl-C: {url}")
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _page(port: int | None) -> AbstractContextManager[Callable[[Handle], str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -97,6 +98,27 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
         assert "was stopped with a final checkpoint" in output
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(f"{base}/", timeout=scaled(20))
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "code"), [("str.upper", "FINISHED", ENDED), ("int", "FAILED", JOB_AT_FAULT)]
+)
+def test_the_page_of_a_job_that_has_ended_stays_until_an_interrupt(
+    tmp_path: Path, step: str, status: str, code: int
+) -> None:
+    _write_job(tmp_path)
+    text = ENDLESS.replace(', watch="100ms"', "").replace(".sink", f".map({step}).sink")
+    (tmp_path / "job.py").write_text(text, "utf-8")
+    with _started(tmp_path, "run", "job.py", "--ui", "--ui-port", "0") as process:
+        base, token = _page_of(process)
+        assert process.stdout is not None
+        while "its page stays until Ctrl-C" not in process.stdout.readline():
+            assert process.poll() is None
+        (job,) = _ask(base, token, "/api/v1/jobs")["jobs"]
+        assert job["status"] == status
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == code, output
 
 
 def test_a_taken_port_is_an_error_before_anything_was_started(tmp_path: Path) -> None:

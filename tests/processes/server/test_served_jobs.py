@@ -59,6 +59,8 @@ def test_the_spare_driver_continues_a_job_whose_driver_is_killed_and_the_output_
     with running_server(tmp_path) as server:
         job_id = _submitted(server, tmp_path)
         assert server.wait_for_status(job_id, "RUNNING")["restarts"] == 0
+        lines = server.client.get(f"/jobs/{job_id}/logs")["lines"]
+        assert [line["text"] for line in lines if line["level"] != "INFO"] == [], "a first start is no alarm"
         spare = server.spare()
         os.kill(server.driver(job_id).pid, signal.SIGKILL)
         add_words(tmp_path, "second.txt", SECOND)
