@@ -128,7 +128,7 @@ export class Curves {
       cursor: { y: false, drag: { x: true, y: false, setScale: false }, sync: { key: "job" }, bind: { dblclick: () => () => this.span.choose(null) } },
       legend: { show: false },
       scales: { x: { time: true, range: () => this.range }, y: { range: (_, __, most) => [0, Math.max(1, (most || 0) * 1.12)] } },
-      axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((tick) => format.clock(tick * 1000)) }, { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((tick) => this.text(tick)) }],
+      axes: [{ ...axis, space: 70, size: 34, values: (_, ticks) => ticks.map((tick) => format.clock(tick * 1000)) }, { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((tick) => this.text(tick)) }],
       series: [
         {},
         ...this.series.map((each) => ({ label: each.label, stroke: color(each.color), width: 2, dash: each.isDashed ? [6, 4] : undefined, fill: each.isFilled ? `${color(each.color)}1f` : undefined, points: { show: false }, spanGaps: true })),
