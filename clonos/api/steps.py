@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_present
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
@@ -235,6 +236,8 @@ class GraphBuilder:
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs
+        others = tuple(others)
+        check_streams("union", others)
         for other in others:
             if other._graph is not self._graph:
                 raise InvalidJob("union", "joins streams of two jobs", "Both must come from one Job.")

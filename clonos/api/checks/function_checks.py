@@ -59,6 +59,12 @@ METHOD_PARAMETERS: Final = {
 }
 """Arguments that the methods of a process function are called with."""
 
+METHODS_OF_OTHERS: Final = (
+    *("process_element", "processElement", "on_item", "on_batch", "handle", "map", "flat_map", "handleInputRows"),
+    *("on_data", "on_record", "__call__"),
+)
+"""Methods by which other libraries give records to a class."""
+
 AWAITING: Final = frozenset({"map_async", "enrich"})
 """Methods that await ``async def`` functions."""
 
@@ -104,6 +110,9 @@ def _no_function(method: str, step: str, given: Any) -> InvalidJob:
         names = ", ".join(map(repr, fields)).replace("'", '"')
         advice = f"Give the names without brackets: key_by({names})."
         return InvalidJob(step, f"gets {given!r:.100}, which is neither a function nor the name of a field", advice)
+    if method == "key_by" and type(given) is int:
+        advice = f"Give a function: key_by(lambda record: record[{given}])."
+        return InvalidJob(step, f"gets {given!r}, which is neither a function nor the name of a field", advice)
     if method in TAKES_FIELD:
         what = "which is neither a function nor the name of a field"
         advice = COMPUTE_FIRST if isinstance(given, Expr) else "Give it a function of the record, or a str."
@@ -113,6 +122,8 @@ def _no_function(method: str, step: str, given: Any) -> InvalidJob:
         advice = "An expression computes columns: use it in select, with_columns or filter."
     if method == "filter" and isinstance(given, str):
         advice = 'Give it a function, or an expression over columns: filter(col("price") > 1).'
+    elif method == "map" and isinstance(given, dict):
+        advice = "Give it a function that looks into the dict: map(lambda record: table[record]), or table.get."
     elif method == "filter" and isinstance(given, bool):
         advice = "Python has computed the condition at once: write col(...).is_null() in place of is None."
     return InvalidJob(step, f"gets {given!r:.100}, which is no function", advice)
@@ -162,7 +173,7 @@ def check_process(step: str, function: Any, required: tuple[str, ...] = ("proces
             raise InvalidJob(
                 step,
                 f"gets {function!r:.100}, which has no method {name}(value, context)",
-                "Give it a class with that method, or an instance of one.",
+                _advice_for_process(function, name),
             )
     if isinstance(function, type):
         _check_creation(step, function)
@@ -186,6 +197,16 @@ def check_process(step: str, function: Any, required: tuple[str, ...] = ("proces
                 f"sets timers and has no method {method}(timestamp, context)",
                 "Add it: the runtime calls it when a timer fires.",
             )
+
+
+def _advice_for_process(function: Any, wanted: str) -> str:
+    """Returns what to write in place of something without the method that takes records."""
+    if isinstance(function, FunctionType):
+        return "A function of the record is for map, filter or flat_map; state needs a class with that method."
+    meant = next((name for name in METHODS_OF_OTHERS if callable(getattr(function, name, None))), "")
+    if meant and wanted == "process":
+        return f"Rename {meant}: def process(self, value, context). Results are yielded, or given to context.emit."
+    return "Give it a class with that method, or an instance of one."
 
 
 def uses(function: Any, name: str) -> bool:

@@ -29,7 +29,34 @@ ORDER: Final = (
     "A stream has no end to be sorted at. Use top_k(k, field) behind key_by, merge_ordered(other), or sort in windows."
 )
 
+WINDOWS: Final = (
+    'Use key_by(...).window(Tumbling("10s")), Sliding, Session, or CountTumbling(100) for a number of records.'
+)
+NOT_NEEDED: Final = "Leave it out: records flow on and are kept nowhere; several steps may read one stream."
+SPARK_ENDS: Final = (
+    "End the stream with .sink(...), such as stdout() or files.parquet('out'), and call run() of the job."
+)
+
 STREAM_HINTS: Final = {
+    **dict.fromkeys(("time_window", "count_window", "window_all", "count_window_all", "timeWindow"), WINDOWS),
+    **dict.fromkeys(("cache", "persist", "unpersist", "checkpoint", "compute", "start_new_chain"), NOT_NEEDED),
+    **dict.fromkeys(("writeStream", "write_stream", "toDF", "to_csv", "to_parquet", "to_json", "to_sql"), SPARK_ENDS),
+    **dict.fromkeys(
+        ("repartition", "coalesce", "disable_chaining"),
+        "Give the step its parallelism: map(function, parallelism=4); rebalance() deals records to all tasks.",
+    ),
+    **dict.fromkeys(("returns", "output_type", "astype"), "Leave it out: values keep their Python types."),
+    **dict.fromkeys(
+        ("fillna", "fill_null", "dropna", "drop_nulls"),
+        "Use with_columns(a=col('a').fill_null(0)) and filter(col('a').is_not_null()) over columns, or map and filter.",
+    ),
+    **dict.fromkeys(
+        ("selectExpr", "select_expr", "expr", "query", "sql", "eval"),
+        "There is no SQL: use select(col('a') * 2) and filter(col('a') > 1) over columns, or map and filter.",
+    ),
+    **dict.fromkeys(("key_on", "partition_by"), "Use key_by(...)."),
+    **dict.fromkeys(("inspect", "tap", "do"), "Use peek(function)."),
+    "flat_map_async": "Use map_async(function) and flat_map(list) after it.",
     **dict.fromkeys(("sort", "sort_by", "sort_values", "order_by", "orderBy"), ORDER),
     **dict.fromkeys(("agg", "mean", "max", "min"), "Write aggregate(total=sum_('field')) with clonos.agg."),
     **dict.fromkeys(("head", "tail", "show", "first"), "Use limit(n), or take(n) to look at the first records."),
@@ -102,6 +129,12 @@ KEYED_HINTS: Final = {
 }
 
 WINDOWED_HINTS: Final = {
+    **dict.fromkeys(("trigger", "evictor"), "Give it to the window: window(Tumbling('10s'), trigger=each(5))."),
+    **dict.fromkeys(
+        ("allowed_lateness", "side_output_late_data"),
+        "Give it to the window: window(Tumbling('10s'), lateness='1min', late=Tag('late')).",
+    ),
+    "take": "Aggregate the windows first: .count().take(5).",
     **dict.fromkeys(
         ("map", "filter", "flat_map", "sink", "process", "key_by"),
         "Aggregate the windows first: count(), sum(), reduce(...) or aggregate(create, add); its result is a stream.",
@@ -128,15 +161,63 @@ JOB_HINTS: Final = {
     "add_source": "Use source(...).",
     "from_collection": "Use source(values([...])).",
     "read_text": "Use source(files.lines('in/*.txt')).",
+    **dict.fromkeys(
+        ("from_elements", "from_list", "from_iterable", "parallelize", "createDataFrame", "create_data_frame"),
+        "Use source(values([...])).",
+    ),
+    **dict.fromkeys(("read_csv", "read", "readStream", "read_stream", "load"), "Use source(files.csv('in/*.csv'))."),
+    **dict.fromkeys(("input", "add", "stream", "add_stream", "from_topic"), "Use source(...), which returns a stream."),
+    **dict.fromkeys(("output", "add_sink", "print"), "A stream ends with .sink(...), such as .sink(stdout())."),
+    **dict.fromkeys(
+        ("set_parallelism", "enable_checkpointing", "option", "config", "set_option"),
+        "Give Job the option: Job('name', parallelism=4, checkpoint_every='5s').",
+    ),
 }
 
-HINTS: Final = {"Stream": STREAM_HINTS, "KeyedStream": KEYED_HINTS, "WindowedStream": WINDOWED_HINTS, "Job": JOB_HINTS}
+CONNECTED_HINTS: Final = dict.fromkeys(
+    ("map", "flat_map", "filter", "key_by", "sink"),
+    "Use process(Class) with process_first and process_second; union(other) makes one stream of two.",
+)
+
+HINTS: Final = {
+    "Stream": STREAM_HINTS,
+    "KeyedStream": KEYED_HINTS,
+    "WindowedStream": WINDOWED_HINTS,
+    "Job": JOB_HINTS,
+    "ConnectedStreams": CONNECTED_HINTS,
+}
 
 PACKAGE_HINTS: Final = {
     "SessionWindow": 'Use Session(gap="10min").',
     "Hopping": 'Use Sliding("10min", every="1min").',
     "HoppingWindow": 'Use Sliding("10min", every="1min").',
     "EventTime": "Windows follow event time on a stream with timestamps: job.source(..., timestamps=...).",
+    **dict.fromkeys(
+        ("TumblingEventTimeWindows", "TumblingProcessingTimeWindows", "TumblingWindow", "TumblingWindower"),
+        'Use Tumbling("10s"); it follows event time on a stream with timestamps, or time="processing".',
+    ),
+    **dict.fromkeys(
+        ("SlidingEventTimeWindows", "SlidingProcessingTimeWindows", "SlidingWindow", "SlidingWindower"),
+        'Use Sliding("10min", every="1min").',
+    ),
+    **dict.fromkeys(("EventTimeSessionWindows", "SessionWindower", "SessionWindows"), 'Use Session("10min").'),
+    **dict.fromkeys(("OutputTag", "SideOutput"), 'Use Tag("late").'),
+    **dict.fromkeys(
+        ("KeyedProcessFunction", "CoProcessFunction", "StatefulLogic"),
+        "Write a class with process(self, value, context); it needs no base.",
+    ),
+    **dict.fromkeys(("ValueStateDescriptor", "StateDescriptor"), 'Use ValueState("name", default=0).'),
+    "ListStateDescriptor": 'Use ListState("name").',
+    "MapStateDescriptor": 'Use MapState("name").',
+    **dict.fromkeys(
+        ("CountTrigger", "ProcessingTimeTrigger"), "Give the window trigger=each(100), or trigger=every('10s')."
+    ),
+    **dict.fromkeys(("operators", "op"), "The steps are methods of the stream: job.source(...).map(function)."),
+    **dict.fromkeys(("Dataflow", "SparkSession", "StreamingContext", "App", "Application"), 'Use Job("name").'),
+    **dict.fromkeys(
+        ("sum", "sum_", "mean", "count", "quantile", "first", "last", "max_", "min_", "top_k"),
+        "It is in clonos.agg: from clonos import agg.",
+    ),
     "Stdout": "Use stdout().",
     "Pipeline": "Use Job.",
     "StreamExecutionEnvironment": "Use Job.",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
+from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.wrong_calls import name_of_call
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -87,6 +88,19 @@ def how_to_write(given: Any) -> str:
     if isinstance(given, io.IOBase):
         return f"Write {_of_path(str(getattr(given, 'name', 'path')))}, which opens its files itself."
     return _of_callable(given, "sink") or DEFAULT_SINK
+
+
+def check_streams(step: str, others: Iterable[Any]) -> None:
+    """Checks that what a stream is joined with are streams.
+
+    Raises: InvalidJob: one is something else, such as a list of streams or a source.
+    """
+    for other in others:
+        if isinstance(other, (list, tuple)) and other and all(hasattr(each, "_graph") for each in other):
+            raise InvalidJob(step, f"gets a {type(other).__name__} of streams", "Give each as an argument of its own.")
+        if not hasattr(other, "_graph"):
+            advice = "Give a stream: job.source(...) makes one of a source."
+            raise InvalidJob(step, f"gets {other!r:.80}, which is not a stream", advice)
 
 
 DEFAULT_SOURCE: Final = "A source has splits() and reader(), such as files.lines('texts/*.txt')."

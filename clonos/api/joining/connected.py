@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from clonos.api.checks.function_checks import check_process, states_of, uses
+from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import StepOptions, add_step
@@ -63,6 +65,7 @@ class ConnectedStreams(Generic[A, B]):
 
         Raises: InvalidJob: the second one has keys and the first has not, or it has none and is not broadcast.
         """
+        check_streams("connect", (second,))
         exchanges = {each.exchange for each in second._inputs}
         self._is_broadcast = exchanges == {Exchange.BROADCAST}
         if Exchange.HASH in exchanges and {each.exchange for each in first._inputs} == {Exchange.BROADCAST}:
@@ -80,6 +83,11 @@ class ConnectedStreams(Generic[A, B]):
                 "Call key_by on both, or connect(other.broadcast()).",
             )
         self._first, self._second, self._is_keyed = first, second, is_keyed
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
 
     def process(
         self,

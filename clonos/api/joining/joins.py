@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypedDict
 
 from clonos.api.checks.function_checks import check_function
+from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_joined_keys, check_key
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph import Exchange, StepInput
@@ -61,6 +62,7 @@ def keyed_sides(left: GraphBuilder, right: GraphBuilder, on: Any, step: str) -> 
 
     Raises: InvalidJob: ``on`` is neither fields nor a pair of fields or functions.
     """
+    check_streams(step, (right,))
     keys = (on, on) if isinstance(on, str | list) else on
     is_pair = isinstance(keys, tuple) and len(keys) == 2
     if not is_pair or not all(map(_is_key, keys)):
@@ -223,7 +225,9 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options
 
     Raises: InvalidJob: a stream has no timestamps, or belongs to another job.
     """
-    step, graph = options.get("name") or "merge_ordered", streams[0]._graph
+    step = options.get("name") or "merge_ordered"
+    check_streams(step, streams)
+    graph = streams[0]._graph
     tags = _tags(step, late)
     inputs: tuple[StepInput, ...] = ()
     for number, stream in enumerate(streams):

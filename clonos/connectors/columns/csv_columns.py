@@ -62,6 +62,9 @@ class CsvLines:
             problem = f"delimiter is {delimiter!r}, which is not one byte in UTF-8"
             raise InvalidConnector(CONNECTOR, problem, "Give an ASCII character, or replace it in the file.")
         self.has_header = has_header
+        if schema is not None and not hasattr(schema, "get_field_index"):
+            problem = f"schema is a {type(schema).__name__}, not a pyarrow.Schema"
+            raise InvalidConnector(CONNECTOR, problem, 'Give pyarrow.schema([("id", pyarrow.int64()), ...]).')
         self._given_names = tuple(schema.names if schema is not None else columns or ())
         if not has_header and not self._given_names:
             raise InvalidConnector(CONNECTOR, "a file without a header has no names", "Give schema= or columns=.")

@@ -75,7 +75,7 @@ class TableSink:
     def _checked_key(self, upsert: str | Sequence[str] | None) -> tuple[str, ...]:
         if upsert is None:
             return ()
-        key = (upsert,) if isinstance(upsert, str) else tuple(upsert)
+        key = (upsert,) if isinstance(upsert, str) or not isinstance(upsert, Sequence) else tuple(upsert)
         unknown = [column for column in key if column not in (self.columns or ())]
         if not key or unknown or len(set(key)) < len(key):
             raise InvalidConnector(

@@ -231,10 +231,13 @@ class ValueState(State, Generic[T]):
         ``time``: see ``State``.
 
         Raises:
+            InvalidDefault: the default is a type.
             InvalidStateName: the name is empty or contains "/".
             InvalidDuration: ``ttl`` is not a length of time.
             InvalidStateTime: ``time`` is neither "event" nor "processing", or is given without ``ttl``.
         """
+        if isinstance(default, type):
+            raise InvalidDefault(name, default.__name__)
         super().__init__(name, ttl=ttl, time=time)
         self.default = default
 
@@ -366,6 +369,19 @@ class InvalidStateName(JobError):
     def __str__(self) -> str:
         return (
             f"{self.name!r} is not a valid name of state: give one without '/' that stays the same in later versions."
+        )
+
+
+class InvalidDefault(JobError):
+    """The default of a state is a type, and not a value of it."""
+
+    name: str
+    given: str
+
+    def __str__(self) -> str:
+        return (
+            f"the state {self.name!r} has the type {self.given} as its default. Give the value that a key begins with:"
+            f" default={self.given}()."
         )
 
 

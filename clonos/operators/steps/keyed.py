@@ -18,6 +18,7 @@ from clonos.core.values.keys import state_keys
 from clonos.kernels import choice
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.steps.results import not_a_pair
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -94,7 +95,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, self._getter()
         for key, (user_key, value) in records:
-            state, result = function(user_key, get(key), value)
+            state, result = _pair_of(function(user_key, get(key), value))
             if state is None:
                 table.delete(key)
             else:
@@ -104,8 +105,11 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
 
 
 def _pair_of(found: Any) -> tuple[Any, Any]:
-    """Returns what a function has returned as a pair."""
-    state, result = found
+    """Returns what a function has returned as a pair. Raises: TypeError: it is not one."""
+    try:
+        state, result = found
+    except (TypeError, ValueError):
+        raise not_a_pair(found) from None
     return state, result
 
 

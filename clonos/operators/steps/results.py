@@ -10,7 +10,15 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Generator
-from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodDescriptorType
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    NoneType,
+)
 from typing import Any, Final
 
 from clonos.core.model.errors import JobError
@@ -20,6 +28,11 @@ NEVER_RESULTS: Final[frozenset[type]] = frozenset({GeneratorType, CoroutineType,
 
 ONE_RECORD: Final[dict[type, str]] = {str: "characters", bytes: "bytes", dict: "keys"}
 """Iterables that are one record each, and their items, which are hardly ever meant as results."""
+
+SINGLE: Final[frozenset[type]] = frozenset({NoneType, int, float, bool})
+"""Types of values that are not several results, which functions of ``flat_map`` return by mistake."""
+
+USE_LIST: Final = "Return a list of results: [result] for one, [] for none."
 
 CALLED_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Flags of the code of functions whose call returns an object that has not run yet."""
@@ -82,7 +95,7 @@ def checked(method: str, result: Any) -> Any:
 def checked_items(items: Any) -> Any:
     """Returns the items of ``flat_map``.
 
-    Raises: ResultRefused: they are a str, bytes or a dict, or a coroutine.
+    Raises: ResultRefused: they are a str, bytes or a dict, or a coroutine. TypeError: they are None or a number.
     """
     cls = type(items)
     if cls in ONE_RECORD:
@@ -91,7 +104,16 @@ def checked_items(items: Any) -> Any:
         raise ResultRefused("flat_map", f"a {cls.__name__}, whose {pieces} would each be a result", advice)
     if cls in NEVER_RESULTS and cls is not GeneratorType:
         raise refusal("flat_map", items)
+    if cls in SINGLE:
+        what = "None" if items is None else f"{items!r:.80}, which is not several results"
+        raise TypeError(f"the function of flat_map returned {what}. {USE_LIST}")
     return items
+
+
+def not_a_pair(found: object) -> TypeError:
+    """Creates the error for what a function of ``stateful_map`` has returned in place of a state and a result."""
+    what = "None" if found is None else f"{found!r:.80}, which is not a pair"
+    return TypeError(f"the function of stateful_map returned {what}. Return the new state and the result, as a pair.")
 
 
 SPLITTING: Final[frozenset[Any]] = frozenset(

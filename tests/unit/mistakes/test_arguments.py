@@ -35,6 +35,8 @@ class Timed:
 class OnEvent:
     def process(self, value, context): ...
     def on_event_timer(self, context): ...
+class Element:
+    def process_element(self, value, context): ...
 class Opened:
     def open(self): ...
     def process(self, value, context): ...
@@ -77,7 +79,24 @@ windowed = keyed.window(Tumbling('1s'))
         ("windowed.aggregate([], list.append)", ("gets [], which is no function",)),
         ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", 'key_by("a", "b")')),
         ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "without brackets")),
-        ("rows.key_by(5)", ("the step key_by gets 5", "name of a field")),
+        ("rows.key_by(5)", ("the step key_by gets 5", "key_by(lambda record: record[5])")),
+        ("rows.key_by(5.5)", ("the step key_by gets 5.5", "name of a field")),
+        ("rows.map({'a': 1})", ("the step map gets {'a': 1}", "map(lambda record: table[record]), or table.get")),
+        ("rows.process(lambda value, context: value)", ("has no method process", "is for map, filter or flat_map")),
+        (
+            "rows.process(Element)",
+            ("has no method process", "Rename process_element: def process(self, value, context)"),
+        ),
+        ("rows.union([rows.map(dict)])", ("the step union gets a list of streams", "an argument of its own")),
+        (
+            "rows.union(values([1]))",
+            ("the step union gets values(", "which is not a stream", "job.source(...) makes one"),
+        ),
+        ("rows.connect('other')", ("the step connect gets 'other', which is not a stream",)),
+        ("rows.join([rows], on='a', ttl='1s')", ("the step join gets a list of streams",)),
+        ("rows.merge_ordered(5)", ("the step merge_ordered gets 5, which is not a stream",)),
+        ("ValueState('n', int)", ("the state 'n' has the type int as its default", "default=int()")),
+        ("rows.sink(sqlite('x.db', 'rows', upsert=True))", ("sqlite: upsert is True", "Name each key column once")),
     ],
 )
 def test_a_function_that_does_not_fit_its_step_is_refused_when_it_is_added(

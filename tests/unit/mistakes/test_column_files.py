@@ -16,6 +16,10 @@ from clonos.connectors.connector_errors import InvalidConnector
             "files.csv: delimiter is ';;'. Give one character.",
         ),
         (
+            lambda: files.csv("in.csv", schema="id INT, name STRING").reader(),
+            'files.csv: schema is a str, not a pyarrow.Schema. Give pyarrow.schema([("id", pyarrow.int64()), ...]).',
+        ),
+        (
             lambda: files.csv("in.csv", newlines_in_values=True, block_bytes=10),
             "files.csv: newlines_in_values=True reads whole files, not blocks. Leave out block_bytes= or ordered=.",
         ),

@@ -207,6 +207,13 @@ def test_a_function_that_shows_the_mistake_is_refused_when_the_step_is_added(ste
             "flat_map(lambda line: {'a': 1})",
             "flat_map: the function of flat_map returned a dict, whose keys would each",
         ),
+        ("flat_map(lambda line: None)", "flat_map: the function of flat_map returned None. Return a list of results"),
+        ("flat_map(len)", "flat_map: the function of flat_map returned 3, which is not several results. Return a list"),
+        (
+            "key_by(len).stateful_map(lambda key, state, line: 5)",
+            "stateful_map: the function of stateful_map returned 5, which is not a pair. Return the new state and the",
+        ),
+        ("key_by(len).stateful_map(lambda key, state, line: None)", "the function of stateful_map returned None."),
         ("flat_map(forgets)", "flat_map: the function of flat_map returned a coroutine, which has not run."),
     ],
 )
