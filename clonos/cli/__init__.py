@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         parser.refuse(unknown, parsed.command)
-    log_to_console(parsed.verbose, parsed.log_format, has_page=getattr(parsed, "ui", False))
+    keeps_lines = parsed.command == "run" or getattr(parsed, "ui", False)
+    log_to_console(parsed.verbose, parsed.log_format, keeps_lines)
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
 
 

@@ -24,6 +24,7 @@ from clonos.job.description import Job, options_of
 from clonos.job.results import Result, not_begun
 
 if TYPE_CHECKING:
+    from clonos.cli.run_documents import RunLog
     from clonos.job.handle import Handle
     from clonos.job.live_table import LiveTable
 
@@ -67,11 +68,14 @@ class ConsoleRun:
     def attempt(self, command_line: Mapping[str, object]) -> Result:
         """Runs the job to its end. Raises: see ``Handle.wait``."""
         job = self._job
+        from clonos.cli.run_control import run_log  # with the driver, which is long to import
+
         settings = resolve_settings(options_of(job), command_line)
         if settings.slots_reason and not self._was_tried:
             report(f"{job.name} runs {WHERE[settings.run.slots]} ({settings.slots_reason})")
         self._was_tried = True
         with ExitStack() as stack:
+            log = stack.enter_context(run_log())
             serve = stack.enter_context(_page(self._page_port)) if self._has_page else None
             with _saying_if_interrupted(job.name), shown_start(settings.run):
                 handle = job.start(command_line=command_line)
@@ -81,7 +85,7 @@ class ConsoleRun:
                 if page:
                     report(f"the page of {job.name}: {page}")
                 try:
-                    result = self._watched(handle)
+                    result = self._watched(handle, log)
                 except ClonosError as error:
                     if page and self._keeps_page_of_failure and not handle.is_stopping:
                         report(f"clonos: {short_report(error)}", logging.ERROR)
@@ -93,8 +97,10 @@ class ConsoleRun:
                     _keep_page(page)
         return result
 
-    def _watched(self, handle: Handle) -> Result:
-        with handle.handling_signals():
+    def _watched(self, handle: Handle, log: RunLog) -> Result:
+        from clonos.cli.run_control import controlled
+
+        with handle.handling_signals(), controlled(handle, log):
             try:
                 return watch(handle)
             finally:

@@ -44,17 +44,17 @@ class JsonFormatter(logging.Formatter):
 JSON_LINES: Final = JsonFormatter()
 
 
-def log_to_console(is_verbose: bool, log_format: str = "text", has_page: bool = False) -> None:
+def log_to_console(is_verbose: bool, log_format: str = "text", keeps_lines: bool = False) -> None:
     """Lets log lines appear on the standard error of the moment, which a live table may have replaced.
 
-    ``has_page``: a page shows what the runtime does, in any case.
+    ``keeps_lines``: a page or ``clonos logs`` shows what the runtime does, in any case.
     """
     handler = StandardErrorHandler()
-    if has_page and not is_verbose:
+    if keeps_lines and not is_verbose:
         handler.addFilter(lambda record: record.levelno >= logging.WARNING or not record.name.startswith("clonos"))
     handler.setFormatter(JSON_LINES if log_format == "json" else logging.Formatter(LOG_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("clonos").setLevel(logging.INFO if is_verbose or has_page else logging.WARNING)
+    logging.getLogger("clonos").setLevel(logging.INFO if is_verbose or keeps_lines else logging.WARNING)
     for printed in PRINTED_LINES.handlers:
         printed.setFormatter(JSON_LINES if log_format == "json" else None)
 

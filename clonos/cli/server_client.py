@@ -40,7 +40,42 @@ class RequestFailed(JobError):
         return self.reason
 
 
-class ServerClient:
+class JobsClient:
+    """Base of the clients of jobs: documents by path, and requests."""
+
+    def get(self, path: str, **query: object) -> Any:
+        """Returns a document. ``path``: after /api/v1. Raises: ServerUnreachable. RequestFailed."""
+        raise NotImplementedError
+
+    def post(self, path: str, body: Any) -> Any:
+        """Sends a request that changes something. Raises: ServerUnreachable. RequestFailed."""
+        raise NotImplementedError
+
+    def find(self, job: str) -> str:
+        """Returns the id of a job. Raises: RequestFailed."""
+        raise NotImplementedError
+
+    def log_lines(self, job_id: str) -> Iterator[dict[str, Any] | None]:
+        """Yields the lines of a job's log without end; None whenever there are no more for now. With a new driver the
+        numbers begin again."""
+        after = 0
+        while True:
+            found = self.get(f"/jobs/{job_id}/logs", after=after)
+            if found["next"] < after or (not found["lines"] and after and self._begins_again(job_id, after)):
+                after = 0
+                continue
+            after = found["next"]
+            yield from found["lines"]
+            if not found["lines"]:
+                yield None
+
+    def _begins_again(self, job_id: str, after: int) -> bool:
+        """Returns whether the log has fewer lines than were seen."""
+        last = self.get(f"/jobs/{job_id}/logs", after=max(0, after - 1), limit=1)
+        return not last["lines"]
+
+
+class ServerClient(JobsClient):
     """Client of one server. ``url``, ``token``: None takes them from the environment; "@FILE" is a token in a file."""
 
     def __init__(self, url: str | None, token: str | None, environment: Mapping[str, str] = os.environ) -> None:
@@ -121,25 +156,6 @@ class ServerClient:
             raise RequestFailed(404, f"the server {self.url} has no job {job!r}: clonos jobs lists them.")
         ids = ", ".join(each["id"] for each in running)
         raise RequestFailed(409, f"the server has {len(running)} jobs called {job!r}: name one by its id: {ids}.")
-
-    def log_lines(self, job_id: str) -> Iterator[dict[str, Any] | None]:
-        """Yields the lines of a job's log without end; None whenever there are no more for now. With a new driver the
-        numbers begin again."""
-        after = 0
-        while True:
-            found = self.get(f"/jobs/{job_id}/logs", after=after)
-            if found["next"] < after or (not found["lines"] and after and self._begins_again(job_id, after)):
-                after = 0
-                continue
-            after = found["next"]
-            yield from found["lines"]
-            if not found["lines"]:
-                yield None
-
-    def _begins_again(self, job_id: str, after: int) -> bool:
-        """Returns whether the log has fewer lines than were seen."""
-        last = self.get(f"/jobs/{job_id}/logs", after=max(0, after - 1), limit=1)
-        return not last["lines"]
 
 
 def _reason(error: Exception) -> str:

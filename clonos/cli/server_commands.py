@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +16,7 @@ from clonos.cli.pairs import pairs
 from clonos.core.model.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from clonos.cli.server_client import ServerClient
+    from clonos.cli.server_client import JobsClient, ServerClient
 
 ENDED: Final = 0
 JOB_FAILED: Final = 1
@@ -42,26 +44,26 @@ def add_commands(commands: Any) -> None:
     submit.add_argument("--slots", metavar="KIND", help=SLOTS_HELP)
     submit.add_argument("--from-savepoint", metavar="URL", help="begin with the state of a savepoint")
     submit.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="set an option of the job")
-    _add(commands, "jobs", "list the jobs of a server", has_job=False)
-    _add(commands, "status", "show a job of a server and its tasks")
-    logs = _add(commands, "logs", "print the log of a job of a server")
+    _add(commands, "jobs", "list the jobs of a server, or those of clonos run", has_job=False)
+    _add(commands, "status", "show a job and its tasks")
+    logs = _add(commands, "logs", "print the log of a job")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
-    savepoint = _add(commands, "savepoint", "take a savepoint of a job of a server")
+    savepoint = _add(commands, "savepoint", "take a savepoint of a job")
     savepoint.add_argument("path", nargs="?", metavar="URL", help="where to; without it the job decides")
     savepoint.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
-    stop = _add(commands, "stop", "stop a job of a server with a final checkpoint")
+    stop = _add(commands, "stop", "stop a job with a final checkpoint")
     stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
     stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
     delete = _add(commands, "delete", "remove a job of a server that has ended")
     delete.add_argument("--files", action="store_true", help="delete its folder too: store, log, relative outputs")
-    cancel = _add(commands, "cancel", "end a job of a server at once")
+    cancel = _add(commands, "cancel", "end a job at once")
     cancel.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
 
 
 def _add(commands: Any, name: str, text: str, has_job: bool = True) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text)
     if has_job:
-        command.add_argument("job", metavar="JOB", help="the id of a job, or its name if no other job has it")
+        command.add_argument("job", metavar="JOB", help="the id of a job, or its name or store if no other job has it")
     command.add_argument("--server", metavar="URL", help=f"default: CLONOS_SERVER, or http://127.0.0.1:{DEFAULT_PORT}")
     command.add_argument("--token", metavar="TOKEN", help="default: CLONOS_TOKEN; @FILE reads it from a file")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -123,6 +125,33 @@ def _client(parsed: argparse.Namespace) -> ServerClient:
     return ServerClient(parsed.server, parsed.token)
 
 
+def _client_of(parsed: argparse.Namespace) -> JobsClient:
+    """Returns the client of a job: a job of ``clonos run`` on this machine, unless a server is named, or else a job
+    of a server. Raises: RequestFailed: no job is called so, or several are."""
+    from clonos.cli.server_client import SERVER_VARIABLE, TOKEN_VARIABLE, RequestFailed
+
+    if parsed.server is not None or parsed.token is not None:
+        return _client(parsed)
+    from clonos.cli.run_client import RunClient
+    from clonos.cli.run_register import runs_called
+
+    found = runs_called(parsed.job)
+    if len(found) > 1:
+        stores = ", ".join(record.store for _, record in found)
+        text = f"clonos run runs {len(found)} jobs called {parsed.job!r}: name one by its store: {stores}."
+        raise RequestFailed(409, text)
+    has_server = TOKEN_VARIABLE in os.environ or SERVER_VARIABLE in os.environ
+    if found and (found[0][1].lives or not has_server):
+        return RunClient(*found[0])
+    if has_server:
+        return _client(parsed)
+    raise RequestFailed(
+        404,
+        f"clonos run has no job {parsed.job!r} on this machine: clonos jobs lists them."
+        f" For a job of a server, give --token, or set {TOKEN_VARIABLE}.",
+    )
+
+
 def _submit(parsed: argparse.Namespace) -> int:
     options = pairs(parsed.option)
     if parsed.slots is not None:
@@ -135,7 +164,13 @@ def _submit(parsed: argparse.Namespace) -> int:
 
 
 def _jobs(parsed: argparse.Namespace) -> int:
-    document = _client(parsed).get("/jobs")
+    from clonos.cli.server_client import SERVER_VARIABLE, TOKEN_VARIABLE
+
+    is_server = parsed.server is not None or parsed.token is not None
+    if is_server or TOKEN_VARIABLE in os.environ or SERVER_VARIABLE in os.environ:
+        document = _client(parsed).get("/jobs")
+    else:
+        document = {"jobs": list(_jobs_of_runs())}
     if parsed.json:
         print(json.dumps(document))
         return ENDED
@@ -145,8 +180,18 @@ def _jobs(parsed: argparse.Namespace) -> int:
     return ENDED
 
 
+def _jobs_of_runs() -> Iterator[dict[str, Any]]:
+    from clonos.cli.run_client import RunClient
+    from clonos.cli.run_register import read_runs
+    from clonos.cli.server_client import RequestFailed
+
+    for file, record in read_runs():
+        with suppress(RequestFailed):  # its process has gone without a word
+            yield RunClient(file, record).get(f"/jobs/{record.job_id}")
+
+
 def _status(parsed: argparse.Namespace) -> int:
-    client = _client(parsed)
+    client = _client_of(parsed)
     document = client.get(f"/jobs/{client.find(parsed.job)}/status")
     if parsed.json:
         print(json.dumps(document))
@@ -158,7 +203,7 @@ def _status(parsed: argparse.Namespace) -> int:
 
 
 def _logs(parsed: argparse.Namespace) -> int:
-    client = _client(parsed)
+    client = _client_of(parsed)
     job_id = client.find(parsed.job)
     has_ended = not parsed.follow
     for line in client.log_lines(job_id):
@@ -178,7 +223,7 @@ def _savepoint(parsed: argparse.Namespace) -> int:
     """Requests a savepoint, waits until it is written unless told otherwise, and prints its place."""
     from clonos.cli.server_client import RequestFailed
 
-    client = _client(parsed)
+    client = _client_of(parsed)
     job_id = client.find(parsed.job)
     lines = client.log_lines(job_id)
     while next(lines) is not None:  # lines before the request
@@ -220,7 +265,7 @@ def _cancel(parsed: argparse.Namespace) -> int:
 
 def _end(parsed: argparse.Namespace, verb: str, body: dict[str, object]) -> int:
     """Requests the end of a job, and waits for it unless told otherwise."""
-    client = _client(parsed)
+    client = _client_of(parsed)
     job_id = client.find(parsed.job)
     reply = client.post(f"/jobs/{job_id}/{verb}", body)
     if parsed.no_wait:

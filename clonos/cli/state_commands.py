@@ -6,6 +6,7 @@ Keys and values are JSON, and the code of the job is not needed. One task is in 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -77,6 +78,7 @@ class Place:
         from clonos.io.store.savepoint import SavepointReader, is_savepoint
         from clonos.io.store.store import CheckpointStore
 
+        url = _store_of(url)
         self.url, self._is_chosen = url, checkpoint is not None
         self.metadata: CheckpointMetadata
         self._read: Callable[[str], Iterable[bytes | memoryview]]
@@ -132,6 +134,18 @@ class Place:
         return f"checkpoint {self.metadata.checkpoint} of job {self.metadata.job_id}"
 
 
+def _store_of(place: str) -> str:
+    """Returns a place, or the store of the job of ``clonos run`` with this name."""
+    from clonos.cli.run_register import store_called
+    from clonos.job.starting import default_store
+
+    if "://" in place or os.path.exists(place):
+        return place
+    if os.path.basename(place) == place and os.path.exists(default_store(place)):
+        return default_store(place)
+    return store_called(place) or place
+
+
 def add_state(commands: Any) -> None:
     """Adds the command to a parser."""
     state = commands.add_parser("state", help="show or compare the state in checkpoints and savepoints")
@@ -142,7 +156,7 @@ def add_state(commands: Any) -> None:
         ("diff", "compare the state of two places"),
     ):
         command = verbs.add_parser(verb, help=text)
-        command.add_argument("place", metavar="PLACE", help="a checkpoint store or a savepoint")
+        command.add_argument("place", metavar="PLACE", help="a checkpoint store, a savepoint, or a job's name")
         if verb == "diff":
             command.add_argument("other", metavar="OTHER", help="what it is compared with; the same store is possible")
             command.add_argument(

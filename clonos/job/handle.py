@@ -235,6 +235,11 @@ class Handle:
         """Returns the compiled job."""
         return self._launched.image
 
+    @property
+    def store_url(self) -> str:
+        """Returns the URL or the path of the checkpoint store."""
+        return self._launched.start.store.url
+
     def outputs(self) -> list[str]:
         """Returns where the output of transactional sinks is."""
         return self._launched.start.outputs()

@@ -1,0 +1,69 @@
+"""Client of a job that ``clonos run`` runs in another terminal, with the methods of a server's client."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+from clonos.cli.run_register import RunRecord, absolute, read_runs
+from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
+
+TIMEOUT_S: Final = 30.0
+PLACES: Final = ("path", "savepoint")
+"""Fields of requests that are paths, which are relative to the folder of the client."""
+
+
+class RunClient(JobsClient):
+    """Client of one run. When the run has ended, its record answers."""
+
+    def __init__(self, file: Path, record: RunRecord) -> None:
+        self._file, self._record = file, record
+        self.url = f"process {record.pid}"
+
+    def find(self, job: str) -> str:
+        """Returns the id of the job."""
+        return self._record.job_id
+
+    def get(self, path: str, **query: object) -> Any:
+        """Returns a document. Raises: RequestFailed. ServerUnreachable."""
+        return self._call({"method": "GET", "path": path, "query": query})
+
+    def post(self, path: str, body: Any) -> Any:
+        """Sends a request that changes something. Raises: RequestFailed. ServerUnreachable."""
+        body = {name: absolute(value) if value and name in PLACES else value for name, value in body.items()}
+        return self._call({"method": "POST", "path": path, "body": body})
+
+    def _call(self, request: dict[str, Any]) -> Any:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(TIMEOUT_S)
+                connection.connect(str(self._file.with_suffix(".sock")))
+                connection.sendall(json.dumps(request).encode() + b"\n")
+                with connection.makefile("rb") as replies:
+                    line = replies.readline()
+            reply = json.loads(line)
+        except TimeoutError:
+            raise ServerUnreachable(self.url, "it does not answer") from None
+        except (OSError, ValueError):
+            return self._last(request)
+        if reply["status"] >= 400:
+            raise RequestFailed(reply["status"], reply["message"])
+        return reply["document"]
+
+    def _last(self, request: dict[str, Any]) -> Any:
+        """Returns what the run has left. Raises: RequestFailed: it has left nothing, or takes no requests any more."""
+        found = dict(read_runs()).get(self._file)
+        name = self._record.name
+        if found is None or found.last is None:
+            text = f"the process {self._record.pid} of {name} has gone without a word. Start the job with --resume."
+            raise RequestFailed(410, text)
+        document = found.last.get(request["path"].partition(f"/jobs/{self._record.job_id}")[2].removeprefix("/"))
+        if request["method"] != "GET" or document is None:
+            raise RequestFailed(409, f"the job {name} has ended: it is {found.last['']['status']}.")
+        after = int(request.get("query", {}).get("after", 0))
+        if "lines" in document:
+            lines = [line for line in document["lines"] if line["number"] > after]
+            return {"lines": lines, "next": lines[-1]["number"] if lines else after}
+        return document

@@ -1,0 +1,210 @@
+"""Requests to a job that ``clonos run`` runs, from another terminal: a thread that answers at a Unix socket.
+
+A request is one line of JSON with ``method``, ``path``, ``query`` and ``body``; so is its answer, with ``status`` and
+``document``. Paths and documents are those of a server's API (docs/console.md). One connection carries one request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from clonos.cli.run_documents import RunDocuments, RunLog
+from clonos.cli.run_register import RunRecord, absolute, folder_of_runs, write_record
+from clonos.core.model.errors import ClonosError, JobError
+from clonos.io.store.savepoint import check_free
+from clonos.io.system.process_identity import machine, started_at
+from clonos.io.system.wall_clock import wall_ns
+from clonos.job.handle import Handle
+from clonos_standby.driver.printed_lines import PRINTED_LINES
+
+logger = logging.getLogger("clonos.run")
+
+REQUEST_S_MAX: Final = 1.0
+"""Seconds in which a request must have come, and its answer must have been taken."""
+REQUEST_BYTES_MAX: Final = 64 << 10
+REQUESTS_MAX: Final = 16
+"""Requests that are answered at one time."""
+LINES_LEFT: Final = 200
+"""Log lines that a run leaves when it has ended."""
+
+_numbers = itertools.count(1)
+
+
+class RequestRefused(JobError):
+    """A request that cannot be fulfilled. ``status``: of HTTP."""
+
+    status: int
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@contextmanager
+def run_log() -> Iterator[RunLog]:
+    """Context in which a log keeps the lines of this process."""
+    log = RunLog()
+    loggers = (logging.getLogger(), PRINTED_LINES)
+    for each in loggers:
+        each.addHandler(log)
+    try:
+        yield log
+    finally:
+        for each in loggers:
+            each.removeHandler(log)
+        log.close()
+
+
+@contextmanager
+def controlled(handle: Handle, log: RunLog) -> Iterator[None]:
+    """Context in which other terminals can reach a job, by its name or its store. Without a folder for its socket the
+    job runs all the same, and a warning says so."""
+    with ExitStack() as stack:
+        try:
+            control = RunControl(handle, log, folder_of_runs() / f"{os.getpid()}-{next(_numbers)}.json")
+        except (OSError, ClonosError) as error:
+            logger.warning("other terminals cannot reach %s: %s", handle.graph.name, error)
+            yield
+            return
+        stack.callback(control.close)
+        try:
+            yield
+        except BaseException as error:
+            control.error = str(error) or type(error).__name__
+            raise
+
+
+class RunControl:
+    """Thread that answers requests to one job. ``error``: by which the run has ended."""
+
+    def __init__(self, handle: Handle, log: RunLog, file: Path) -> None:
+        """Writes the record ``file``, and listens at the socket beside it. Raises: OSError."""
+        self._handle, self._log, self._file = handle, log, file
+        self._documents = RunDocuments(handle)
+        self.error: str | None = None
+        self._socket_path = file.with_suffix(".sock")
+        pid = os.getpid()
+        store = absolute(handle.store_url)
+        self._record = RunRecord(
+            *(handle.graph.name, handle.job_id, store, os.getcwd(), pid, machine(), started_at(pid), wall_ns())
+        )
+        self._requests: set[threading.Thread] = set()
+        with ExitStack() as on_failure:
+            self._listener = on_failure.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            self._socket_path.unlink(missing_ok=True)  # of an earlier process with this number
+            self._listener.bind(str(self._socket_path))
+            self._listener.listen(REQUESTS_MAX)
+            self._listener.setblocking(False)
+            self._wake, self._woken = socket.socketpair()
+            on_failure.callback(self._wake.close)
+            on_failure.callback(self._woken.close)
+            write_record(file, self._record)
+            on_failure.pop_all()
+        self._thread = threading.Thread(target=self._listen, name="run control", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._woken in ready:
+                    return
+                with suppress(OSError):  # it has gone again
+                    connection, _ = self._listener.accept()
+                    self._answer_in_thread(connection)
+
+    def _answer_in_thread(self, connection: socket.socket) -> None:
+        self._requests = {thread for thread in self._requests if thread.is_alive()}
+        if len(self._requests) >= REQUESTS_MAX:
+            connection.close()
+            return
+        thread = threading.Thread(target=self._answer, args=(connection,), name="run request", daemon=True)
+        self._requests.add(thread)
+        thread.start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(REQUEST_S_MAX)
+            with connection.makefile("rb") as requests:
+                line = requests.readline(REQUEST_BYTES_MAX)
+            try:
+                request = json.loads(line)
+                reply = {"status": 200, "document": self._reply(request)}
+            except RequestRefused as refused:
+                reply = {"status": refused.status, "message": refused.message}
+            except ClonosError as error:
+                reply = {"status": 409, "message": str(error)}
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                reply = {"status": 400, "message": f"the request cannot be read: {error!r}"}
+            connection.sendall(msgspec.json.encode(reply) + b"\n")
+
+    def _reply(self, request: dict[str, Any]) -> Any:
+        """Returns the document that answers a request. Raises: RequestRefused, and other errors of clonos."""
+        job, verb = f"/jobs/{self._handle.job_id}", ""
+        path, body = request["path"], request.get("body") or {}
+        if path.startswith(f"{job}/"):
+            verb = path.removeprefix(f"{job}/")
+        elif path != job:
+            raise RequestRefused(404, f"there is no {path!r:.100} here.")
+        match request["method"], verb:
+            case "GET", "":
+                return self._documents.summary(self._handle.status())
+            case "GET", "status":
+                return self._documents.status()
+            case "GET", "logs":
+                query = request.get("query") or {}
+                return self._log.document(int(query.get("after", 0)))
+            case "POST", "savepoint" | "stop" | "cancel":
+                return self._change(verb, body)
+        raise RequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
+
+    def _change(self, verb: str, body: dict[str, Any]) -> Any:
+        if self._handle.end() is not None:
+            raise RequestRefused(409, f"the job {self._handle.graph.name} has ended.")
+        if verb == "savepoint":
+            url = body.get("path") or self._handle.new_savepoint_path()
+            check_free(url)
+            threading.Thread(target=self._take_savepoint, args=(url,), name="savepoint", daemon=True).start()
+            return {"savepoint": url}
+        drain = verb == "stop"
+        logger.warning("another terminal has requested to %s %s", verb, self._handle.graph.name)
+        self._handle.stop(drain, savepoint=body.get("savepoint"))
+        self._documents.is_cancelling |= not drain
+        return {}
+
+    def _take_savepoint(self, url: str) -> None:
+        try:
+            self._handle.savepoint(url)
+        except (ClonosError, TimeoutError) as error:
+            logger.error("no savepoint was written to %s: %s", url, error)
+
+    def close(self) -> None:
+        """Ends the thread, and leaves the last documents of the job in its record."""
+        self._wake.send(b"x")
+        self._thread.join()
+        for thread in self._requests:
+            thread.join()
+        for each in (self._listener, self._wake, self._woken):
+            each.close()
+        error = self.error
+        last = self._documents.status(error, rates_over_s=0)
+        lines = self._log.document(limit=1 << 30)
+        lines["lines"] = lines["lines"][-LINES_LEFT:]
+        record = msgspec.structs.replace(self._record, last={"": last["job"], "status": last, "logs": lines})
+        with suppress(OSError):  # then the record says that the process has gone
+            self._socket_path.unlink(missing_ok=True)
+            write_record(self._file, record)
