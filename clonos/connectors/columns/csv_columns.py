@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import re
 from bisect import bisect_left
@@ -17,6 +18,13 @@ import numpy
 import pyarrow
 import pyarrow.csv
 
+from clonos.connectors.columns.inferred_numbers import (
+    has_leading_zeros,
+    may_differ,
+    numbers_of,
+    problem_with,
+    signs_of,
+)
 from clonos.connectors.columns.line_columns import (
     BYTE_ORDER_MARK,
     LINE_END,
@@ -34,6 +42,8 @@ logger = logging.getLogger("clonos.run")
 CONNECTOR = "files.csv"
 QUOTE = ord('"')
 OTHER_DELIMITERS = ";\t|"
+BLANKS = b" \t"
+JSON_BEGIN = re.compile(r'\s*(?:[\[{]\s*$|\[\s*[\[{]|\{\s*")')
 INTEGER = re.compile(r"[+-]?\d{16,300}")
 OPEN_QUOTE = "has a quote that does not end in its line; newlines_in_values=True reads cells with line ends"
 
@@ -76,8 +86,8 @@ class CsvLines:
         self.encoding = encoding
         self._ignores = schema is not None or columns is not None
 
-    def lines(self, data: bytes) -> Lines:
-        """Finds the records: lines that are not empty, and as many as a quoted cell joins.
+    def lines(self, data: bytes, names: tuple[str, ...]) -> Lines:
+        """Finds the records: lines that are not blank, and as many as a quoted cell joins. One of blanks may be a cell.
 
         A quote that opens a cell and does not end makes its line malformed, and the records after it are read.
         """
@@ -91,8 +101,19 @@ class CsvLines:
                 quotes = numpy.flatnonzero(found == QUOTE)
                 unfit = (numpy.searchsorted(quotes, ends) - numpy.searchsorted(quotes, starts)) % 2 == 1
         is_line = ends > starts
-        is_line &= ~((ends - starts == 1) & (found[numpy.minimum(starts, len(data) - 1)] == ord("\r")))
-        return Lines(starts[is_line], ends[is_line], unfit[is_line])
+        first = found[numpy.minimum(starts, len(data) - 1)]
+        is_line &= ~((ends - starts == 1) & (first == RETURN))
+        if len(names) > 1:
+            blanks = BLANKS.replace(self._delimiter.encode(), b"")
+            may_be_blank = is_line & numpy.isin(first, [*blanks]) & numpy.isin(found[ends - 1], [*blanks, RETURN])
+            emptied = bytearray(data if may_be_blank.any() else b"")
+            for index in numpy.flatnonzero(may_be_blank).tolist():
+                start, end = int(starts[index]), int(ends[index])
+                if not data[start:end].strip(blanks + b"\r"):
+                    is_line[index] = False
+                    emptied[start:end] = b"\n" * (end - start)
+            data = bytes(emptied) or data
+        return Lines(data, starts[is_line], ends[is_line], unfit[is_line])
 
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
         """See ``LineFormat``."""
@@ -176,7 +197,29 @@ class CsvLines:
         found = self._read(pyarrow.py_buffer(data), names).schema
         is_text = (pyarrow.types.is_null, pyarrow.types.is_binary)  # bytes that are not in the encoding are malformed
         types = [pyarrow.string() if any(is_(field.type) for is_ in is_text) else field.type for field in found]
-        return pyarrow.schema(list(zip(found.names, types, strict=True)))
+        schema = pyarrow.schema(list(zip(found.names, types, strict=True)))
+        if (numbers := numbers_of(schema)) and signs_of(data, ord(self._delimiter)).leading_zeros:
+            texts = self._texts(pyarrow.py_buffer(data), names, numbers)
+            for name in numbers:
+                if has_leading_zeros(texts.column(name)):
+                    place = schema.get_field_index(name)
+                    schema = schema.set(place, schema.field(place).with_type(pyarrow.string()))
+        return schema
+
+    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+        """See ``LineFormat``. Types that are given may round."""
+        if self.schema is not None or not (numbers := numbers_of(batch.schema)):
+            return ""
+        if not may_differ(signs_of(data, ord(self._delimiter)), batch):
+            return ""
+        texts = self._texts(data, names, numbers)
+        return next(
+            (found for name in numbers if (found := problem_with(name, texts.column(name), batch.column(name)))), ""
+        )
+
+    def _texts(self, data: Any, names: tuple[str, ...], columns: Sequence[str]) -> Any:
+        """Returns columns as the texts of their cells."""
+        return one_batch(self._read(data, names, pyarrow.schema([(name, pyarrow.string()) for name in columns])))
 
     def names_of(self, path: str, header: bytes, schema: Any) -> tuple[str, ...]:
         """Returns the names in the header of a file, else the given ones.
@@ -193,12 +236,16 @@ class CsvLines:
         except (UnicodeDecodeError, csv.Error) as error:
             if what := content_of(header):
                 raise InputMalformed(path, 0, what, "Name another file.") from None
+            if is_json(text):
+                raise _json_error(path) from None
             advice = "Correct the file."
             if isinstance(error, UnicodeDecodeError):
                 advice = "Correct the file, or name its encoding with encoding=."
             elif text.count('"') % 2:
                 advice = "Correct the file, or read cells with line ends by newlines_in_values=True."
             raise InputMalformed(path, 0, f"its header is not CSV in {self.encoding}: {error}", advice) from None
+        if is_json(text):
+            raise _json_error(path)
         if len(records) > 1:
             reason = "a carriage return alone ends its lines, which no reader of lines takes for an end"
             raise InputMalformed(path, 0, reason, "Convert it, for example with: tr '\\r' '\\n'.")
@@ -263,6 +310,19 @@ class CsvLines:
                 strings_can_be_null=self._null_values != [""],
             ),
         )
+
+
+def is_json(header: str) -> bool:
+    """Returns whether the first line of a file is JSON, or begins an array or an object that has several lines."""
+    try:
+        return isinstance(json.loads(header), list | dict)
+    except (ValueError, RecursionError):
+        return JSON_BEGIN.match(header) is not None
+
+
+def _json_error(path: str) -> InputMalformed:
+    advice = "Read lines of objects with files.jsonl, and an array too, after: jq -c '.[]'."
+    return InputMalformed(path, 0, "it is JSON, which has no header", advice)
 
 
 def _without(newlines: Any, cells: list[tuple[int, int]]) -> Any:

@@ -36,7 +36,7 @@ class JsonLines:
         self.columns = None if columns is None else list(columns)
         self._ignores = schema is not None or columns is not None
 
-    def lines(self, data: bytes) -> Lines:
+    def lines(self, data: bytes, names: tuple[str, ...]) -> Lines:
         """Finds the lines that are not blank; only those from ``{`` to ``}`` can be objects."""
         found, starts, ends = bounds_of_lines(data)
         last = found[numpy.maximum(ends - 1, 0)]
@@ -50,7 +50,7 @@ class JsonLines:
             unfit[index] = not (text.startswith(b"{") and text.endswith(b"}"))
         for index in deep:
             unfit[index] |= is_deep(data[starts[index] : ends[index]])
-        return Lines(starts[is_line], ends[is_line], unfit[is_line])
+        return Lines(data, starts[is_line], ends[is_line], unfit[is_line])
 
     def _deep(self, data: bytes, found: Any, starts: Any) -> list[int]:
         """Returns the lines that may be too deep, which would end the process of Arrow's parser."""
@@ -103,6 +103,10 @@ class JsonLines:
         """See ``LineFormat``."""
         record = parse_json(data.decode())
         return next((found for field in schema if (found := _rounded(record.get(field.name), field))), "")
+
+    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+        """Returns "": the numbers of JSON are floats."""
+        return ""
 
     def problem(self, line: str) -> str:
         """Says why a line is no JSON object; "" if it is one."""

@@ -66,8 +66,11 @@ _decoder: Final = msgspec.msgpack.Decoder(ColumnSplit)
 
 
 class Lines(NamedTuple):
-    """Records of a block: where each begins and ends, and which ones cannot be records of the format."""
+    """Records of a block, which has empty lines in place of blank ones: where each begins and ends, and which ones
+    cannot be records of the format.
+    """
 
+    data: bytes
     starts: NDArray[numpy.int64]
     ends: NDArray[numpy.int64]
     unfit: NDArray[numpy.bool_]
@@ -86,8 +89,8 @@ class LineFormat(Protocol):
     """Columns to read; None for all."""
     has_header: bool
 
-    def lines(self, data: bytes) -> Lines:
-        """Finds the records of a block; blank lines are none."""
+    def lines(self, data: bytes, names: tuple[str, ...]) -> Lines:
+        """Finds the records of a block; blank lines are none. ``names``: see ``names_of``."""
 
     def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
         """Returns where the last record that ends in the pieces ends, 0 if none does. ``before`` begins with one."""
@@ -115,6 +118,9 @@ class LineFormat(Protocol):
 
     def rounded(self, data: bytes, schema: Any, names: tuple[str, ...]) -> str:
         """Says which number of a record is an integer that its column of floats would round; "" if none is."""
+
+    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+        """Says which cell of a buffer of records is not the value that its inferred type made of it; "" if none is."""
 
     def problem(self, line: str) -> str:
         """Says why a line is not of the format; "" if it is, and only its values do not fit the columns."""
@@ -193,9 +199,10 @@ class ColumnLineReader(LineBlocks):
 
     def _take(self) -> None:
         self._next = 0
-        self._lines = self._format.lines(self._data) if self._data else None
+        self._lines = self._format.lines(self._data, self._names) if self._data else None
         self._pieces.clear()
         if self._lines is not None and len(self._lines.starts):
+            self._data = self._lines.data
             self._pieces.extend(_joined(self._parsed(self._lines, 0, len(self._lines.starts))))
 
     def _parsed(self, lines: Lines, first: int, end: int) -> Iterator[Piece]:
@@ -208,7 +215,8 @@ class ColumnLineReader(LineBlocks):
                 last = self._data[lines.starts[end - 1] : lines.ends[end - 1]]
                 batch = self._format.parse(data, last, self._schema, self._names)
                 validate_columns(batch)
-                if batch.num_rows == end - first and not (error := self._rounded(batch, lines, first)):
+                error = self._rounded(batch, lines, first) or self._format.changed(data, batch, self._names)
+                if batch.num_rows == end - first and not error:
                     yield Piece(first, end, batch)
                     return
             except (pyarrow.ArrowException, ValueError) as raised:
@@ -320,7 +328,9 @@ def _inferred(text_format: LineFormat, parts: Sequence[FileSplit]) -> bytes | No
         names, data = _first_records(text_format, part)
         if not data:
             continue
-        lines = [data[start:end] for start, end, unfit in zip(*text_format.lines(data), strict=True) if not unfit]
+        lines = [
+            data[start:end] for start, end, unfit in zip(*text_format.lines(data, names)[1:], strict=True) if not unfit
+        ]
         schema: Any = None
         for found in _schemas(text_format, lines, names):
             schema = found if schema is None else _common(schema, found)
@@ -338,21 +348,21 @@ def _first_records(text_format: LineFormat, part: FileSplit) -> tuple[tuple[str,
     """Returns the names of the columns of a file, and its first block with a record; b"" if it has none."""
     whole = encode_split(msgspec.structs.replace(part, begin=0, end=part.size_bytes))
     header = header_of(part, text_format)
-    block = _FirstLines(text_format, part.size_bytes + 1)
+    is_blank = text_format.has_header and not header.removeprefix(BYTE_ORDER_MARK).strip()
+    names = () if is_blank else text_format.names_of(part.path, header, None)
+    block = _FirstLines(text_format, names, part.size_bytes + 1)
     try:
         data = block.first(whole, len(header))
     finally:
         block.close()
-    if text_format.has_header and not data and not header.removeprefix(BYTE_ORDER_MARK).strip():
-        return (), b""
-    return text_format.names_of(part.path, header, None), data
+    return text_format.names_of(part.path, header, None) if is_blank and data else names, data
 
 
 def _why_not(text_format: LineFormat, data: bytes, names: tuple[str, ...]) -> str:
     """Says why no line of a block is of the format."""
     if what := text_format.guess(data) or content_of(data):
         return what
-    first = data[slice(*(int(each[0]) for each in text_format.lines(data)[:2]))]
+    first = data[slice(*(int(each[0]) for each in text_format.lines(data, names)[1:3]))]
     try:
         text = first.decode(text_format.encoding)
     except UnicodeDecodeError as error:
@@ -450,14 +460,15 @@ def check_schema_names(connector: str, schema: Any) -> None:
 class _FirstLines(LineBlocks):
     """Reader of the first block of a file."""
 
-    def __init__(self, text_format: LineFormat, line_bytes_max: int) -> None:
+    def __init__(self, text_format: LineFormat, names: tuple[str, ...], line_bytes_max: int) -> None:
         super().__init__(line_bytes_max, INFERRED_BYTES)
         self._format = text_format
+        self._names = names
 
     def first(self, split: bytes, header_bytes: int) -> bytes:
         self.open(split, header_bytes.to_bytes(MARK_BYTES, "big"))
         while self._fill():
-            if len(self._format.lines(self._data).starts):
+            if len(self._format.lines(self._data, self._names).starts):
                 return self._data
         return b""
 
