@@ -68,6 +68,7 @@ class SlotKind(StrEnum):
     AUTO = "auto"  # Spark where pyspark is installed or a master is set, else child processes
     SPARK = "spark"  # on Spark executors
     PROCESS = "process"  # as child processes of the driver, no JVM
+    THREAD = "thread"  # as threads of the driver: for tests, notebooks and debuggers
 
 
 @dataclass(frozen=True, slots=True)

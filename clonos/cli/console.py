@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 0.25
 START_SHOWN_AFTER_S: Final = 1.0
 NO_RESTART: Final = NoRestart()
-WHERE: Final = {SlotKind.SPARK: "on Spark", SlotKind.PROCESS: "in child processes"}
+WHERE: Final = {SlotKind.SPARK: "on Spark", SlotKind.PROCESS: "in child processes", SlotKind.THREAD: "in threads"}
 LINE_WIDTH: Final = 160
 """Width of lines in characters if there is no terminal."""
 

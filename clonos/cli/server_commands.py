@@ -23,7 +23,9 @@ JOB_FAILED: Final = 1
 ENDED_STATUSES: Final = ("FAILED", "CANCELED", "FINISHED")
 LOOK_EVERY_S: Final = 0.5
 DEFAULT_PORT: Final = 8480
-SLOTS_HELP: Final = "where tasks run: spark, process (child processes), or auto (default): Spark where it is installed"
+SLOTS_HELP: Final = (
+    "where tasks run: spark, process (child processes), thread, or auto (default): Spark where it is installed"
+)
 SERVER_LIBRARIES: Final = (
     "fastapi",
     "httpx",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -51,16 +52,17 @@ def open_deployment(name: str, settings: JobSettings, session: Any, hash_seed: s
 
     Raises: JobError when a session is given for process slots.
     """
-    if settings.run.slots is SlotKind.PROCESS:
+    if settings.run.slots is not SlotKind.SPARK:
         if session is not None:
-            raise JobError("spark= is given, but the slots are processes. Remove spark=, or set slots='spark'.")
-        return _processes(settings.run, hash_seed)
+            kind = "threads" if settings.run.slots is SlotKind.THREAD else "processes"
+            raise JobError(f"spark= is given, but the slots are {kind}. Remove spark=, or set slots='spark'.")
+        return _threads() if settings.run.slots is SlotKind.THREAD else _processes(settings.run, hash_seed)
     return _spark(name, settings, session, hash_seed)
 
 
 def is_one_machine(run: RunOptions, session: Any) -> bool:
     """Returns True when driver and slots certainly share a file system; can be called before anything is started."""
-    if run.slots is SlotKind.PROCESS:
+    if run.slots is not SlotKind.SPARK:
         return True
     if session is None:
         return run.master.startswith(LOCAL_MASTERS)
@@ -86,6 +88,22 @@ def _processes(run: RunOptions, hash_seed: str) -> Deployment:
         hash_seed=hash_seed,
         is_one_machine=True,
         can_spread=run.domains != 1,
+        close=lambda: _close(None, local),
+        folder_root=str(local.root),
+    )
+
+
+def _threads() -> Deployment:
+    from clonos.io.process.thread_slots import ThreadSlots
+
+    local = _local_folder()
+    return Deployment(
+        provider=lambda listener, has_columns, modules: ThreadSlots(listener),
+        driver_binding=Binding(folder=str(local.path)),
+        slot_binding=Binding(folder="ipc"),
+        hash_seed=os.environ.get("PYTHONHASHSEED", "random"),
+        is_one_machine=True,
+        can_spread=True,
         close=lambda: _close(None, local),
         folder_root=str(local.root),
     )

@@ -79,7 +79,7 @@ class StartOptions(TypedDict, total=False):
     watermark_drift_max: Duration
 
 
-Slots = Literal["auto", "spark", "process"] | SlotKind
+Slots = Literal["auto", "spark", "process", "thread"] | SlotKind
 
 
 class JobOptions(StartOptions, total=False):

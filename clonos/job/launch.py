@@ -198,7 +198,7 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
 
 def _check_placement(image: JobImage, run: RunOptions) -> None:
     """Raises JobError for a rule that child processes of this machine cannot follow."""
-    if run.slots is not SlotKind.PROCESS:
+    if run.slots is SlotKind.SPARK:
         return
     places = [socket.gethostname(), *(f"domain-{number}" for number in range(run.domains))]
     for vertex in image.plan.vertices:

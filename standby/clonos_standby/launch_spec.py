@@ -48,11 +48,17 @@ class SlotLaunchSpec:
     slot_trace: str = ""
 
 
-def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
-    """Runs a slot in this process until it ends. The driver, which only sends this function, has no slot's modules."""
+def run_slot(launch_spec: SlotLaunchSpec, domain: str, has_to_end: Callable[[], bool] | None = None) -> None:
+    """Runs a slot in this process until it ends. The driver, which only sends this function, has no slot's modules.
+
+    ``has_to_end``: says that a slot which is a thread of the driver has to end; None for a process of its own.
+    """
     from clonos_standby.slot import host
 
-    host.run_slot(launch_spec, domain)
+    if has_to_end is None:
+        host.run_slot(launch_spec, domain)
+    else:
+        host.run_slot_in_thread(launch_spec, domain, has_to_end)
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:

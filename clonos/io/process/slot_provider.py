@@ -21,7 +21,8 @@ class SlotProvider(Protocol):
     """Provider of slot processes. An *order* is a request for one slot; its number is never reused.
 
     ``launch_spec`` is a cloudpickled function that the slot process calls with its domain, and that returns when the
-    slot is released. The listener is called from a thread of the provider, once for each order.
+    slot is released; a slot that is a thread calls it with what says that it has to end, too. The listener is called
+    from a thread of the provider, once for each order.
     """
 
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:

@@ -241,6 +241,8 @@ class HandleSource:
             raise Refused("task_has_no_process", f"the task {task} has no process now: it is waiting for a slot.")
         if slot.host not in ("localhost", socket.gethostname(), socket.getfqdn()):
             raise Refused("task_on_another_host", f"the task {task} runs on {slot.host}, which cannot be reached here.")
+        if slot.pid == os.getpid():
+            raise Refused("task_has_no_process", f"the task {task} is a thread of the driver, which cannot be killed.")
         try:
             os.kill(slot.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError) as error:

@@ -19,7 +19,6 @@ from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
-from clonos.io.net.frames import slot_name
 from clonos.io.net.transport import Transport
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.usage import cpu_ms, resident_bytes
@@ -91,8 +90,9 @@ class EffectExecutor:
             effect.EndSlot: self._end_slot,
         }
 
-    def close(self) -> None:
-        """Ends the threads. User code that waits for the world ends with the process."""
+    def close(self) -> list[str]:
+        """Ends the threads. Returns the names of those that still run: user code that waits for the world ends with the
+        process."""
         for thread in self._tasks.values():
             thread.stop()
         for sink in self._sinks.values():
@@ -103,8 +103,7 @@ class EffectExecutor:
         deadline_s = time.monotonic() + JOIN_TIMEOUT_S
         for each in self._threads:
             each.join(max(0.0, deadline_s - time.monotonic()))
-            if each.is_alive():
-                logger.info("%s: thread %s still runs", slot_name(self._id), each.name)
+        return [each.name for each in self._threads if each.is_alive()]
 
     # ------------------------------------------------------------------ messages and the process
 

@@ -57,10 +57,22 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class SlotHost:
-    """``TransportEvents`` for the sockets, events for the machine. ``run`` returns when the slot has ended."""
+    """``TransportEvents`` for the sockets, events for the machine. ``run`` returns when the slot has ended.
 
-    def __init__(self, launch_spec: SlotLaunchSpec, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
+    ``left``: names of its threads whose user code has not returned then.
+    """
+
+    def __init__(
+        self,
+        launch_spec: SlotLaunchSpec,
+        domain: str,
+        slot_id: SlotId,
+        folder: LocalFolder,
+        has_to_end: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._launch_spec, self._domain, self.id, self._folder = launch_spec, domain, slot_id, folder
+        self._has_to_end = has_to_end
+        self.left: list[str] = []
         self._faults = armed(launch_spec.fault_points)
         self._image: JobImage = pickle.loads(launch_spec.image)  # noqa: S301 from the driver, which is trusted
         use_common_settings(self._image.http)  # after the modules of the job, which may have set others
@@ -118,6 +130,9 @@ class SlotHost:
         return self._executor.ending
 
     def _tick(self, now_ns: int) -> None:
+        if self._has_to_end():
+            self._end("its job has ended")
+            return
         if not self._slot.view.number and now_ns >= self._register_ns:
             self._register_ns = now_ns + self._options.heartbeat_ms * NANOSECONDS_PER_MS
             self._register()
@@ -157,7 +172,7 @@ class SlotHost:
 
     def _close(self) -> None:
         self._inbox.close()
-        self._executor.close()
+        self.left = self._executor.close()
         self._end_trace()
         self._transport.close()
 
@@ -222,10 +237,7 @@ def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
     raise_files_limit()
     gc.freeze()  # what is imported stays
     collect_rarely()
-    root = Path(launch_spec.folder_root) if launch_spec.folder_root else default_root()
-    sweep(root)
-    slot_id = SlotId(int.from_bytes(random_bytes(8), "little") >> 1 or 1)
-    folder = LocalFolder(root, f"{slot_id:016x}")
+    slot_id, folder = _identity(launch_spec)
     try:
         host = SlotHost(launch_spec, domain, slot_id, folder)
         with (
@@ -233,6 +245,30 @@ def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
             confined_services(),
         ):
             reason = host.run()
-        logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
+        left = f"; still running: {', '.join(host.left)}" if host.left else ""
+        logger.info("%s has ended: %s%s", slot_name(slot_id), reason or "released", left)
     finally:
         folder.close()
+
+
+def run_slot_in_thread(launch_spec: SlotLaunchSpec, domain: str, has_to_end: Callable[[], bool]) -> None:
+    """Runs a slot in a thread of the driver until it ends. Settings of the process stay as they are, and what user code
+    logs and prints goes where that of the driver goes."""
+    slot_id, folder = _identity(launch_spec)
+    try:
+        host = SlotHost(launch_spec, domain, slot_id, folder, has_to_end)
+        host.run()
+        for name in host.left:
+            logger.warning(
+                "the thread %s goes on after the end of its slot, because its user code does not return", name
+            )
+    finally:
+        folder.close()
+
+
+def _identity(launch_spec: SlotLaunchSpec) -> tuple[SlotId, LocalFolder]:
+    """Returns the id of a new slot and its local folder."""
+    root = Path(launch_spec.folder_root) if launch_spec.folder_root else default_root()
+    sweep(root)
+    slot_id = SlotId(int.from_bytes(random_bytes(8), "little") >> 1 or 1)
+    return slot_id, LocalFolder(root, f"{slot_id:016x}")
