@@ -35,9 +35,11 @@ from clonos.connectors.filesystem.input_files import object_replaced
 from clonos.connectors.object_stores.urls import is_url
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.io.store.object_status import ObjectReplaced
 from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema, repeated_name
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 MARK_BYTES: Final = 8
 BATCH_ROWS: Final = 65_536
@@ -49,6 +51,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
+    routes_malformed = True
     routes_refused = True
     codecs: tuple[str, ...]
     """Names of the codecs that the format has for its columns."""
@@ -198,6 +201,7 @@ class BatchReader(ABC):
         self._runs: Iterator[tuple[int, list[int]]] = iter(())
         self._batches: Iterator[Any] = iter(())
         self._batch: Any = None
+        self._problems: dict[int, str] = {}  # of rows of the batch
         self._next = 0
         self._rows = 0
 
@@ -234,10 +238,32 @@ class BatchReader(ABC):
         """Returns the next batch of at most ``records_max`` rows, None at the end."""
         if (self._batch is None or self._next == self._batch.num_rows) and not self._load():
             return None
-        rows = self._batch.slice(self._next, records_max)
+        if self._next in self._problems:
+            return self._malformed(records_max)
+        following = [row - self._next for row in self._problems if row > self._next]
+        rows = self._batch.slice(self._next, min(records_max, *following) if following else records_max)
         self._next += rows.num_rows
         self._rows += rows.num_rows
         return rows
+
+    def _malformed(self, records_max: int) -> PartlyMalformed:
+        """Returns the next rows, which are errors."""
+        assert self._split is not None, "a reader is opened before it is read"
+        found = PartlyMalformed()
+        before = sum(map(self._size, range(self._split.begin)))
+        while self._next in self._problems and len(found) < records_max:
+            reason = f"row {before + self._rows}: {self._problems.pop(self._next)}"
+            error = InputMalformed(
+                self._split.path, 0, reason, "Correct the file, or select others with columns=.", True
+            )
+            row = self._batch.slice(self._next, 1)
+            try:
+                record: Any = rows_of_columns(row)[0]
+            except (OverflowError, ValueError):  # another value has no row either
+                record = str(row)
+            found.append(MalformedRecord(record, error))
+            self._next, self._rows = self._next + 1, self._rows + 1
+        return found
 
     def mark(self) -> bytes:
         """Returns the number of rows that were read or skipped."""
@@ -271,6 +297,10 @@ class BatchReader(ABC):
     @abstractmethod
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
         """Yields the batches of groups, with validated values."""
+
+    def _problems_of(self, batch: Any) -> dict[int, str]:
+        """Returns what is wrong with rows of a batch, which follows the one before; rows in rising order."""
+        return {}
 
     # --- reading
 
@@ -317,6 +347,8 @@ class BatchReader(ABC):
             if small:
                 self._batch = small[0] if len(small) == 1 else one_batch(pyarrow.Table.from_batches(small))
                 self._next = 0
+                with reading_input(self._split.path, self.kind):
+                    self._problems = self._problems_of(self._batch)
                 return True
             following = next(self._runs, None)
             if following is None:

@@ -46,10 +46,11 @@ def arrow_input(path: str) -> Any:
     return pyarrow.PythonFile(open_input(path), mode="r") if is_url(path) else pyarrow.OSFile(path)
 
 
-def open_file(path: str, metadata: Any = None) -> Any:
+def open_file(path: str, metadata: Any = None, long_instants_unit: str = "us") -> Any:
     """Opens a ``pyarrow.parquet.ParquetFile``, of which a reader has only the present row group in memory.
 
-    ``metadata``: that of the file, if it is known; otherwise it is read.
+    ``metadata``: that of the file, if it is known; otherwise it is read. ``long_instants_unit``: that in which instants
+    of 96 bits are read.
 
     Raises: FormatUnreadable, OSError: see ``reading``.
     """
@@ -57,7 +58,7 @@ def open_file(path: str, metadata: Any = None) -> Any:
         # ``pre_buffer`` would retain all columns that are read. Instants of 96 bits reach beyond nanoseconds of
         # 64 bits; Spark writes microseconds into them.
         return pyarrow.parquet.ParquetFile(
-            arrow_input(path), metadata=metadata, pre_buffer=False, coerce_int96_timestamp_unit="us"
+            arrow_input(path), metadata=metadata, pre_buffer=False, coerce_int96_timestamp_unit=long_instants_unit
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from clonos.connectors.columns.batch_files import BATCH_ROWS, BatchFiles, BatchReader, reading_input
 from clonos.connectors.columns.group_statistics import has_no_row
+from clonos.connectors.columns.long_instants import Nanoseconds, long_instants
 from clonos.connectors.columns.parquet_batches import (
     FormatUnreadable,
     next_batch,
@@ -95,10 +96,25 @@ class ParquetReader(BatchReader):
     ) -> None:
         super().__init__(columns, batch_rows=batch_rows, used=used)
         self._bounds = tuple(bounds)
+        self._exact_file: Any = None  # None also if the file has no instants of 96 bits
+        self._long_instants: list[str] = []
+        self._nanoseconds: Nanoseconds | None = None
 
     def _open(self, path: str) -> Any:
         assert self._split is not None, "its status was compared with that of the file"
-        return open_known(path, self._split.size_bytes, self._split.mtime_ns)
+        file = open_known(path, self._split.size_bytes, self._split.mtime_ns)
+        self._long_instants = long_instants(file.metadata)
+        if self._long_instants:
+            self._exact_file = open_file(path, file.metadata, "ns")
+        return file
+
+    def close(self) -> None:
+        """Closes the file."""
+        super().close()
+        if self._exact_file is not None:
+            self._nanoseconds = None
+            self._exact_file.close()
+            self._exact_file = None
 
     def _count(self) -> int:
         return self._file.num_row_groups  # type: ignore[no-any-return]
@@ -114,8 +130,20 @@ class ParquetReader(BatchReader):
         batches = self._file.iter_batches(
             batch_size=self._rows_of_batch(groups[0], names), row_groups=groups, columns=names, use_threads=False
         )
+        exact = [name for name in self._long_instants if names is None or name in names]
+        self._nanoseconds = None
+        if exact:
+            self._nanoseconds = Nanoseconds(
+                self._exact_file.iter_batches(row_groups=groups, columns=exact, use_threads=False)
+            )
         while (batch := next_batch(batches)) is not None:
             yield batch
+
+    def _problems_of(self, batch: Any) -> dict[int, str]:
+        if self._nanoseconds is None:
+            return {}
+        with reading():
+            return self._nanoseconds.problems(batch)
 
     def _rows_of_batch(self, group: int, names: Sequence[str] | None) -> int:
         """Returns the rows of a batch: more than usual if they have few bytes, as those of a group have."""
