@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from clonos.core.model.bare_seconds import warn_of_seconds
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
 from clonos.kernels import choice as kernels
@@ -331,6 +332,8 @@ def _parse_as(option: _Option, value: object) -> object:
     if option.unit == "bytes":
         return size_bytes(value)
     if option.unit:
+        if isinstance(value, (int, float)):
+            warn_of_seconds(value)
         return _in_whole_units(duration_ns(value), NANOSECONDS[option.unit])
     annotation, is_optional = _without_none(option.annotation)
     if is_optional and (value is None or (isinstance(value, str) and value.lower() in ("none", "full"))):

@@ -127,6 +127,7 @@ class Step:
     assigner: TimestampAssigner | None = None
     flush: Emission | None = None
     stage: Stage | None = None
+    follows_clock: bool = False
     reads: tuple[str, ...] | None = None
     names_columns: bool = False
     partial: Callable[[str], Callable[[], Operator]] | None = None

@@ -69,6 +69,11 @@ class WindowSettings:
         return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
 
     @property
+    def follows_clock(self) -> bool:
+        """Whether the windows end by the clock although nobody has said so."""
+        return isinstance(self.kind, ENDING) and self.kind.time is None and not self.rules.is_event_time
+
+    @property
     def functions(self) -> tuple[UserFunction, ...]:
         """The functions of the user that assign and emit windows: those of a gap and a trigger."""
         gap = getattr(self.kind, "gap", None)

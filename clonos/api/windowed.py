@@ -269,6 +269,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             ignores_order=aggregation.ignores_order and settings.ignores_order,
             has_times=settings.rules.has_times,
             emits_at_end=settings.emits_at_end,
+            follows_clock=settings.follows_clock,
             names_columns=not functions,
             side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
             **columns,

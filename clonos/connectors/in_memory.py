@@ -63,6 +63,11 @@ class ValueList(OrderChoice, Generic[AnyValue]):
         self.split_count = splits
         self.ordered = False if ordered is None and splits is not None else ordered
 
+    @property
+    def has_fields(self) -> bool:
+        """Returns whether the values have fields by name, one of which may be a time."""
+        return bool(self.records) and isinstance(self.records[0], Mapping)
+
     def __repr__(self) -> str:
         return f"values(<{len(self.records):,} records>)"
 

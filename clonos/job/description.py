@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
+from clonos.api.checks.doubtful_steps import warn_of_doubtful_steps
 from clonos.api.checks.growing_state import warn_of_growing_state
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.row_functions import warn_of_row_functions
@@ -167,6 +168,8 @@ class Job:
         Raises: JobError for options that exclude each other, a job that cannot be compiled or has no output.
         """
         script_exit.start(self._described)
+        if master is not None and slots == SlotKind.PROCESS:
+            raise JobError('master= is for slots="spark", and slots is "process". Leave out one of them.')
         named = {"master": master, "slots": slots}
         keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
@@ -174,6 +177,7 @@ class Job:
         warn_of_unnamed_steps(self._graph)
         warn_of_growing_state(self._graph)
         warn_of_row_functions(self._graph)
+        warn_of_doubtful_steps(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
         with fork_server_ahead(settings.run if has_to_import else None), collections_paused():
             from clonos.job.handle import Handle

@@ -239,6 +239,12 @@ def _place_of(function: FunctionType) -> Place | None:
     return Place(code.co_filename, best.lineno, best, "".join(lines[first - 1 : best.end_lineno]))
 
 
+def tree_of(function: Any) -> ast.AST | None:
+    """Returns the syntax tree of a function; None if its file does not show it."""
+    place = _place_of(function) if isinstance(function, FunctionType) else None
+    return None if place is None else place.node
+
+
 def _contains(node: Any, where: Any) -> bool:
     line, _, column, _ = where
     return (node.lineno, node.col_offset) <= (line, column) <= (node.end_lineno, node.end_col_offset)

@@ -63,6 +63,17 @@ def growth_warnings(graph: JobGraph) -> list[str]:
     return found
 
 
+def endless_sources(graph: JobGraph) -> dict[int, str]:
+    """Returns for each step whose input never ends the name of a source that does not; none if a limit ends them."""
+    endless: dict[int, str] = {}
+    if any(step.kind == LIMIT for step in graph.steps):
+        return endless
+    for step in graph.steps:
+        if (source := _endless_source(step, endless)) is not None:
+            endless[step.number] = source
+    return endless
+
+
 def _gathered(step: Step) -> str:
     """Returns the names of the aggregates of a step without windows that keep values."""
     if step.kind != AGGREGATE:

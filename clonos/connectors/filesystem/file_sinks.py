@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from clonos.connectors.partitions.partitioned_writer import PartitionedWriter
 
 logger = logging.getLogger("clonos.run")
+
+PLACEHOLDER = re.compile(r"\$\{?\w+|\{\w+\}")
+"""Parts of a path that somebody may expect to be replaced."""
 
 FILE_SUFFIXES = (".arrow", ".avro", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 
@@ -93,6 +97,11 @@ class FileSink:
             return path
         if glob.has_magic(path) and not os.path.isdir(self._folder):
             raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
+        if (found := PLACEHOLDER.search(path)) and not os.path.exists(self._folder):
+            advice = "Compute the path in Python; partition_by= puts rows into folders by their values."
+            if found[0].startswith("$"):
+                advice = "Write os.path.expandvars(...) around it."
+            raise InvalidConnector(self.connector, f"{path!r} has {found[0]}, which nothing replaces", advice)
         return self._folder
 
     def describe_output(self) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
 
     routes_malformed = True
     routes_refused = True
+    has_fields = True
 
     def __init__(
         self,

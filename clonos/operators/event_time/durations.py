@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from clonos.core.model.bare_seconds import warn_of_seconds
 from clonos.core.model.errors import JobError
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
@@ -60,6 +61,7 @@ def duration_ns(size: object) -> int:
     elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
         raise InvalidDuration(repr(size), "it is not a number of seconds")
     else:
+        warn_of_seconds(size)
         nanoseconds = round(size * NANOSECONDS["s"])
     if nanoseconds > NANOSECONDS_MAX:
         raise InvalidDuration(repr(size), "it is longer than 100 years")
