@@ -45,8 +45,8 @@ def doubts(graph: JobGraph) -> list[str]:
         if step.follows_clock and step.number not in endless and _reads_fields(graph, step):
             found.append(
                 f"the windows of {step.name} follow the clock, because the stream has no timestamps, and its input"
-                " ends, so a record counts in the window in which it is read. Give the source timestamps=, such as the name"
-                ' of a field, or give the windows time="processing".'
+                " ends: each record counts in the window in which it is read. Give the source timestamps=, such as the"
+                ' name of a field, or give the windows time="processing".'
             )
     return found
 
