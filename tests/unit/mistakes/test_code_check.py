@@ -312,12 +312,14 @@ def jobs_of_examples() -> list[Path]:
 def test_no_example_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(path.parent)
     monkeypatch.chdir(ROOT)
-    before = sys.modules.copy()
+    examples = {each.stem for each in path.parent.glob("*.py")}  # the modules of Clonos that they load stay
+    before = {name: sys.modules.pop(name) for name in examples & sys.modules.keys()}
     try:
         job: Job = load_job(str(path))
         module: ModuleType = sys.modules[path.stem]
         assert module.__file__ == str(path)
         assert list(warnings_of(graph_of(job))) == []
     finally:
-        sys.modules.clear()
+        for name in examples & sys.modules.keys():
+            del sys.modules[name]
         sys.modules.update(before)
