@@ -61,6 +61,7 @@ class StartOptions(TypedDict, total=False):
     placement: Literal["spread", "pack"] | PlacementKind
     py_files: str | Sequence[Text]
     rebalance: bool
+    move_timeout: Duration
     replicas: int | None
     resume: bool
     sharing_depth: int | None

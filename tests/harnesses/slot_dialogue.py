@@ -292,7 +292,10 @@ class SlotDialogue:
         )
 
     def do_emission(self, words: list[str], given: Given) -> None:
-        """``emission b log=s3,k out=xyz consumed=195 snapshot=2 on=1 in=3 out_at=3 last``: one step of a task."""
+        """``emission b log=s3,k out=xyz consumed=195 snapshot=2 on=1 in=3 out_at=3 last``: one step of a task.
+
+        ``last=2``: the last one of its second suspension.
+        """
         task, life = self.life(words[0])
         outputs = []
         channel = self.slot.plan.outputs[task][0]
@@ -314,7 +317,8 @@ class SlotDialogue:
             consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
         log = entries_of(given.get("log", ""))
-        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read, is_last="last" in words)
+        last = int(given.get("last", "last" in words))
+        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read, suspension=last)
         self.post(happened.StepEmitted(*self.thread(words[0]), emission))
 
     def do_ends(self, words: list[str], given: Given) -> None:

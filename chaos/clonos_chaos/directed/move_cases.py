@@ -17,6 +17,7 @@ from clonos_chaos.directed.building_blocks import (
     about,
     at,
     directed,
+    directed_test,
     kills,
     kills_it,
     kills_standbys,
@@ -27,6 +28,8 @@ from clonos_chaos.directed.building_blocks import (
     restarts_coordinator,
 )
 from clonos_chaos.sim.targeted_faults import FaultAction
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import World
 
 _MOVING = ("a/0", "sink/0")
 """A task that makes calls with effects, and a sink that writes to an external system."""
@@ -49,6 +52,34 @@ _FAULTS: dict[str, FaultAction] = {
     "moves when a new coordinator comes": restarts_coordinator(50),
     "moves while another coordinator takes over": replaces_coordinator(100),
 }
+
+
+@directed_test("52 task with calls goes on when they take longer than a move may")
+def _slow_calls(seed: int) -> World:
+    return directed(
+        seed,
+        line(RICH, EFFECTS, sink=IMMEDIATE),
+        [at(EXTERNAL_WRITTEN, kills("a/0"), nth=2)],
+        options={"move_timeout_ms": 1},
+        settings={"spare_slots": 0, "call_ns_max": 40 * MILLISECOND_NS},
+        records=300,
+    )
+
+
+@directed_test("52 sink goes on when its keeper answers later than a move may take")
+def _slow_keeper(seed: int) -> World:
+    return directed(
+        seed,
+        line(RICH, EFFECTS, sink=IMMEDIATE),
+        [
+            at(EXTERNAL_WRITTEN, kills("sink/0"), nth=2),
+            at(FaultPoint.SUSPENDED, pauses("source/0", 300), about("sink/0")),
+        ],
+        options={"move_timeout_ms": 50},
+        settings={"spare_slots": 0},
+        records=300,
+    )
+
 
 for _name, _what in zip(_MOVING, ("task with calls", "sink"), strict=True):
     for _fault, _action in _FAULTS.items():

@@ -30,6 +30,7 @@ HOT_TAKEOVER = "hot standby took over"  # and went live
 WITHDRAWN = "rows withdrawn from a table"
 MOVED = "task moved"
 MOVED_WITH_EFFECTS = "task with effects outside of the job moved"
+MOVE_GIVEN_UP = "move given up"  # what the task had begun took too long
 
 SITUATIONS = (
     RECOVERY_IN_RECOVERY,
@@ -54,6 +55,7 @@ class Situations:
     def __init__(self, world: World) -> None:
         self._world = world
         self._incarnations: dict[CheckpointId, tuple[Incarnation, ...]] = {}  # when it was first acknowledged
+        self._suspended: set[Incarnation] = set()  # by the last view
         self.moved: set[tuple[str, int]] = set()  # names of tasks, and incarnations that began with a planned move
 
     def reach(self, situation: str) -> None:
@@ -78,6 +80,10 @@ class Situations:
                 if is_in_it and isinstance(hosted.state, Recovering) and not hosted.state.gathering.is_complete:
                     self.reach(VIEW_WHILE_GATHERING)
         self._note_moves()
+        goes_on = {p.incarnation for p in view.placements if not p.is_suspended}
+        for _ in self._suspended & goes_on:
+            self.reach(MOVE_GIVEN_UP)
+        self._suspended = {p.incarnation for p in view.placements if p.is_suspended}
 
     def _note_moves(self) -> None:
         plan = self._world.plan

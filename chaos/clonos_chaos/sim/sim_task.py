@@ -165,7 +165,7 @@ class SimTask:
     def emit(self, emission: Emission) -> None:
         snapshot = emission.snapshot
         if snapshot is None:
-            self._reach(FaultPoint.SUSPENDED if emission.is_last else FaultPoint.EMISSION)
+            self._reach(FaultPoint.SUSPENDED if emission.suspension else FaultPoint.EMISSION)
         else:
             self._reach(FaultPoint.END_OF_STREAM if snapshot.final else FaultPoint.ALIGNED)
         self.output_budget.spend(emission.cost_bytes)

@@ -31,6 +31,7 @@ def draw_options(rng: Random) -> Options:
         channel_delay_ms=rng.choice((5, 200)),
         snapshot_chain_max=rng.choice((1, 3, 16)),
         failures_per_epoch_max=1_000,
+        move_timeout_ms=rng.choice((1, 20, 10_000)),
         clock_tick_ms=rng.choice((0, 0, 0, 5)),
     )
     is_lazy = drawn.snapshot_chain_max == 3  # most of a state is then encoded while the task continues

@@ -209,6 +209,8 @@ class CoordinatorState:
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.failed_at = CheckpointId(0)  # the last completed checkpoint when a task failed or moved
         self.suspended_tasks: dict[TaskId, None] = {}  # by the view in force, or by the next one; they move
+        self.suspended_since_ns: int | None = None  # since when one ends what it has begun
+        self.moves_given_up: dict[TaskId, Incarnation] = {}
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()

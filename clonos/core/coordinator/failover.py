@@ -241,10 +241,13 @@ def _issue(state: CoordinatorState) -> None:
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
         suspended = frozenset(state.suspended_tasks)
         is_same = addresses == view.slots and assignment == state.assignment
-        if not restarted and is_same and all(view.placements[task].is_suspended for task in suspended):
+        resumed = frozenset(task for task in state.moves_given_up if view.placements[task].is_suspended)
+        is_moving = resumed or not all(view.placements[task].is_suspended for task in suspended)
+        if not restarted and is_same and not is_moving:
             state.is_rebalance_due = state.is_view_waiting = False
             return
-        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, suspended, state.confirmed)
+        moving = suspended, resumed, state.confirmed
+        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
 

@@ -1,16 +1,19 @@
 """Planned moves: a task that shares a slot since a loss moves to a standby on a slot without tasks (protocol 6.11).
 
 A move is a recovery whose standby has everything but the current epoch: right behind a checkpoint, one task at a time.
-The task is suspended first, so that nothing of it is under way outside of the job when its successor begins.
+The task is suspended first, so that nothing of it is under way outside of the job when its successor begins. If that
+takes longer than ``move_timeout``, the task goes on where it is.
 """
 
 from __future__ import annotations
 
 from clonos.core.coordinator import event_handlers
 from clonos.core.coordinator.checkpoint_machine import Collecting
+from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.coordinator.coordinator_events import Received, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.coordinator.failover import end_incarnation
+from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.placement.placement_rules import broken_rules
@@ -22,12 +25,40 @@ REASON = "it moves to a process of its own"
 def tick(state: CoordinatorState, event: Ticked) -> None:
     """Does what is due at a tick of the running job, and then suspends a task that can move."""
     event_handlers.tick(state, event)
-    if not state.is_running or not _is_quiet(state):
+    if not state.is_running:
+        return
+    _give_up_if_late(state)
+    if not _is_quiet(state):
         return
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
         state.suspended_tasks[task] = None
         state.is_rebalance_due = True
+
+
+def _give_up_if_late(state: CoordinatorState) -> None:
+    """Lets a suspended task go on that has not ended what it had begun in time. This incarnation stays."""
+    if not state.suspended_tasks:
+        state.suspended_since_ns = None
+        return
+    if state.suspended_since_ns is None:
+        state.suspended_since_ns = state.awake_ns
+    late = [task for task in state.suspended_tasks if task not in state.failed_tasks]
+    if not late or state.awake_ns - state.suspended_since_ns < state.options.move_timeout_ms * NANOSECONDS:
+        return
+    for task in late:
+        del state.suspended_tasks[task]
+        state.moves_given_up[task] = state.view.placements[task].incarnation
+        state.emit(Alarm(_given_up_text(state, task)))
+    state.is_rebalance_due = True
+
+
+def _given_up_text(state: CoordinatorState, task: TaskId) -> str:
+    return (
+        f"{state.plan.task_name(task)} goes on in the process that it shares: calls that it had begun, or output that"
+        f" its external system has to confirm, took longer than {state.options.move_timeout_ms / 1_000:g} s."
+        " Raise move_timeout if it is to move"
+    )
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
@@ -39,8 +70,9 @@ def on_status(state: CoordinatorState, event: Received) -> None:
 
 def _move_suspended(state: CoordinatorState, status: object) -> None:
     assert isinstance(status, SlotStatus)
+    is_of_view = status.view >= state.view.number  # one before may tell of a suspension that was given up
     for task in status.tasks:
-        is_ready = task.phase is TaskPhase.SUSPENDED and task.task in state.suspended_tasks
+        is_ready = task.phase is TaskPhase.SUSPENDED and task.task in state.suspended_tasks and is_of_view
         if is_ready and task.task not in state.failed_tasks and state.is_current(task.task, task.incarnation):
             _move(state, task.task, dict(task.counters).get(TaskCounter.ROWS_WRITTEN, 0))
 
@@ -85,7 +117,8 @@ def _sharing(state: CoordinatorState) -> list[TaskId]:
 
 def _may_move(state: CoordinatorState, task: TaskId) -> bool:
     is_fixed = state.plan.is_journalled(task) or (not state.options.keepers and task in state.plan.with_keepers)
-    return state.phases.get(task) is TaskPhase.LIVE and not is_fixed
+    has_given_up = state.moves_given_up.get(task) == state.view.placements[task].incarnation
+    return state.phases.get(task) is TaskPhase.LIVE and not is_fixed and not has_given_up
 
 
 def _has_place(state: CoordinatorState, task: TaskId) -> bool:

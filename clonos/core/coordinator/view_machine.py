@@ -57,7 +57,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """Event: some tasks begin a new incarnation or are suspended, or standbys, keepers or slots change.
+    """Event: some tasks begin a new incarnation, are suspended or go on, or standbys, keepers or slots change.
 
     ``restarted`` has True for tasks that begin in single-step mode. ``confirmed`` has, for those of them that move, the
     number below which their external systems have confirmed all output.
@@ -68,6 +68,7 @@ class ViewChange:
     assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
     suspended: frozenset[TaskId] = frozenset()
+    resumed: frozenset[TaskId] = frozenset()
     confirmed: Mapping[TaskId, int] = field(default_factory=dict)
 
 
@@ -121,8 +122,8 @@ def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
         else _reassigned(view.placements[task], assigned, number)
         for task, assigned in enumerate(event.assignment)
     ]
-    for task in event.suspended - event.restarted.keys():
-        placements[task] = msgspec.structs.replace(placements[task], is_suspended=True)
+    for task in (event.suspended | event.resumed) - event.restarted.keys():
+        placements[task] = msgspec.structs.replace(placements[task], is_suspended=task in event.suspended)
     return View(number, view.generation, view.job_id, event.addresses, tuple(placements))
 
 

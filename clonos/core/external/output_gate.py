@@ -265,6 +265,10 @@ class OutputGate:
         self.handover = self.requirement()
         self.pump()
 
+    def end_handover(self) -> None:
+        """The task goes on, because its move was given up."""
+        self.handover = None
+
     @property
     def may_hand_over(self) -> bool:
         """Whether the external system has confirmed all output, and the keepers hold what the task has done."""

@@ -46,7 +46,7 @@ class Emission(NamedTuple):
     late_records: LateRecords = ()  # none in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
     mark: Mark | None = None  # rides with the outputs
-    is_last: bool = False  # the task is suspended and emits nothing more
+    suspension: int = 0  # number of the suspension in which the task emits nothing more until it goes on; 0: none
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +102,12 @@ class ReplayExtended(NamedTuple):
 class Suspended(NamedTuple):
     """Slot to task: make no step after the open calls, because the task moves to another slot."""
 
+    number: int  # of this suspension, from 1 on
+
+
+class Resumed(NamedTuple):
+    """Slot to task: go on, because the move was given up."""
+
 
 class Stopped(NamedTuple):
     """Slot to task: this incarnation has ended, and nothing that it does counts any more."""
@@ -112,7 +118,16 @@ class BudgetChanged(NamedTuple):
 
 
 Command = (
-    Delivered | Triggered | ReadLimit | Journalled | Finished | ReplayExtended | Suspended | Stopped | BudgetChanged
+    Delivered
+    | Triggered
+    | ReadLimit
+    | Journalled
+    | Finished
+    | ReplayExtended
+    | Suspended
+    | Resumed
+    | Stopped
+    | BudgetChanged
 )
 
 

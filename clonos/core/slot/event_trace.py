@@ -189,13 +189,13 @@ def _encode_emitted(event: StepEmitted) -> Values:
     outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
     parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
     rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes
-    last = done.has_reached_limit, done.late_records, done.reached_ns, done.mark, done.is_last
+    last = done.has_reached_limit, done.late_records, done.reached_ns, done.mark, done.suspension
     return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest, *last
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, has_reached_limit, late_records, reached_ns, mark, is_last = rest
+    records, journal, cost, has_reached_limit, late_records, reached_ns, mark, suspension = rest
     made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
     emission = Emission(
         log,
@@ -212,7 +212,7 @@ def _decode_emitted(values: list[Any]) -> StepEmitted:
         tuple((step, count) for step, count in late_records),
         reached_ns,
         None if mark is None else Mark(*mark),
-        is_last,
+        suspension,
     )
     return StepEmitted(task, thread, emission)
 

@@ -196,6 +196,9 @@ class HostedTask:
         self.output_gate.apply_view(view)
         if self.placement.is_suspended:
             self.output_gate.begin_handover() if self.is_final else self.running.suspend()
+        else:
+            self.output_gate.end_handover()
+            self.running.resume()
         self.update_output_budget()
 
     def check_handshakes(self) -> None:
@@ -304,7 +307,7 @@ class HostedTask:
         if self.output_gate.journal is not None:
             self.output_gate.journal.read(emission.journal_read_bytes)
         self.running.on_emission(emission)
-        if emission.is_last or (self.is_final and self.placement.is_suspended):
+        if self.running.has_paused(emission) or (self.is_final and self.placement.is_suspended):
             self.output_gate.begin_handover()
         self.update_output_budget()
 

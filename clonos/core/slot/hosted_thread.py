@@ -7,7 +7,7 @@ from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Suspended, Triggered
+from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Resumed, Suspended, Triggered
 from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
@@ -24,6 +24,7 @@ class HostedThread(CommandQueue):
         "handled_bytes",
         "has_reached_limit",
         "is_suspended",
+        "suspensions",
         "late_records",
         "number",
         "reached_ns",
@@ -46,6 +47,7 @@ class HostedThread(CommandQueue):
         self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.late_records: LateRecords = ()
         self.is_suspended = False  # asked to make no further step
+        self.suspensions = 0
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last
@@ -119,7 +121,18 @@ class HostedThread(CommandQueue):
         """Asks the task to make no further step, once."""
         if not self.is_suspended:
             self.is_suspended = True
-            self.put(Suspended())
+            self.suspensions += 1
+            self.put(Suspended(self.suspensions))
+
+    def resume(self) -> None:
+        """Asks the task to go on, if it is suspended."""
+        if self.is_suspended:
+            self.is_suspended = False
+            self.put(Resumed())
+
+    def has_paused(self, emission: Emission) -> bool:
+        """Whether the emission is the last one of the suspension that is in force, not of one that was given up."""
+        return self.is_suspended and emission.suspension == self.suspensions
 
     def on_log_end(self) -> None:
         """Counts what the task has replayed: its log has ended."""

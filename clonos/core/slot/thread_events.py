@@ -70,7 +70,7 @@ class LocalEvents(ABC):
         life = self.thread(event.task, event.thread)
         if life is not None:
             life.on_emission(event.emission)
-            if event.emission.is_last:  # otherwise the next status says so
+            if event.emission.suspension:  # otherwise the next status says so
                 self.mark_status()
                 self.send_status_if_due()
 

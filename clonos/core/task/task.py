@@ -25,6 +25,7 @@ from clonos.core.ports.task_port import (
     Journalled,
     ReadLimit,
     ReplayExtended,
+    Resumed,
     Suspended,
     TaskPort,
     Triggered,
@@ -53,7 +54,8 @@ class Task:
         self.is_source = vertex.is_source
         snapshot = activation.snapshot
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
-        self.is_final, self.is_suspended = bool(snapshot and snapshot.final), False
+        self.is_final = bool(snapshot and snapshot.final)
+        self.is_suspended, self.suspension = False, 0
         self.pace = StepSize(options, port, activation.is_single_step)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
@@ -147,8 +149,9 @@ class Task:
         while (command := self.port.receive(0)) is not None:
             self.take(command)
         if self.is_suspended and not self.log.open_calls:
-            self.port.emit(Emission(self.log.drain(), is_last=True))
-            self._await_end()
+            self.port.emit(Emission(self.log.drain(), suspension=self.suspension))
+            self._await_resumption()
+            return
         budget_bytes = self.port.budget_bytes()
         if budget_bytes <= 0:
             if self.reading is not None:
@@ -185,6 +188,15 @@ class Task:
         while True:
             self.port.receive(None)
 
+    def _await_resumption(self) -> None:
+        """Waits until the move is given up or the task is stopped. Takes nothing else before: it may be a step."""
+        held: list[Any] = []
+        while not isinstance(command := self.port.receive(None), Resumed):
+            held.append(command)
+        self.take(command)
+        for each in held:
+            self.take(each)
+
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
         if due_ns is None or due_ns > self.port.now_ns():
@@ -207,7 +219,9 @@ class Task:
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
         elif isinstance(command, Suspended):
-            self.is_suspended = True
+            self.is_suspended, self.suspension = True, command.number
+        elif isinstance(command, Resumed):
+            self.is_suspended = False
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:

@@ -35,7 +35,7 @@ def merged(own: str, of_jobs: Mapping[str, str]) -> bytes:
     ``of_jobs``: the text of each driver by the id of its job at the server, which all its samples get as their label
     ``job_id``. A family that another driver has with another type is left out.
 
-    Raises: ValueError Prometheus could not read one of the texts.
+    Raises: ValueError: Prometheus could not read one of the texts.
     """
     families: dict[str, Metric] = {}
     for job_id, text in [("", own), *of_jobs.items()]:

@@ -350,7 +350,7 @@ class TaskThread:
         """Returns the fault point of a step, by its emission."""
         if emission.snapshot is not None:
             return FaultPoint.END_OF_STREAM if emission.snapshot.final else FaultPoint.ALIGNED
-        if emission.is_last:
+        if emission.suspension:
             return FaultPoint.SUSPENDED
         queues = self._running.inputs if self._running is not None else []
         is_aligning = any(queue.blocked_by is not None for queue in queues)

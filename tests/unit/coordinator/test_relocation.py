@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.coordinator.coordinator_events import StopRequested
 from clonos.core.coordinator.relocation import REASON
-from clonos.core.model.ids import CheckpointId, SlotId, TaskId
+from clonos.core.model.ids import CheckpointId, SlotId, TaskId, ViewNumber
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.model.progress import TaskCounter, TaskPhase
-from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain
+from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind
 
 MAP = 2
 """The first task of the map, whose slot is lost; the tasks are two sources, two maps and two sinks."""
@@ -181,6 +183,42 @@ def test_a_suspended_task_moves_also_when_its_standby_is_lost() -> None:
     harness.tick(300)
     assert harness.of(task).incarnation > before
     assert suspended(harness) == []
+
+
+def test_a_move_that_takes_too_long_is_given_up_and_the_task_goes_on() -> None:
+    harness, slot, task = suspending(move_timeout_ms=1_000)
+    incarnation = harness.of(task).incarnation
+    harness.tick(500)
+    assert suspended(harness) == [task]
+    harness.tick(600)
+    assert task not in suspended(harness), "it goes on"
+    assert (harness.of(task).slot, harness.of(task).incarnation) == (slot, incarnation)
+    (alarm,) = [each.text for each in of_kind(harness.effects_of_last, Alarm) if "move_timeout" in each.text]
+    assert alarm.startswith(f"{harness.plan.task_name(TaskId(task))} goes on in the process that it shares")
+
+
+def test_another_task_of_the_slot_moves_when_the_move_of_one_was_given_up() -> None:
+    harness, slot, task = suspending(move_timeout_ms=1_000)
+    shared = sharing(harness)
+    harness.tick(1_300)
+    harness.slots[slot].suspends = True
+    for checkpoint in (3, 4):
+        harness.complete(checkpoint)
+        harness.tick(300)
+    (moved,) = [each.task for each in harness.coordinator.recoveries if each.is_move]
+    assert moved in shared
+    assert moved != task
+    assert sharing(harness) == []
+
+
+def test_a_status_from_before_a_move_was_given_up_moves_nothing() -> None:
+    """The slot says that the task is suspended, in a heartbeat that was sent under an earlier view."""
+    harness, slot, task = suspending()
+    late = replace(harness.slots[slot].status(), view=ViewNumber(int(harness.view.number) - 1))
+    statuses = tuple(replace(each, phase=TaskPhase.SUSPENDED) for each in late.tasks)
+    harness.receive(slot, replace(late, tasks=statuses))
+    assert harness.of(task).slot == slot
+    assert suspended(harness) == [task]
 
 
 def test_no_checkpoint_begins_while_a_task_is_suspended() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core.ports.task_port import Command, Emission, Suspended, TaskStopped
+from clonos.core.ports.task_port import Command, Emission, Resumed, Suspended, TaskStopped
 from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation
 from tests.unit.core.task.test_task_replay import JOBS
 
@@ -21,13 +21,58 @@ class SuspendedTask(ScriptedTask):
             raise TaskStopped
         if not self.is_asked and self.emissions >= self.asked_after:
             self.is_asked = True
-            return Suspended()
+            return Suspended(7)
         return super().receive(until_ns)
 
     def emit(self, emission: Emission) -> None:
         assert not self.has_stopped, "it has said that nothing follows"
-        self.has_stopped = emission.is_last
+        self.has_stopped = emission.suspension == 7
         super().emit(emission)
+
+
+class ResumedTask(ScriptedTask):
+    """An incarnation that is suspended and goes on, perhaps with calls under way, again and again."""
+
+    def __init__(self, job: Job, number: int, every: int) -> None:
+        super().__init__(job, number)
+        self.every, self.suspensions, self.waits, self.pauses = every, 0, 0, 0
+        self.is_suspended = False
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if self.is_suspended:
+            self.waits += 1
+            try:
+                if self.waits % 3:
+                    return super().receive(until_ns)
+            except TaskStopped:  # nothing comes that the task could wait for
+                pass
+            self.is_suspended = False
+            return Resumed()
+        if self.emissions >= self.every * (self.suspensions + 1):
+            self.is_suspended = True
+            self.suspensions += 1
+            return Suspended(self.suspensions)
+        return super().receive(until_ns)
+
+    def emit(self, emission: Emission) -> None:
+        if emission.suspension:
+            assert emission.suspension == self.suspensions
+            assert not self.task.log.open_calls
+            self.pauses += 1
+        super().emit(emission)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_task_whose_move_is_given_up_goes_on_to_the_end_of_its_stream(job: str) -> None:
+    made = JOBS[job]()
+    undisturbed = ScriptedTask(made, 3).run()
+    life = ResumedTask(made, 3, 4)
+    life.run()
+    assert life.task.is_final
+    assert life.suspensions > 1
+    assert life.pauses > 0
+    assert life.outputs.keys() == undisturbed.outputs.keys()
+    check_continuation(life, ScriptedTask(made, 50, Start(life.log)).run())
 
 
 @pytest.mark.parametrize("job", JOBS)
