@@ -59,6 +59,10 @@ BYTES: Final = {
 QUANTITY_MAX: Final = (1 << 62) - 1
 """Largest value of an option, in nanoseconds (146 years), bytes or counts."""
 
+SILENCE_OF_THREADS_MS: Final = 24 * 3_600_000
+"""Default of ``lease`` and ``orphan_after`` for slots that are threads: while a debugger holds their process, all are
+silent."""
+
 DURATION_SUFFIXES: Final = {"_ns": "ns", "_us": "us", "_ms": "ms"}
 SIZE_SUFFIX: Final = "_bytes"
 
@@ -217,6 +221,8 @@ def resolve_settings(
     reason = ""
     if run.get("slots", SlotKind.AUTO) is SlotKind.AUTO:
         run["slots"], reason = chosen_slots("master" in run)
+    if run["slots"] is SlotKind.THREAD:
+        core = {"lease_ms": SILENCE_OF_THREADS_MS, "orphan_after_ms": SILENCE_OF_THREADS_MS} | core
     return JobSettings(Options(**core), RunOptions(**run), origins, reason)  # type: ignore[arg-type]
 
 

@@ -48,7 +48,7 @@ def test_the_city_is_the_second_word() -> None:
 def test_each_visitor_counts_once(tmp_path: Path) -> None:
     job, rows = Job("test", store=tmp_path / "store"), collect()
     counts(job.source(values(["ann Berlin", "bob Paris", "eve Berlin"]))).sink(rows)
-    job.run(slots="process")
+    job.run(slots="thread")  # in this process, where a debugger stops at breakpoints
     assert sorted(rows.rows) == [("Berlin", 1), ("Berlin", 2), ("Paris", 1)]
 '''
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from clonos import Job, files, random, values
+from clonos.config import resolve_settings
 from clonos.core.model.errors import JobError
 from clonos.job import JobCrashed
 from clonos.server.job_api.job_source import HandleSource, Refused
@@ -50,6 +51,27 @@ def test_tasks_run_in_threads_of_this_process_and_write_each_row_once(tmp_path: 
     assert {row["pid"] for row in rows} == {os.getpid()}
     assert {row["thread"] for row in rows} != {threading.current_thread().name}
     assert len({row["drawn"] for row in rows}) == NUMBERS
+
+
+def test_a_task_that_raises_once_recovers_and_each_record_counts_once(tmp_path: Path) -> None:
+    def raises_once(number: int) -> dict[str, int]:
+        if number == 150 and not (tmp_path / "raised").exists():
+            (tmp_path / "raised").touch()
+            raise OSError("once")
+        return {"n": number}
+
+    job = Job("threads", slots="thread", store=tmp_path / "store", parallelism=2, checkpoint_every="50ms")
+    job.source(values(range(300))).map(raises_once).sink(files.jsonl(tmp_path / "out"))
+    with job.start() as handle:
+        assert handle.wait().has_finished
+        assert [recovery.is_over for recovery in handle.status().recoveries] == [True]
+    assert sorted(row["n"] for row in _rows(tmp_path / "out")) == list(range(300))
+
+
+def test_threads_may_be_silent_for_as_long_as_a_debugger_holds_them() -> None:
+    assert resolve_settings({"slots": "thread"}, environment={}).core.lease_ms == 24 * 3_600_000
+    assert resolve_settings({"slots": "thread", "lease": "3s"}, environment={}).core.lease_ms == 3_000
+    assert resolve_settings({"slots": "process"}, environment={}).core.lease_ms == 5_000
 
 
 def test_an_error_of_user_code_ends_the_job_with_its_cause(tmp_path: Path) -> None:
