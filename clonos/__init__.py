@@ -209,9 +209,9 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("_"):
         raise AttributeError(f"module 'clonos' has no attribute {name!r}")
     else:
-        from clonos.api.checks.missing_methods import name_missing
+        from clonos.api.checks.missing_methods import package_name_missing
 
-        raise name_missing(name, __all__, sys._getframe(1))
+        raise package_name_missing(name, __all__, sys._getframe(1))
     globals()[name] = found
     return found
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.arguments import checked_call, checked_int, checked_number, checked_of
@@ -399,3 +400,22 @@ def aggregate(
         None if merge is None else checked_call("aggregate", "merge", merge),
         None if result is None else checked_call("aggregate", "result", result),
     )
+
+
+explains_names(
+    __name__,
+    {
+        "sum": "Use sum_.",
+        "min": "Use min_.",
+        "max": "Use max_.",
+        "avg": "Use mean.",
+        "average": "Use mean.",
+        "std": "Use stddev.",
+        "var": "Use variance.",
+        "median": "Use quantile(field, 0.5).",
+        "percentile": "Use quantile(field, 0.99).",
+        "nunique": "Use count_distinct.",
+        "collect_list": "Use collect.",
+        "collect_set": "Use distinct.",
+    },
+)

@@ -24,6 +24,7 @@ from typing import Any, Final
 from clonos.core.model.bare_seconds import warn_of_seconds
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
+from clonos.core.model.wrong_calls import OPTIONS_OF_JOBS
 from clonos.kernels import choice as kernels
 
 FILE_NAME: Final = "clonos.toml"
@@ -408,3 +409,6 @@ def _expected(option: _Option) -> str:
         return " or ".join(repr(member.value) for member in annotation) + or_none
     named = {bool: "true or false", int: "a whole number", str: "a string"}
     return named.get(annotation, "a list of strings") + or_none
+
+
+OPTIONS_OF_JOBS.update(keys())

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import clonos
-from clonos.cli.exact_parser import ExactParser
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
@@ -35,6 +34,7 @@ from clonos.core.model.error_report import full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.collections_paused import collect_rarely
+from clonos.job.script.exact_parser import ExactParser
 from clonos.job.script.job_file import load_job, put_on_path
 from clonos.kernels import kernels_in_use
 

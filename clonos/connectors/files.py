@@ -27,6 +27,7 @@ from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 from clonos.connectors.formats.avro_files import avro
 from clonos.connectors.formats.whole_files import whole
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
 
@@ -404,3 +405,19 @@ def arrow(
 
 def _discovery_interval_ns(watch: Duration | None) -> int:
     return 0 if watch is None else duration_ns(watch)
+
+
+explains_names(
+    __name__,
+    {
+        "json": "Use jsonl: one object in each line.",
+        "text": "Use lines.",
+        "txt": "Use lines.",
+        "read_csv": "Use csv.",
+        "read_json": "Use jsonl.",
+        "read_parquet": "Use parquet.",
+        "read_text": "Use lines.",
+        "tsv": 'Use csv(path, delimiter="\\t").',
+        "binary": "Use whole.",
+    },
+)

@@ -16,6 +16,7 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 
 __all__ = ["env", "file", "Secret", "SecretMissing", "masked", "without"]
@@ -152,3 +153,6 @@ def check_text(connector: str, option: str, value: str | Secret) -> None:
     if isinstance(value, str) and "<secret from " in value:
         advice = f"Give the secret as an option of its own, for example password=, or the whole {option}= as a secret."
         raise InvalidConnector(connector, f"{option} contains a secret, which an f-string cannot reveal", advice)
+
+
+explains_names(__name__)

@@ -18,6 +18,7 @@ from typing import Any
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.journal_source import END_OF_JOURNAL
@@ -297,3 +298,12 @@ def _is_safe(encoding: str, delimiter: bytes) -> bool:
     return not any(
         byte in delimiter for encoded in characters if len(encoded) > 1 and encoded not in delimiter for byte in encoded
     )
+
+
+explains_names(
+    __name__,
+    {
+        "text": "Use lines.",
+        "tcp": "Use lines.",
+    },
+)

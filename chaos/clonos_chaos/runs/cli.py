@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from clonos.cli.exact_parser import ExactParser
+from clonos.job.script.exact_parser import ExactParser
 from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_and_report, run_folder, run_scenarios
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, find_scenario, read_scenarios

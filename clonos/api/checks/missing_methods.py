@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterable
 from types import FrameType
 from typing import Final
 
-from clonos.core.model.errors import JobError
-from clonos.core.model.missing_names import MethodMissing, attribute_missing, nearest
+from clonos.core.model.missing_names import NameMissing, attribute_missing, name_missing, nearest
 
 UNKEYED: Final = "It needs a key: call key_by(...) before it."
 PROCESS: Final = "process() with state"
@@ -224,28 +222,11 @@ PACKAGE_HINTS: Final = {
 }
 
 
-class NameMissing(JobError, ImportError):
-    """The package has no public name like this. ``hint`` says what to use instead."""
-
-    wanted: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"clonos has no {self.wanted}. {self.hint}".rstrip()
-
-
 def method_missing(owner: type, attribute: str) -> AttributeError:
     """Returns the error for an attribute that objects of ``owner`` do not have."""
     return attribute_missing(owner, attribute, HINTS.get(owner.__name__, {}))
 
 
-def name_missing(name: str, public: Iterable[str], frame: FrameType) -> AttributeError | NameMissing:
-    """Returns the error for a name that the package does not have, for ``getattr`` or for a ``from`` import.
-
-    An AttributeError would lose its text in a ``from`` import, which makes an ImportError of every AttributeError.
-    ``frame`` asks for the name.
-    """
-    hint = PACKAGE_HINTS.get(name) or nearest(name, public)
-    if frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]:
-        return NameMissing(name, hint)
-    return MethodMissing("the package clonos", name, hint) if hint else AttributeError(f"clonos has no {name}")
+def package_name_missing(name: str, public: Iterable[str], frame: FrameType) -> AttributeError | NameMissing:
+    """Returns the error for a name that the package does not have. ``frame`` asks for it."""
+    return name_missing("clonos", name, PACKAGE_HINTS.get(name) or nearest(name, public), frame)

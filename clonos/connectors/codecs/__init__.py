@@ -30,6 +30,7 @@ from clonos.connectors.codecs.plain import (
 )
 from clonos.connectors.codecs.protobuf import ProtobufCodec
 from clonos.connectors.codecs.schema_registry import SchemaRegistry as SchemaRegistry
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 
 if TYPE_CHECKING:
@@ -206,3 +207,17 @@ register(bytes, dict, lambda _: xml())
 register(bytes, list, lambda _: json())
 register(bytes, list, lambda _: msgpack())
 register(bytes, _is_record_batch, lambda _: arrow())
+
+explains_names(
+    __name__,
+    {
+        "string": "Use text.",
+        "str": "Use text.",
+        "bytes": "Use raw.",
+        "int": "Use number(int).",
+        "float": "Use number(float).",
+        "proto": "Use protobuf.",
+        "JSON": "Use json.",
+        "utf8": "Use text.",
+    },
+)

@@ -15,6 +15,7 @@ from clonos.connectors.nats.nats_errors import (
 )
 from clonos.connectors.nats.stream_source import source
 from clonos.connectors.nats.subject_sink import sink
+from clonos.core.model.missing_names import explains_names
 
 __all__ = [
     "source",
@@ -26,3 +27,11 @@ __all__ = [
     "MessageRefused",
     "PayloadMalformed",
 ]
+
+explains_names(
+    __name__,
+    {
+        "subscribe": "Use source.",
+        "publish": "Use sink.",
+    },
+)

@@ -10,6 +10,7 @@ from clonos.connectors.postgres.changes import ChangesLost, changes
 from clonos.connectors.postgres.query import QueryChanged, QueryKeyUnusable, query
 from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable
 from clonos.connectors.postgres.table import table
+from clonos.core.model.missing_names import explains_names
 
 __all__ = [
     "query",
@@ -22,3 +23,16 @@ __all__ = [
     "QueryChanged",
     "QueryKeyUnusable",
 ]
+
+explains_names(
+    __name__,
+    {
+        "cdc": "Use changes.",
+        "replication": "Use changes.",
+        "source": "Use query or changes.",
+        "read": "Use query.",
+        "read_sql": "Use query.",
+        "sink": "Use table.",
+        "write": "Use table.",
+    },
+)

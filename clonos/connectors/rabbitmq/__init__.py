@@ -15,6 +15,7 @@ from clonos.connectors.rabbitmq.rabbitmq_errors import (
     MessageRefused,
     MessageUnroutable,
 )
+from clonos.core.model.missing_names import explains_names
 
 __all__ = [
     "queue",
@@ -26,3 +27,13 @@ __all__ = [
     "MessageUnroutable",
     "MessageRefused",
 ]
+
+explains_names(
+    __name__,
+    {
+        "source": "Use queue.",
+        "sink": "Use exchange.",
+        "consume": "Use queue.",
+        "publish": "Use exchange.",
+    },
+)

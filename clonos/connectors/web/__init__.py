@@ -21,6 +21,7 @@ from clonos.connectors.web.web_errors import (
 )
 from clonos.connectors.web.webhook_source import receive
 from clonos.connectors.web.websocket_source import websocket
+from clonos.core.model.missing_names import explains_names
 
 __all__ = [
     "post",
@@ -39,3 +40,14 @@ __all__ = [
     "AnswerMalformed",
     "PolledMalformed",
 ]
+
+explains_names(
+    __name__,
+    {
+        "get": "Use poll for a source; in a step, clonos.http.get.",
+        "webhook": "Use receive for a source, post for a sink.",
+        "source": "Use poll, receive or websocket.",
+        "sink": "Use post.",
+        "ws": "Use websocket.",
+    },
+)

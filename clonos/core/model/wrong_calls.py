@@ -64,6 +64,10 @@ HABITS: Final = {
 """Keywords of other libraries, and those of ours that may mean the same, best first."""
 
 
+OPTIONS_OF_JOBS: Final[set[str]] = {"errors"}
+"""Keywords of ``Job``, added by ``clonos.config``, for calls of something else that get one."""
+
+
 class WrongCall(JobError, TypeError):
     """A public function was called with arguments that it does not have. ``advice`` says how to write the call."""
 
@@ -146,6 +150,8 @@ def _argument(parameter: Parameter) -> str:
 def _right_keyword(wanted: str, parameters: Sequence[Parameter]) -> str:
     names = [each.name for each in parameters if each.kind not in (*STARS, Parameter.POSITIONAL_ONLY)]
     usual = [name for name in HABITS.get(wanted.lower(), ()) if name in names]
+    if not usual and wanted in OPTIONS_OF_JOBS:
+        return f"It is an option of the whole job: write Job(name, {wanted}=...)."
     if usual:
         return f"Did you mean {usual[0]}?"
     return nearest(wanted, names) or (f"It takes: {', '.join(names)}." if names else "It takes no keyword.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.spark.frames.frame_errors import FrameFailed, OutputWithdrawn
 
@@ -126,3 +127,12 @@ def state(spark: SparkSession, store: str | os.PathLike[str], step: str, *, chec
     from clonos.spark.frames.state_frame import state_frame
 
     return state_frame(spark, os.fspath(store), step, checkpoint)
+
+
+explains_names(
+    __name__,
+    {
+        "sink": "Use feed, or read the output of a job with read.",
+        "table": "Use source(spark.table(name)).",
+    },
+)

@@ -49,6 +49,8 @@ WRONG = {
     "Job('a').source(values([1]), 4)": "source() takes 1 argument without a name, and gets 2. Write source(source,",
     "rows.sink(stdout(), stdout())": "sink() takes 1 argument without a name, and gets 2.",
     "agg.sum_('a', 'b')": "sum_() takes 1 argument without a name, and gets 2. Write sum_(of=).",
+    "rows.sink(stdout(), errors=stdout())": "sink() has no keyword 'errors'. It is an option of the whole job: write",
+    "rows.map(str, checkpoint_every='1s')": "It is an option of the whole job: write Job(name, checkpoint_every=...).",
     "at_end(1)": "at_end() takes no argument without a name, and gets 1. Write at_end().",
     "files.csv('x', path='y')": "files.csv() gets 'path' twice, by its place and by its name. Write",
 }
