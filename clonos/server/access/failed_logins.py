@@ -1,8 +1,9 @@
-"""Pace of requests with wrong tokens.
+"""Pace of answers to wrong tokens.
 
-After ``FAILURES_MAX`` wrong tokens from one address within a minute, requests of that address are compared one by one,
-``INTERVAL_S`` apart, and those that would wait longer than ``WAIT_S_MAX`` are refused. So tokens cannot be guessed
-quickly, and a client with an old token locks nobody out who shares its address. A request without a token is no guess.
+A token is compared at once, so a right one is never held up. After ``FAILURES_MAX`` wrong tokens from one address
+within a minute, the answers to further wrong ones come one by one, ``INTERVAL_S`` apart. At most ``DELAYED_MAX`` wait
+at a time, so that they hold few connections. What would wait longer than ``WAIT_S_MAX``, or be one more, gets 429. A
+request without a token is no guess.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clonos.io.net.admission import site_of
 from clonos.server.job_api.guard import HEADERS
 
 FAILURES_MAX: Final = 20
 WINDOW_S: Final = 60.0
 INTERVAL_S: Final = 0.1
 WAIT_S_MAX: Final = 2.0
+DELAYED_MAX: Final = 50
 ADDRESSES_MAX: Final = 10_000
 
 _REFUSAL: Final = (
@@ -33,7 +36,7 @@ _REFUSAL: Final = (
 @dataclass(slots=True)
 class _Address:
     failures_s: deque[float] = field(default_factory=deque)  # times of the latest wrong tokens
-    free_s: float = 0.0  # time of the next comparison
+    free_s: float = 0.0  # time of the next answer
 
 
 class FailedLogins:
@@ -43,27 +46,21 @@ class FailedLogins:
         self._now_s = now_s
         self._addresses: OrderedDict[str, _Address] = OrderedDict()  # those that failed latest at the end
 
-    def failed(self, address: str) -> None:
-        """Notes a wrong token."""
-        found = self._addresses.setdefault(address, _Address())
-        self._addresses.move_to_end(address)
-        found.failures_s.append(self._now_s())
-        while len(found.failures_s) > FAILURES_MAX:
-            found.failures_s.popleft()
+    def failed(self, address: str) -> float | None:
+        """Notes a wrong token. Returns the seconds until it may be answered, which takes its turn; None to refuse
+        further ones."""
+        found = self._addresses.setdefault(site_of(address), _Address())
+        self._addresses.move_to_end(site_of(address))
         while len(self._addresses) > ADDRESSES_MAX:
             self._addresses.popitem(last=False)
-
-    def wait_s(self, address: str) -> float | None:
-        """Returns the seconds until a request of an address may be compared, which takes its turn; None to refuse
-        it."""
-        found = self._addresses.get(address)
         now_s = self._now_s()
-        if found is None:
-            return 0.0
         while found.failures_s and found.failures_s[0] <= now_s - WINDOW_S:
             found.failures_s.popleft()
-        if len(found.failures_s) < FAILURES_MAX:
+        is_quick = len(found.failures_s) >= FAILURES_MAX
+        found.failures_s.append(now_s)
+        if not is_quick:
             return 0.0
+        found.failures_s.popleft()
         turn_s = max(now_s, found.free_s)
         if turn_s - now_s > WAIT_S_MAX:
             return None
@@ -78,26 +75,40 @@ class LoginPace:
         self, app: ASGIApp, logins: FailedLogins, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._app, self._logins, self._sleep = app, logins, sleep
+        self.delayed_max = DELAYED_MAX
+        self._delayed = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, when it is its turn."""
+        """Passes a request on, and holds up the answer to a wrong token."""
         if scope["type"] != "http" or not any(name.lower() == b"authorization" for name, _ in scope["headers"]):
             await self._app(scope, receive, send)
             return
         address = scope["client"][0] if scope.get("client") else ""
-        wait_s = self._logins.wait_s(address)
-        if wait_s is None:
-            await _refuse(send)
-            return
-        if wait_s > 0:
-            await self._sleep(wait_s)
+        is_refused = False
 
-        async def send_noting(message: Message) -> None:
+        async def send_paced(message: Message) -> None:
+            nonlocal is_refused
             if message["type"] == "http.response.start" and message["status"] == 401:
-                self._logins.failed(address)
-            await send(message)
+                is_refused = not await self._wait(address)
+                if is_refused:
+                    await _refuse(send)
+            if not is_refused:
+                await send(message)
 
-        await self._app(scope, receive, send_noting)
+        await self._app(scope, receive, send_paced)
+
+    async def _wait(self, address: str) -> bool:
+        """Waits until a wrong token may be answered. Returns whether it may."""
+        wait_s = self._logins.failed(address)
+        if wait_s is None or (wait_s > 0 and self._delayed >= self.delayed_max):
+            return False
+        if wait_s > 0:
+            self._delayed += 1
+            try:
+                await self._sleep(wait_s)
+            finally:
+                self._delayed -= 1
+        return True
 
 
 async def _refuse(send: Send) -> None:

@@ -76,36 +76,50 @@ class _Clock:
 
 def test_wrong_tokens_within_the_limit_cost_no_time() -> None:
     logins = FailedLogins(_Clock())
-    for _ in range(FAILURES_MAX - 1):
-        logins.failed("a")
-    assert logins.wait_s("a") == 0
+    assert {logins.failed("a") for _ in range(FAILURES_MAX)} == {0}
 
 
-def test_requests_of_an_address_with_many_wrong_tokens_wait_for_their_turn() -> None:
+def test_answers_to_many_wrong_tokens_of_an_address_wait_for_their_turn() -> None:
     clock = _Clock()
     logins = FailedLogins(clock)
     for _ in range(FAILURES_MAX):
         logins.failed("a")
-    waits = [logins.wait_s("a") for _ in range(200)]
+    waits = [logins.failed("a") for _ in range(200)]
     turns = round(WAIT_S_MAX / INTERVAL_S) + 1
     assert waits[: turns - 1] == pytest.approx([number * INTERVAL_S for number in range(turns - 1)])
     assert set(waits[turns:]) == {None}
-    assert logins.wait_s("b") == 0
+    assert logins.failed("b") == 0
     clock.now_s = WINDOW_S
-    assert logins.wait_s("a") == 0
+    assert logins.failed("a") == 0
 
 
-def test_a_token_is_not_compared_before_its_turn_and_a_request_without_one_is_no_guess() -> None:
-    logins, slept, passed = FailedLogins(_Clock()), [], []
+def test_a_client_of_ipv6_is_one_address_whatever_it_chooses_for_the_second_half() -> None:
+    logins = FailedLogins(_Clock())
+    waits = [logins.failed(f"2001:db8::{number:x}") for number in range(FAILURES_MAX + 2)]
+    assert waits[-2:] == [0, INTERVAL_S]
+    assert logins.failed("2001:db8:0:1::1") == 0
 
-    async def guard(scope: Scope, _receive: Receive, send: Send) -> None:
-        passed.append(scope["path"])
-        await send({"type": "http.response.start", "status": 401, "headers": []})
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+class _Door:
+    """A pace in front of a guard with one right token. ``held``: how long answers were held up."""
 
-    async def ask(path: str, headers: list[tuple[bytes, bytes]]) -> int:
+    def __init__(self) -> None:
+        self.held: list[float] = []
+        self.gate: asyncio.Event | None = None  # that ends the waits; None: they end at once
+        self.pace = LoginPace(self._guard, FailedLogins(_Clock()), self._sleep)
+
+    async def _guard(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        is_right = (b"Authorization", f"Bearer {TOKEN}".encode()) in scope["headers"]
+        await send({"type": "http.response.start", "status": 200 if is_right else 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"of the guard"})
+
+    async def _sleep(self, seconds: float) -> None:
+        self.held.append(seconds)
+        if self.gate is not None:
+            await self.gate.wait()
+
+    async def ask(self, token: str | None) -> int:
+        """The status of the answer."""
         sent: list[Message] = []
 
         async def send(message: Message) -> None:
@@ -114,18 +128,53 @@ def test_a_token_is_not_compared_before_its_turn_and_a_request_without_one_is_no
         async def receive() -> Message:
             raise AssertionError("nothing reads")
 
-        scope = {"type": "http", "client": ("a", 1), "headers": headers, "path": path}
-        await LoginPace(guard, logins, sleep)(scope, receive, send)
+        headers = [] if token is None else [(b"Authorization", f"Bearer {token}".encode())]
+        await self.pace({"type": "http", "client": ("a", 1), "headers": headers}, receive, send)
+        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         return int(sent[0]["status"])
 
-    async def play() -> list[int]:
-        wrong = [(b"Authorization", b"Bearer x")]
-        for _ in range(100):
-            await ask("/none", [])
-        return [await ask(f"/{number}", wrong) for number in range(FAILURES_MAX + 40)]
 
-    statuses = asyncio.run(play())
-    assert statuses[: FAILURES_MAX + 1] == [401] * (FAILURES_MAX + 1)
+def test_a_right_token_is_answered_at_once_among_wrong_ones_of_its_address() -> None:
+    door = _Door()
+
+    async def play() -> list[int]:
+        statuses = []
+        for _ in range(FAILURES_MAX + 100):
+            await door.ask(OTHER)
+            held = len(door.held)
+            statuses.append(await door.ask(TOKEN))
+            assert len(door.held) == held
+        return statuses
+
+    assert set(asyncio.run(play())) == {200}
+
+
+def test_wrong_tokens_are_answered_later_and_then_refused_and_a_request_without_one_is_no_guess() -> None:
+    door = _Door()
+
+    async def play() -> tuple[list[int], set[int]]:
+        without = {await door.ask(None) for _ in range(100)}
+        return [await door.ask(OTHER) for _ in range(FAILURES_MAX + 40)], without
+
+    statuses, without = asyncio.run(play())
+    assert (without, statuses[: FAILURES_MAX + 1]) == ({401}, [401] * (FAILURES_MAX + 1))
     assert statuses[-1] == 429
-    assert len(passed) == 100 + statuses.count(401)
-    assert len(slept) == statuses.count(401) - FAILURES_MAX - 1
+    assert len(door.held) == statuses.count(401) - FAILURES_MAX - 1
+
+
+def test_a_few_answers_wait_at_a_time_and_the_others_are_refused_at_once() -> None:
+    door = _Door()
+
+    async def play() -> list[int]:
+        door.gate = asyncio.Event()
+        for _ in range(FAILURES_MAX + 1):
+            await door.ask(OTHER)
+        door.pace.delayed_max = 5
+        guesses = [asyncio.create_task(door.ask(OTHER)) for _ in range(12)]
+        refused, waiting = await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
+        assert (len(refused), len(waiting)) == (7, 5)
+        assert await door.ask(TOKEN) == 200
+        door.gate.set()
+        return sorted(await asyncio.gather(*guesses))
+
+    assert asyncio.run(play()) == [401] * 5 + [429] * 7
