@@ -87,6 +87,13 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain in PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key in PEM")
     serve.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="address or network of a proxy, which may have all connections for itself; repeatable",
+    )
+    serve.add_argument(
         "--restart-strategy",
         default="fixed-delay",
         metavar="NAME[:KEY=VALUE,...]",
@@ -112,6 +119,7 @@ def _serve(parsed: argparse.Namespace) -> int:
         register=parsed.register,
         tls_cert=parsed.tls_cert,
         tls_key=parsed.tls_key,
+        trusted_proxies=tuple(parsed.trusted_proxy),
         restart_strategy=parsed.restart_strategy,
     )
     serve(options, show_on_standard_error)

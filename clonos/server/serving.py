@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from clonos.core.model.errors import JobError
@@ -24,8 +23,9 @@ from clonos.job.continuing.restart_strategy import restart_strategy
 from clonos.server.access.tokens import READ_TOKEN_VARIABLE, TOKEN_VARIABLE, find_tokens
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
+from clonos.server.job_api.admitted_server import AdmittedServer, limits_of
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, role_by_token
-from clonos.server.job_api.server_thread import listen_tcp, server_config
+from clonos.server.job_api.server_thread import listen_tcp
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import RegisterInUse
 from clonos.server.submission.submissions import Submissions
@@ -60,6 +60,7 @@ class ServeOptions:
     register: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
     restart_strategy: str = "fixed-delay"
 
 
@@ -93,6 +94,11 @@ def _check(options: ServeOptions) -> None:
     for file in (options.tls_cert, options.tls_key):
         if file is not None and not file.is_file():
             raise AddressUnfit(f"the file {file} does not exist.")
+    for proxy in options.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise AddressUnfit(f"--trusted-proxy needs an address or a network, and {error}.") from None
     if options.tls_cert is None and not _is_loopback(options.host):
         logger.warning(
             "the server listens on %s without TLS: tokens and data can be read on the way. Give it --tls-cert and"
@@ -159,10 +165,11 @@ def _running(options: ServeOptions) -> Iterator[tuple[KnownJobs, Submissions | N
 
 
 def _listen(app: ASGIApp, listener: socket.socket, options: ServeOptions) -> None:
-    config = server_config(app, CONNECTIONS_MAX, options.tls_cert, options.tls_key)
+    proxies = options.trusted_proxies
+    server = AdmittedServer(app, limits_of(CONNECTIONS_MAX, proxies), options.tls_cert, options.tls_key, proxies)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end, when there is more to close
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(listener)
     except KeyboardInterrupt:
         pass
     except OSError as error:  # of the certificate

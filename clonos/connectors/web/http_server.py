@@ -10,15 +10,16 @@ import io
 import logging
 import re
 import socket
-import sys
 from hashlib import blake2b
 from hmac import compare_digest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import CREDENTIAL_HEADERS, Request, journalled, shown_headers
+from clonos.io.net.admission import AdmissionLimits, Owed
+from clonos.io.net.admitting_threads import AdmittingThreads
 from clonos.io.system import wall_clock
 
 CONNECTIONS_MAX: Final = 256
@@ -36,9 +37,6 @@ ID_CHARACTERS_MAX: Final = 255
 PIECE_BYTES: Final = 64 << 10
 RETRY_AFTER: Final = {"Retry-After": "1"}
 NANOSECONDS: Final = 1_000_000_000
-TOO_MANY: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-)
 
 logger = logging.getLogger("clonos.slot")
 
@@ -96,10 +94,8 @@ class Incoming(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
 
-class WebhookServer(ThreadingHTTPServer):
+class WebhookServer(AdmittingThreads, HTTPServer):
     """Server of one source. It serves from ``start`` until ``close``."""
-
-    request_queue_size = 128
 
     def __init__(self, host: str, port: int, rules: Rules, receipts: Receipts) -> None:
         """Opens the port.
@@ -107,9 +103,7 @@ class WebhookServer(ThreadingHTTPServer):
         Raises: OSError.
         """
         self.rules, self.receipts = rules, receipts
-        self.failure: Exception | None = None
-        self._lock = Lock()
-        self._open: dict[socket.socket, Thread] = {}
+        self.begin(AdmissionLimits(rules.connections_max, rules.connections_max), "web.receive request")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
         self._thread = Thread(target=self.serve_forever, args=(0.05,), name=f"web.receive {port}", daemon=True)
@@ -121,52 +115,12 @@ class WebhookServer(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_name, self.server_port = "web.receive", self.socket.getsockname()[1]
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves a connection in a thread of its own, unless there are too many."""
-        arguments = request, client_address
-        thread = Thread(target=self.process_request_thread, args=arguments, name="web.receive request", daemon=True)
-        with self._lock:
-            is_taken = len(self._open) < self.rules.connections_max
-            if is_taken:
-                self._open[request] = thread
-        if is_taken:
-            thread.start()
-            return
-        request.setblocking(False)
-        try:
-            request.send(TOO_MANY)
-        except OSError:  # it has gone, or reads nothing
-            pass
-        self.shutdown_request(request)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Ends a connection."""
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Notes a failure that is not one of the connection."""
-        error = sys.exc_info()[1]
-        if isinstance(error, OSError):
-            logger.debug("a connection of web.receive has ended: %r", error)
-        elif isinstance(error, Exception):
-            self.failure = error
-
     def close(self) -> None:
         """Closes the port and all connections, and waits for their threads."""
         self.shutdown()
         self._thread.join()
         self.server_close()
-        with self._lock:
-            opened = dict(self._open)
-        for connection in opened:
-            try:
-                connection.shutdown(socket.SHUT_RD)
-            except OSError:  # it has ended by itself
-                pass
-        for thread in opened.values():
-            thread.join(LINGER_S + 1)
+        self.end_connections()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -189,6 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         """Waits for a request, and answers it."""
         self.close_connection = True
         try:
+            self.server.owes(self.connection, Owed.HEAD)
             self._incoming.allow(IDLE_S)
             if self._arriving.peek(1):
                 self._is_unread = True
@@ -254,6 +209,7 @@ class Handler(BaseHTTPRequestHandler):
             given = given.strip() if scheme.lower() == "bearer" else ""
         if not compare_digest(digest_of(given.encode("latin-1", "replace")), rules.token):
             raise Refusal(401, f"The header {rules.token_header} has no valid token.", {"WWW-Authenticate": "Bearer"})
+        self.server.owes(self.connection, Owed.BODY)
 
     def _length(self) -> int:
         """Raises: Refusal: the head does not say how long the body is."""
@@ -303,6 +259,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self._is_unread = False
+            self.server.owes(self.connection, Owed.NOTHING)
             if not receipts.hold(self._record(body, name), self.server.rules.answer_s):
                 raise Refusal(503, "The request is not safe yet. Send it again.", RETRY_AFTER)
         finally:

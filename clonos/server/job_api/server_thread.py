@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
@@ -12,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.job.handle import Handle
+from clonos.server.job_api.admitted_server import AdmittedServer, limits_of
 from clonos.server.job_api.app import job_app
 from clonos.server.job_api.guard import Role, role_by_token
 from clonos.server.job_api.job_source import HandleSource
@@ -29,7 +28,6 @@ PORTS_TRIED: Final = 20
 """Ports from the default one on that are tried if the user names none."""
 
 CONNECTIONS_MAX: Final = 200
-END_TIMEOUT_S: Final = 2
 
 
 class PortTaken(EnvironmentFault):
@@ -42,43 +40,21 @@ class PortTaken(EnvironmentFault):
         return f"the page cannot be served at {self.address}: {self.reason}. Name another port with --ui-port."
 
 
-def server_config(
-    app: ASGIApp, connections_max: int = CONNECTIONS_MAX, certificate: Path | None = None, key: Path | None = None
-) -> uvicorn.Config:
-    """Returns how this process serves an application: with TLS if there is a certificate with its key, in PEM."""
-    return uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=connections_max,
-        timeout_graceful_shutdown=END_TIMEOUT_S,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-    )
-
-
 class ServerThread:
     """Thread that serves ``app`` at a socket, which it closes in the end. It serves when the constructor returns."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, name: str = "job api") -> None:
         self._listener = listener
-        self._server = uvicorn.Server(server_config(app))
+        self._server = AdmittedServer(app, limits_of(CONNECTIONS_MAX))
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        with contextlib.closing(self._listener):
-            self._server.run(sockets=[self._listener])
+        self._server.run(self._listener)
 
     def close(self) -> None:
         """Ends the thread: event streams should have ended before."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,16 @@ def test_the_metrics_of_several_drivers_are_one_text_with_the_ids_of_the_server(
         ("at-server-1", 2.0),
     }
     assert [sample.labels for sample in found["clonos_server_drivers"].samples] == [{}]
+
+
+def test_silent_connections_to_an_endpoint_keep_no_scrape_out() -> None:
+    with closing(MetricsEndpoint("127.0.0.1", 0, lambda: _status(_task(1, records_in=5)), tuple)) as endpoint:
+        port = int(endpoint.url.rpartition(":")[2].partition("/")[0])
+        with ExitStack() as stack:
+            silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(40)]
+            with urllib.request.urlopen(endpoint.url, timeout=20) as answer:
+                assert answer.status == 200
+            assert silent[0].recv(1) == b""
 
 
 def test_an_endpoint_serves_until_it_is_closed_and_refuses_a_port_in_use() -> None:

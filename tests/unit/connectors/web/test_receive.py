@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import cloudpickle
@@ -217,6 +217,18 @@ def server_with(**limits: Any) -> Iterator[int]:
 def test_a_connection_beyond_the_limit_gets_503() -> None:
     with server_with(connections_max=0) as port:
         assert send_raw(port, b"").startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /ord", HEAD + b"content-length: 9\r\n\r\n{"])
+def test_senders_that_send_nothing_more_keep_nobody_out(sent: bytes) -> None:
+    with server_with(connections_max=4) as port, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(12)]
+        for connection in silent:
+            with suppress(OSError):  # the oldest are ended meanwhile
+                connection.sendall(sent)
+        assert [send(port, path="/elsewhere").status for _ in range(5)] == [404] * 5
+        with suppress(ConnectionError):
+            assert silent[0].recv(100) == b""
 
 
 def test_a_sender_that_is_too_slow_is_cut_off() -> None:
