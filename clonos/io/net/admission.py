@@ -40,7 +40,7 @@ class AdmissionLimits:
 
 
 class Owed(Enum):
-    """What a connection waits for."""
+    """Duty of a client, for which its connection waits."""
 
     HEAD = "the head of a request"
     BODY = "the body of a request"

@@ -38,8 +38,8 @@ class _App:
         while scope["path"] == "/body" and (await receive()).get("more_body"):
             pass
         self.begun.release()
-        while scope["path"] == "/held" and not self.gate.is_set():
-            await asyncio.sleep(0.005)
+        if scope["path"] == "/held":
+            await asyncio.to_thread(self.gate.wait)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         pieces = [bytes(1 << 20)] * (BIG_BYTES >> 20) if scope["path"] == "/big" else [b"answered"]
         for piece in pieces:
@@ -101,21 +101,21 @@ def app() -> _App:
     return _App()
 
 
-def test_silent_connections_keep_nobody_out_and_the_oldest_goes_first(app: _App) -> None:
+def test_silent_connections_do_not_keep_others_out_and_the_oldest_goes_first(app: _App) -> None:
     with _served(app, AdmittedServer(app, FEW), listen_tcp(LOOPBACK, 0)) as client:
         silent = [client.connect(b"GET / HT" if number % 2 else b"") for number in range(60)]
         assert [client.status() for _ in range(20)] == [200] * 20
         assert all(map(_is_ended, silent[:55]))
 
 
-def test_silent_connections_to_the_socket_of_a_driver_keep_nobody_out(app: _App, tmp_path: Path) -> None:
+def test_silent_connections_to_the_socket_of_a_driver_do_not_keep_others_out(app: _App, tmp_path: Path) -> None:
     with _served(app, AdmittedServer(app, FEW), listen_unix(tmp_path / "api")) as client:
         for _ in range(60):
             client.connect()
         assert [client.status() for _ in range(20)] == [200] * 20
 
 
-def test_connections_that_are_served_are_not_ended_for_others_which_are_told_so(app: _App) -> None:
+def test_connections_that_are_served_are_not_ended_for_new_connections_which_get_503(app: _App) -> None:
     with _served(app, AdmittedServer(app, FEW), listen_tcp(LOOPBACK, 0)) as client:
         served = [client.connect(HEAD % b"held") for _ in range(5)]
         for _ in served:
@@ -138,7 +138,7 @@ def test_a_trusted_proxy_has_all_connections_and_names_its_clients(app: _App) ->
         assert client.status(b"", head) == 200
 
 
-def test_what_a_client_owes_has_a_deadline(app: _App) -> None:
+def test_a_client_has_a_deadline_for_each_part_of_a_request_and_for_reading(app: _App) -> None:
     """The head of a first request, that of a later one, a body, and the reading of an answer."""
     body = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nab"
     next_one = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"

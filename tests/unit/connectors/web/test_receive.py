@@ -220,7 +220,7 @@ def test_a_connection_beyond_the_limit_gets_503() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /ord", HEAD + b"content-length: 9\r\n\r\n{"])
-def test_senders_that_send_nothing_more_keep_nobody_out(sent: bytes) -> None:
+def test_senders_that_send_nothing_more_do_not_keep_others_out(sent: bytes) -> None:
     with server_with(connections_max=4) as port, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(12)]
         for connection in silent:

@@ -44,7 +44,7 @@ def test_at_the_limit_of_all_addresses_the_longest_waiting_of_any_address_is_end
     assert port.enter("5", address=C) == ["1"]
 
 
-def test_a_connection_that_is_being_served_is_not_ended_and_without_one_that_waits_the_new_one_is() -> None:
+def test_a_connection_that_is_being_served_is_not_ended_but_a_new_connection_is() -> None:
     port = _Port()
     port.enter("1", "2", "3")
     port.admission.owes("1", Owed.NOTHING)
@@ -90,7 +90,7 @@ def test_a_body_may_last_as_long_as_it_comes_fast_enough() -> None:
     assert port.admission.overdue() == []
 
 
-def test_an_answer_that_is_written_has_no_deadline_and_one_that_nobody_reads_has() -> None:
+def test_an_answer_has_a_deadline_only_while_its_client_does_not_read() -> None:
     port = _Port()
     port.enter("1", "2")
     port.admission.owes("1", Owed.NOTHING)
