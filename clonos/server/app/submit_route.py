@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from fastapi import FastAPI, File, Form, UploadFile
 
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.server.app.known_jobs import KnownJobs
+from clonos.server.app.slow_work import SlowWork
 from clonos.server.job_api.documents import JobSummary
 from clonos.server.job_api.job_source import Refused
 from clonos.server.submission.submissions import Submissions
 from clonos.server.submission.unpacking import SubmissionRefused
+
+CHECKS_AT_A_TIME: Final = 2
+CHECKS_WAITING_MAX: Final = 4
 
 
 def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) -> None:
@@ -30,7 +33,7 @@ def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) 
             raise Refused("submission_not_allowed", message, 403)
 
         return
-    taking = submissions
+    taking, checks = submissions, SlowWork(CHECKS_AT_A_TIME, CHECKS_WAITING_MAX, "submissions")
 
     @app.post("/api/v1/jobs", status_code=201)
     async def submit(
@@ -44,7 +47,7 @@ def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) 
         """
         values = _options(options)
         try:
-            record = await asyncio.to_thread(taking.submit, job.file, job.filename or "", file, values)
+            record = await checks.run(taking.submit, job.file, job.filename or "", file, values)
         except SubmissionRefused as error:
             raise Refused("submission_refused", str(error), 422) from None
         known.supervisor.look_at(record.id)

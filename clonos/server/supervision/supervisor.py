@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.job.continuing.restart_strategy import RestartStrategy
-from clonos.server.register.register import Register
+from clonos.server.register.register import JobUnknown, Register
 from clonos.server.supervision.job_folder import JobFolder
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervised_job import SupervisedJob
@@ -42,6 +42,7 @@ class Supervisor:
         self._register, self._folder, self._strategy = register, folder, strategy
         self._spare = spare
         self._jobs: dict[str, SupervisedJob] = {}
+        self._wanted: dict[str, None] = {}  # jobs to look at, until the register has answered
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -60,7 +61,7 @@ class Supervisor:
 
     def look_at(self, job_id: str) -> None:
         """Takes up a new job, or what a user has asked of one; the register has it. Any thread may call this."""
-        self._post(lambda: self._look_at(job_id))
+        self._post(lambda: self._want(job_id))
 
     def summary(self, job_id: str) -> dict[str, Any] | None:
         """Returns the latest report of a job's living driver; None if there is none. Any thread may call this."""
@@ -97,6 +98,8 @@ class Supervisor:
         while not self._is_closing:
             self._wait()
             self._drain()
+            for job_id in tuple(self._wanted):
+                self._guard(partial(self._look_at, job_id))
             for job in list(self._jobs.values()):
                 self._guard(partial(self._tick, job))
                 if job.has_ended:
@@ -134,11 +137,17 @@ class Supervisor:
         except Exception:
             logger.exception("the supervision of a job has failed")
 
+    def _want(self, job_id: str) -> None:
+        self._wanted[job_id] = None
+
     def _look_at(self, job_id: str) -> None:
-        if job_id not in self._jobs:
-            self._add(job_id)
-        else:
-            self._jobs[job_id].reload()
+        """Raises: RegisterFailed: it is done by the next look."""
+        with suppress(JobUnknown):  # it has been removed
+            if job_id not in self._jobs:
+                self._add(job_id)
+            else:
+                self._jobs[job_id].reload()
+        del self._wanted[job_id]
 
     def _add(self, job_id: str) -> None:
         record = self._register.job(job_id)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import io
 import socket
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from clonos.io.system.process_identity import started_at
 from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.server.app.cluster_routes import cluster_numbers
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
+from clonos.server.app.submit_route import CHECKS_AT_A_TIME, CHECKS_WAITING_MAX
 from clonos.server.job_api.documents import SlotDocument, StatusDocument, TaskDocument, TaskRates
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
-from clonos.server.register.register import Register
-from clonos.server.submission.submissions import Submissions
+from clonos.server.register.register import Database, Register, RegisterFailed, Transaction
+from clonos.server.register.sqlite_database import SqliteDatabase
+from clonos.server.submission.submissions import CHECK_TIMEOUT_S, Submissions
+from clonos.server.submission.unpacking import SubmissionRefused
 from clonos.server.supervision.job_folder import SOCKET_NAME, JobFolder
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
@@ -33,13 +38,14 @@ JOB = b"from clonos import Job, values, collect\njob = Job('words')\njob.source(
 FORGED_OUTCOME = b"""import os\nos.write(1, b'\\n{"name": "../../up"}\\n')\nos._exit(0)\n"""
 POSTS = ("stop", "cancel", "savepoint", "kill")
 BODIES: dict[str, object] = {"stop": {}, "cancel": None, "savepoint": {}, "kill": {"task": "count/0"}}
+LOOKS_MAX = 3_000
 DOCUMENTS = ("", "/status", "/checkpoints", "/recoveries", "/metrics", "/logs")
 
 
 class App:
     """The application, its register with a job that has ended and a job that runs, and requests to it."""
 
-    def __init__(self, folder: Path, allows_submission: bool = False) -> None:
+    def __init__(self, folder: Path, allows_submission: bool = False, check_timeout_s: float = CHECK_TIMEOUT_S) -> None:
         (folder / "jobs").mkdir()
         self.register: Register = open_register(None, folder)
         self.register.add(JobRecord("ended-1", "words", JobStatus.FINISHED, 1_000, "job.py", checkpoint=7))
@@ -47,7 +53,7 @@ class App:
         self.supervisor = Supervisor(
             self.register, folder / "jobs", NoRestart(), SpareDriver("1")
         )  # not started: no driver lives
-        submissions = Submissions(self.register, folder) if allows_submission else None
+        submissions = Submissions(self.register, folder, check_timeout_s) if allows_submission else None
         known = KnownJobs(self.register, self.supervisor)
         roles = role_by_token({WRITE: Role.WRITE, READ: Role.READ})
         self._app = server_app(known, submissions, roles, LOOPBACK_HOSTS)
@@ -62,6 +68,23 @@ class App:
             transport = httpx.ASGITransport(app=self._app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 return await client.request(method, path, headers=headers, **body)
+
+        return asyncio.run(send())
+
+    def ask_all(self, requests: list[tuple[str, str, dict[str, Any]]]) -> list[int]:
+        """The statuses of answers to requests that are sent at once, in the order in which they come."""
+
+        async def send() -> list[int]:
+            transport = httpx.ASGITransport(app=self._app)
+            headers = {"authorization": f"Bearer {WRITE}"}
+            statuses: list[int] = []
+
+            async def one(client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any]) -> None:
+                statuses.append((await client.request(method, path, headers=headers, **body)).status_code)
+
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=None) as client:
+                await asyncio.gather(*(one(client, *request) for request in requests))
+            return statuses
 
         return asyncio.run(send())
 
@@ -327,3 +350,94 @@ def test_a_server_without_drivers_has_no_slots(app: App) -> None:
 def _task(name: str, slot: str, busy_ratio: float) -> TaskDocument:
     rates = TaskRates(records_in_per_s=1.0, records_out_per_s=1.0, busy_ratio=busy_ratio)
     return TaskDocument.model_construct(name=name, slot=slot, rates=rates)
+
+
+def test_a_process_that_a_job_starts_while_it_is_loaded_is_ended_with_the_check(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    left = tmp_path / "left"
+    job = f"import subprocess as s\nopen({str(left)!r}, 'w').write(str(s.Popen(['sleep', '300']).pid))\n"
+    register = open_register(None, tmp_path)
+    try:
+        with pytest.raises(SubmissionRefused, match="must have exactly one Job"):
+            Submissions(register, tmp_path).submit(io.BytesIO(job.encode()), "job.py", None, {})
+        _wait_until(lambda: not started_at(int(left.read_text())))
+    finally:
+        register.close()
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(LOOKS_MAX):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it was waited for in vain")
+
+
+class _FailingOnce:
+    """Database of a register whose next transaction fails after it has been carried out, when a test says so."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.fails = 0
+
+    def run(self, work: Callable[[Transaction], Any]) -> Any:
+        """Runs a transaction. Raises: RegisterFailed."""
+        result = self._database.run(work)
+        if self.fails:
+            self.fails -= 1
+            raise RegisterFailed("a test", "it lost the connection")
+        return result
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._database.close()
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Iterator[tuple[_FailingOnce, Register]]:
+    """A register that fails when a test says so."""
+    (tmp_path / "jobs").mkdir()
+    database = _FailingOnce(SqliteDatabase(tmp_path / "register.sqlite"))
+    register = Register(database, "a test")
+    yield database, register
+    register.close()
+
+
+def test_a_job_is_added_although_the_register_fails_at_that_moment(
+    failing: tuple[_FailingOnce, Register], tmp_path: Path
+) -> None:
+    database, register = failing
+    submissions = Submissions(register, tmp_path)
+    database.fails = 1
+    record = submissions.submit(io.BytesIO(JOB), "job.py", None, {})
+    assert register.jobs() == [record]
+    assert (tmp_path / "jobs" / record.id).is_dir()
+
+
+def test_a_job_that_was_taken_is_supervised_although_the_register_fails_at_that_moment(
+    failing: tuple[_FailingOnce, Register], tmp_path: Path
+) -> None:
+    database, register = failing
+    supervisor = Supervisor(register, tmp_path / "jobs", NoRestart(), SpareDriver("1"))
+    supervisor.start()
+    try:
+        register.add(JobRecord("words-1", "words", JobStatus.CREATED, 1_000, "job.py"))
+        database.fails = 3
+        supervisor.look_at("words-1")
+        _wait_until(lambda: not database.fails)
+        _wait_until(lambda: register.job("words-1").status is JobStatus.FAILED)  # its folder is missing
+    finally:
+        supervisor.close()
+
+
+def test_submissions_that_wait_hold_up_nothing_else_and_are_few(tmp_path: Path) -> None:
+    app = App(tmp_path, allows_submission=True, check_timeout_s=0.5)
+    try:
+        job = {"files": {"job": ("job.py", b"while True: pass\n")}}
+        many = [("POST", "/api/v1/jobs", job)] * (CHECKS_AT_A_TIME + CHECKS_WAITING_MAX + 3)
+        reads: list[tuple[str, str, dict[str, Any]]] = [("GET", "/api/v1/jobs", {})] * 5
+        answers = app.ask_all([*many, *reads])
+        assert sorted(answers[:8]) == [200] * 5 + [429] * 3
+        assert answers[8:] == [422] * (CHECKS_AT_A_TIME + CHECKS_WAITING_MAX)
+    finally:
+        app.close()
