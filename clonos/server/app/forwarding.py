@@ -1,18 +1,25 @@
-"""Forwarding of requests to the driver of a job, over the Unix socket in the job's folder."""
+"""Forwarding of requests to the driver of a job, over the Unix socket in the job's folder, on the event loop.
+
+Nothing here reads files of certificates: a client that might speak TLS would load them for each request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Final
 
 import httpx
 
 from clonos.server.job_api.guard import METRICS_PATH
-from clonos.server.supervision.driver_link import BASE_URL, DRIVER_URL, TIMEOUT_S, DriverSilent
+from clonos.server.supervision.driver_link import API_PREFIX, REPLY_BYTES_MAX, TIMEOUT_S, DriverSilent
 from clonos.server.supervision.job_folder import JobFolder
 
-REPLY_BYTES_MAX: Final = 32 << 20
+DRIVER_URL: Final = "http://driver"
+BASE_URL: Final = f"{DRIVER_URL}{API_PREFIX}"
+WITHOUT_TLS: Final = SSLContext(PROTOCOL_TLS_CLIENT)
+"""Context that a client of Unix sockets never uses, and that trusts nobody."""
 STREAM_SILENCE_S: Final = 40.0
 """Seconds after which a silent event stream counts as broken: its heartbeat comes every 15 s."""
 
@@ -21,8 +28,8 @@ STREAM_SILENCE_S: Final = 40.0
 async def _client(folder: JobFolder, timeout: httpx.Timeout | float) -> AsyncIterator[httpx.AsyncClient]:
     with folder.socket_path() as path:
         async with (
-            httpx.AsyncHTTPTransport(uds=path) as transport,
-            httpx.AsyncClient(transport=transport, timeout=timeout) as client,
+            httpx.AsyncHTTPTransport(uds=path, verify=WITHOUT_TLS) as transport,
+            httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
         ):
             yield client
 

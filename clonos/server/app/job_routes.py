@@ -6,13 +6,14 @@ import asyncio
 import json
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from clonos.server.app.event_stream import job_events
+from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.log_file import log_of_file
+from clonos.server.app.slow_work import SlowWork
 from clonos.server.job_api.app import JOB, NUMBER_MAX
 from clonos.server.job_api.documents import (
     Accepted,
@@ -32,6 +33,7 @@ from clonos.server.job_api.documents import (
 )
 from clonos.server.job_api.job_source import Refused
 from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
+from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverSilent
 
@@ -44,8 +46,14 @@ DOCUMENTS: Final[dict[str, Any]] = {
 }
 
 
+LOGS_AT_A_TIME: Final = 2
+LOGS_WAITING_MAX: Final = 40
+DELETIONS_WAITING_MAX: Final = 20
+
+
 def add_documents(app: FastAPI, known: KnownJobs) -> None:
     """Adds the routes that read."""
+    log_files = SlowWork(LOGS_AT_A_TIME, LOGS_WAITING_MAX, "log files")
 
     @app.get("/api/v1/jobs")
     async def jobs() -> JobList:
@@ -72,7 +80,12 @@ def add_documents(app: FastAPI, known: KnownJobs) -> None:
                     return LogDocument.model_validate_json(body)
             except DriverSilent:
                 pass  # it has just ended
-        return await asyncio.to_thread(log_of_file, folder, after, limit)
+        return await log_files.run(log_of_file, folder, after, limit)
+
+
+def add_events(app: FastAPI, known: KnownJobs) -> None:
+    """Adds the route of events."""
+    events, streams = JobEvents(known), OpenStreams()
 
     @app.get(
         f"{JOB}/events",
@@ -80,12 +93,11 @@ def add_documents(app: FastAPI, known: KnownJobs) -> None:
         responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     )
     async def event_stream(
-        job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
+        request: Request, job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
     ) -> StreamingResponse:
         """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
         await asyncio.to_thread(known.record, job_id)
-        query = "" if after is None else f"after={after}"
-        return StreamingResponse(job_events(known, job_id, query), media_type="text/event-stream")
+        return streams.answer(request, events.of(job_id, after))
 
 
 def _add_document(app: FastAPI, known: KnownJobs, name: str, path: str, model: Any) -> None:
@@ -144,6 +156,7 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
 
 def add_deletion(app: FastAPI, known: KnownJobs) -> None:
     """Adds the route that removes a job."""
+    deletions = SlowWork(1, DELETIONS_WAITING_MAX, "deletions")
 
     @app.delete(JOB, status_code=200)
     async def delete(job_id: str, files: bool = False) -> JobSummary:
@@ -155,7 +168,7 @@ def add_deletion(app: FastAPI, known: KnownJobs) -> None:
         summary = known.summary(record)
         await asyncio.to_thread(known.register.remove, record.id)
         if files:
-            await asyncio.to_thread(known.supervisor.folder_of(record.id).remove)
+            await deletions.run(known.supervisor.folder_of(record.id).remove)
         return summary
 
 

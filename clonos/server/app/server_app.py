@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from clonos.io.system.wall_clock import wall_ns
 from clonos.server.access.failed_logins import FailedLogins, LoginPace
 from clonos.server.app.cluster_routes import add_cluster
-from clonos.server.app.job_routes import add_deletion, add_documents, add_requests
+from clonos.server.app.job_routes import add_deletion, add_documents, add_events, add_requests
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.submit_route import add_submit
 from clonos.server.job_api.app import add_page, error_answer, new_app
@@ -58,6 +58,7 @@ def routes(known: KnownJobs, submissions: Submissions | None) -> FastAPI:
     for kind in ERRORS:
         app.add_exception_handler(kind, _on_error)
     add_documents(app, known)
+    add_events(app, known)
     add_requests(app, known)
     add_deletion(app, known)
     add_submit(app, known, submissions)

@@ -39,6 +39,7 @@ from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, Guard, Rol
 from clonos.server.job_api.job_source import Refused
 from clonos.server.job_api.job_watch import JobWatch, is_final
 from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
+from clonos.server.job_api.open_streams import OpenStreams
 
 PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
 NUMBER_MAX: Final = 2**53
@@ -102,17 +103,15 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
     @app.get("/api/v1/jobs")
     async def jobs() -> JobList:
         """Lists the jobs."""
-        return JobList(jobs=[(await asyncio.to_thread(watch.document)).job])
+        return JobList(jobs=[await asyncio.to_thread(watch.summary_now)])
 
     @app.get(JOB)
     async def job(job_id: str) -> JobDocument:
         """Returns a job with its plan, options and outputs."""
         _check(watch, job_id)
-        document = await asyncio.to_thread(watch.document)
+        summary = await asyncio.to_thread(watch.summary_now)
         outputs = await asyncio.to_thread(source.outputs)
-        return JobDocument(
-            **document.job.model_dump(), plan=watch.plan, options=dict(source.options()), outputs=outputs
-        )
+        return JobDocument(**summary.model_dump(), plan=watch.plan, options=dict(source.options()), outputs=outputs)
 
     @app.get(f"{JOB}/status")
     async def status(job_id: str) -> StatusDocument:
@@ -147,7 +146,7 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
     ) -> LogDocument:
         """Returns lines of the log behind a line."""
         _check(watch, job_id)
-        return watch.logs.after(after, limit)
+        return await asyncio.to_thread(watch.logs.after, after, limit)
 
 
 def _add_metrics(app: FastAPI, watch: JobWatch) -> None:
@@ -162,18 +161,20 @@ def _add_metrics(app: FastAPI, watch: JobWatch) -> None:
 
 
 def _add_events(app: FastAPI, watch: JobWatch) -> None:
+    streams = OpenStreams()
+
     @app.get(
         f"{JOB}/events",
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     )
     async def event_stream(
-        job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
+        request: Request, job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
     ) -> StreamingResponse:
         """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
         _check(watch, job_id)
         first = watch.logs.last if after is None else after
-        return StreamingResponse(events(watch, first), media_type="text/event-stream")
+        return streams.answer(request, events(watch, first))
 
 
 def _add_requests(app: FastAPI, watch: JobWatch) -> None:
@@ -181,7 +182,7 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
 
     async def check_running(job_id: str) -> None:
         _check(watch, job_id)
-        summary = (await asyncio.to_thread(watch.document)).job
+        summary = await asyncio.to_thread(watch.summary_now)
         if is_final(summary) or watch.has_ended:
             raise Refused("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
 

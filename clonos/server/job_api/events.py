@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from clonos.server.job_api.documents import LogDocument
-from clonos.server.job_api.job_watch import JobWatch, Position, is_final
+from clonos.server.job_api.job_watch import JobWatch, Position
 
 HEARTBEAT_S: Final = 15.0
 GATHER_S: Final = 0.03
@@ -72,10 +72,10 @@ def _news(watch: JobWatch, position: Position) -> list[bytes]:
     has_ended = watch.has_ended
     if watch.samples != position.sample or has_ended or is_closed:
         position.sample = watch.samples
-        status = watch.document()
-        found.append(_event("status", status))
-        if is_final(status.job):
-            found.append(_event("ended", status.job))
+        status, is_last = watch.latest()
+        found.append(f"event: status\ndata: {status}\n\n".encode())
+        if is_last:
+            found.append(_event("ended", watch.summary_now()))
     return found
 
 

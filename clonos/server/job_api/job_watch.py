@@ -75,6 +75,8 @@ class JobWatch:
         self._ended_ns: int | None = None
         self._recoveries = RecoveryNumbers()
         self._wakers: list[Callable[[], None]] = []
+        self._latest: tuple[tuple[int, bool, bool], str, bool] | None = None  # what it was made after, and what it is
+        self._latest_lock = threading.Lock()
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._sample_on, name="job sampler", daemon=True)
         source.listen(self._on_progress)
@@ -158,6 +160,20 @@ class JobWatch:
         return SeriesDocument(series=series, user=list(map(_user_metric, metric_values(self.source.status().tasks))))
 
     # ------------------------------------------------------------------ documents
+
+    def summary_now(self) -> JobSummary:
+        """Returns the summary of the job now."""
+        return self.summary(self.source.status())
+
+    def latest(self) -> tuple[str, bool]:
+        """Returns the state of the job as JSON, made once after each sample for all readers of events, and whether it
+        changes no more."""
+        with self._latest_lock:
+            key = self.samples, self.has_ended, self.is_closed
+            if self._latest is None or self._latest[0] != key:
+                document = self.document()
+                self._latest = key, document.model_dump_json(), is_final(document.job)
+            return self._latest[1:]
 
     def summary(self, status: Status) -> JobSummary:
         """Returns the summary of the job."""

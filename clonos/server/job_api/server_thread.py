@@ -14,8 +14,9 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.io.net.admission import AdmissionLimits
 from clonos.job.handle import Handle
-from clonos.server.job_api.admitted_server import AdmittedServer, limits_of
+from clonos.server.job_api.admitted_server import AdmittedServer
 from clonos.server.job_api.app import job_app
 from clonos.server.job_api.guard import Role, role_by_token
 from clonos.server.job_api.job_source import HandleSource
@@ -45,7 +46,7 @@ class ServerThread:
 
     def __init__(self, app: ASGIApp, listener: socket.socket, name: str = "job api") -> None:
         self._listener = listener
-        self._server = AdmittedServer(app, limits_of(CONNECTIONS_MAX))
+        self._server = AdmittedServer(app, AdmissionLimits(CONNECTIONS_MAX, CONNECTIONS_MAX))  # all have one address
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
