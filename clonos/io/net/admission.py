@@ -87,7 +87,7 @@ class Admission(Generic[Key]):
         return ended
 
     def leave(self, key: Key) -> None:
-        """Forgets a connection. One that is unknown changes nothing."""
+        """Forgets a connection. An unknown one changes nothing."""
         found = self._connections.pop(key, None)
         if found is not None:
             self._count_of_site[found.site] -= 1

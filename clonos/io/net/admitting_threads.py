@@ -25,7 +25,7 @@ logger = logging.getLogger("clonos.run")
 class AdmittingThreads(ThreadingMixIn, BaseServer):
     """Mixin of a server of connections, whose deadlines are those of its handlers.
 
-    A handler says by ``owes`` what its client owes. One that waits for its client may be ended at any time.
+    A handler says by ``owes`` what its client owes. While a connection waits for its client, it may be ended.
     """
 
     daemon_threads = True

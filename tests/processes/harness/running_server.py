@@ -65,6 +65,11 @@ class RunningServer:
         """Where it listens."""
         return self._server.url
 
+    @property
+    def pid(self) -> int:
+        """Number of its process."""
+        return self._server.pid
+
     def start(self) -> None:
         """Starts the server, and waits until it listens."""
         self._server.start()

@@ -100,7 +100,7 @@ def _lines(*numbers: int) -> dict[str, Any]:
 
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnownJobs]:
-    """Jobs of a server with one that runs."""
+    """Jobs of a server, of which one runs."""
     (tmp_path / "jobs").mkdir()
     register = open_register(None, tmp_path)
     register.add(JobRecord("words-1", "words", JobStatus.RUNNING, 1_000, "job.py", attempt=1))
