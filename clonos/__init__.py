@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
     from clonos.operators.connector_contract import PushSource as PushSource
+    from clonos.operators.connector_contract import RefusingSink as RefusingSink
     from clonos.operators.connector_contract import Registration as Registration
     from clonos.operators.connector_contract import RollbackSink as RollbackSink
     from clonos.operators.connector_contract import Source as Source
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from clonos.operators.event_time.watermark_strategies import WatermarkStrategy as WatermarkStrategy
     from clonos.operators.journal_source import ContinuedSource as ContinuedSource
     from clonos.operators.journal_source import IdentifiedSource as IdentifiedSource
+    from clonos.operators.row_errors import RowNotWritable as RowNotWritable
     from clonos.operators.split_source import AcknowledgedSource as AcknowledgedSource
     from clonos.operators.state.state_descriptors import ListState as ListState
     from clonos.operators.state.state_descriptors import MapState as MapState
@@ -182,9 +184,10 @@ _NAMES = {
         ),
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "AbortingSink", "TransactionalWriter", "WriterContext"),
-        *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
+        *("ImmediateSink", "KeyedSink", "RefusingSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),
+    "clonos.operators.row_errors": ("RowNotWritable",),
     "clonos.operators.transforms.sink_rows": ("SinkRow",),
     "clonos.operators.journal_source": ("ContinuedSource", "IdentifiedSource"),
     "clonos.operators.split_source": ("AcknowledgedSource",),

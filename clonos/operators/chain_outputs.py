@@ -13,14 +13,17 @@ from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import KeyGroups
-from clonos.core.values.column_rows import rows_of_columns
+from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.row_forms import OWN_METADATA, ColumnsLost, for_sink, rows_of
+from clonos.operators.columnar.python_rows import only_record, python_rows
+from clonos.operators.columnar.row_forms import OWN_METADATA, ColumnsLost, for_sink
 from clonos.operators.connector_contract import (
     AbortingSink,
+    AsideWriter,
     RecordBatch,
+    RefusingSink,
     TransactionalSink,
     TransactionalWriter,
     WriterContext,
@@ -42,23 +45,42 @@ class ToImmediateSink(Operator):
 
     changes_rows = False
 
-    def __init__(self, port: int, writes_columns: bool = False) -> None:
+    def __init__(self, port: int, writes_columns: bool = False, sink: object = None) -> None:
+        """Creates the output. ``sink``: tells which rows it refuses, if it is a ``RefusingSink``."""
         self._port, self._writes_columns = port, writes_columns
+        self._refusing = sink if isinstance(sink, RefusingSink) else None
+        self._holds: Callable[[RecordBatch], bool] = getattr(sink, "holds", lambda batch: False)
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
+        if not self.guard.routes:
+            self._refusing = None  # its writer says it, and costs nothing here
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self._collector.rows(self._port, rows)
+        if self._refusing is not None and (refused := self._refused(self._refusing, rows)):
+            rows = without(rows, refused)
+        if rows:
+            self._collector.rows(self._port, rows)
 
     def columns(self, batch: RecordBatch) -> None:
-        if self._writes_columns:
+        if self._writes_columns and (self._refusing is None or self._holds(batch)):
             self._collector.columns(self._port, batch)
         else:
             super().columns(batch)
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._collector.watermark(self._port, watermark)
+
+    def _refused(self, sink: RefusingSink, rows: list[Any]) -> list[int]:
+        """Routes the rows that the sink refuses, and returns their indexes."""
+        refused = []
+        for index, row in enumerate(rows):
+            try:
+                sink.check_row(row)
+            except RowNotWritable as error:
+                self.guard.refused(error, bare(row), index)
+                refused.append(index)
+        return refused
 
 
 class ToEdge(ToImmediateSink):
@@ -232,12 +254,12 @@ class KeyInPlace(Operator):
 
 
 def routes_refused(sink: object) -> bool:
-    """Returns whether rows that the writers of a sink refuse go to the error output of the job.
+    """Returns whether rows that a sink refuses go to the error output of the job.
 
-    Such a sink has the attribute ``routes_refused = True``, and its writers have written nothing of a batch when they
-    raise ``RowNotWritable``.
+    Such a sink is a ``RefusingSink``; or it is transactional and has the attribute ``routes_refused = True``, and its
+    writers have written nothing of a batch when they raise ``RowNotWritable``.
     """
-    return bool(getattr(sink, "routes_refused", False))
+    return bool(getattr(sink, "routes_refused", False)) or isinstance(sink, RefusingSink)
 
 
 class ToSink(Operator):
@@ -259,6 +281,8 @@ class ToSink(Operator):
         )
         try:
             self._writer = self._sink.writer()
+            if self._sets_aside() and isinstance(self._writer, AsideWriter):
+                self._writer.set_aside = self.guard.refused
             self._writer.open(identity)
         except Exception as error:
             raise self.guard.failed() from error
@@ -275,17 +299,29 @@ class ToSink(Operator):
             raise self.guard.failed() from error
 
     def columns(self, batch: RecordBatch) -> None:
-        assert self._writer is not None
         written = for_sink(batch)
-        if written is None:
-            self.rows(rows_of(batch))
+        if written is not None:
+            self._write_columns(written, 0)
             return
+        rows, _ = python_rows(batch, self.guard)
+        if rows:
+            self.rows(rows)
+
+    def _write_columns(self, batch: Any, first: int) -> None:
+        """Writes a batch, or where its writer refuses it one half after the other."""
+        assert self._writer is not None
         try:
-            self._writer.write_columns(written)
-        except RowNotWritable as error:
+            self._writer.write_columns(batch)
+        except (RowNotWritable, NoPythonValue) as error:
             if not self._sets_aside():
                 raise self.guard.failed() from error
-            self._one_by_one(self._writer, rows_of_columns(written))
+            if batch.num_rows == 1:
+                record, refused = only_record(batch)
+                self.guard.refused(error if isinstance(error, RowNotWritable) else refused or error, record, first)
+                return
+            half = batch.num_rows // 2
+            self._write_columns(batch.slice(0, half), first)
+            self._write_columns(batch.slice(half), first + half)
         except Exception as error:
             raise self.guard.failed() from error
 

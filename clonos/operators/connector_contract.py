@@ -5,7 +5,7 @@ A ``Source`` or a sink is a description that travels to the slots by cloudpickle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -291,6 +291,17 @@ class TransactionalWriter(Protocol):
         """Releases what is open, and discards rows that are not prepared."""
 
 
+@runtime_checkable
+class AsideWriter(Protocol):
+    """``TransactionalWriter`` that may have written other rows of a batch when it finds one that it cannot hold.
+
+    With an error output ``set_aside`` is called with the error, the row, and its index in the batch; the writer goes on
+    with the other rows. None: the writer raises.
+    """
+
+    set_aside: Callable[[Exception, Any, int], None] | None
+
+
 class WriterIdentity(NamedTuple):
     """Identity of a sink task in an external system, which keeps the next number by (job_id, task_name)."""
 
@@ -317,6 +328,23 @@ class ImmediateSink(Protocol):
 
     def immediate_writer(self) -> ImmediateWriter:
         """Creates a connection to the external system, in the slot of the sink task."""
+
+
+@runtime_checkable
+class RefusingSink(Protocol):
+    """``ImmediateSink`` that tells which rows it can never write, before they have numbers.
+
+    Rows that it refuses go to the error output of the job.
+    """
+
+    def check_row(self, row: Any) -> None:
+        """Checks a row, in a job with an error output. It must depend on the row and the sink alone: a replay repeats
+        it.
+
+        Raises: RowNotWritable: its writers would refuse the row.
+        """
+
+    # A sink of columns has ``holds(batch)`` too: whether no row of a ``pyarrow.RecordBatch`` can be refused.
 
 
 class Registration(NamedTuple):

@@ -41,7 +41,7 @@ from clonos.operators.chain_outputs import (
     is_identity,
     routes_refused,
 )
-from clonos.operators.column_contract import writes_columns
+from clonos.operators.column_contract import gives_columns, writes_columns
 from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
@@ -223,7 +223,9 @@ class _Compiler:
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None and step.flush is None))
         routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
-        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
+        # A record of columns may be none that Python can hold.
+        makes_rows = gives_columns(step.source) or any(map(self._graph.gives_columns, step.inputs))
+        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes or makes_rows
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
@@ -278,7 +280,7 @@ class _Compiler:
         vertex.immediate_sink = sink
         port = vertex.allocate_port()
         self._edges.append(Edge(vertex.number, None, Partitioning.EXTERNAL, port, upstream))
-        return partial(ToImmediateSink, port, writes_columns(sink))
+        return partial(ToImmediateSink, port, writes_columns(sink), sink)
 
     # --- edges
 

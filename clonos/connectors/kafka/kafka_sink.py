@@ -24,6 +24,10 @@ class ImmediateKafkaSink(KafkaSink):
         super().__init__(cluster, topic, form)
         self.linger_ms = linger_ms
 
+    def check_row(self, row: Any) -> None:
+        """Raises: RowNotWritable: the row cannot be a message."""
+        self.form.outgoing(row, 0, [])
+
     def immediate_writer(self) -> ImmediateWriter:
         """Creates a connection, in the slot of the sink task."""
         return ImmediateWriter(self.cluster, self.topic, self.form)

@@ -104,9 +104,32 @@ class SubjectSink:
                 info.config.duplicate_window,
             )
 
+    def check_row(self, row: Any) -> None:
+        """Raises: RowNotWritable: the row cannot be a message."""
+        self.outgoing("", 0, row)
+
     def immediate_writer(self) -> SubjectWriter:
         """Creates a writer, in the slot of the sink task."""
         return SubjectWriter(self)
+
+    def outgoing(self, id_space: str, number: int, row: Any) -> Outgoing:
+        """Returns the message of a row.
+
+        Raises: RowNotWritable: a part of the row cannot be part of a message.
+        """
+        part = "payload"
+        try:
+            payload = _payload(self.codec, row)
+            part = "subject"
+            subject = _subject(self.subject if isinstance(self.subject, str) else self.subject(row))
+            part = "headers"
+            given = {} if self.headers is None else self.headers(row) if callable(self.headers) else self.headers
+            headers = {str(name): _header(value) for name, value in given.items()}
+        except RowNotWritable:
+            raise
+        except Exception as error:
+            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
+        return Outgoing(number, subject, payload, {**headers, ID_HEADER: f"{id_space}/{number}"}, row)
 
 
 class SubjectWriter:
@@ -134,7 +157,7 @@ class SubjectWriter:
         """
         skipped = max(0, self._next - first_number)
         numbered = enumerate(rows[skipped:], first_number + skipped)
-        pending = {number: self._outgoing(number, row) for number, row in numbered}
+        pending = {number: self._sink.outgoing(self._key, number, row) for number, row in numbered}
         deadline_s, backoff_s = time.monotonic() + self._sink.patience_s, BACKOFF_FIRST_S
         while pending:
             confirmed, failure = self._publish(list(pending.values()))
@@ -176,32 +199,16 @@ class SubjectWriter:
             self.close()
         return published.confirmed, published.failure
 
-    def _outgoing(self, number: int, row: Any) -> Outgoing:
-        """Returns the message of a row.
-
-        Raises: RowNotWritable: a part of the row cannot be part of a message.
-        """
-        sink = self._sink
-        part = "payload"
-        try:
-            payload = _payload(sink.codec, row)
-            part = "subject"
-            subject: Any = sink.subject if isinstance(sink.subject, str) else sink.subject(row)
-            if not isinstance(subject, str) or not is_literal(subject):
-                raise TypeError(f"{subject!r:.80} is no subject without wildcards")
-            part = "headers"
-            given = {} if sink.headers is None else sink.headers(row) if callable(sink.headers) else sink.headers
-            headers = {str(name): _header(value) for name, value in given.items()}
-        except RowNotWritable:
-            raise
-        except Exception as error:
-            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
-        return Outgoing(number, subject, payload, {**headers, ID_HEADER: f"{self._key}/{number}"}, row)
-
 
 def is_literal(subject: str) -> bool:
     """Returns whether a text is a subject to which a message can be published."""
     return is_subject(subject) and not {"*", ">"} & set(subject.split("."))
+
+
+def _subject(found: Any) -> str:
+    if not isinstance(found, str) or not is_literal(found):
+        raise TypeError(f"{found!r:.80} is not a subject without wildcards")
+    return found
 
 
 def _header(value: Any) -> str:

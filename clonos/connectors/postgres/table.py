@@ -11,8 +11,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.postgres import exact_types
 from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server
 from clonos.connectors.secrets import Secret
+from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
+from clonos.connectors.tables.table_database import Query
 from clonos.connectors.tables.table_sink import TableSink
 from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
 from clonos.core.model.wrong_calls import explains_calls
@@ -29,6 +32,18 @@ SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped
 """
 
+BASE_TYPES: Final = """
+SELECT attname,
+  CASE typtype WHEN 'd' THEN format_type(typbasetype, typtypmod) ELSE format_type(atttypid, atttypmod) END,
+  (attnotnull OR typnotnull) AND NOT atthasdef AND attidentity = ''
+FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+"""The columns of a table with their types, that of a domain below it, and whether they refuse NULL."""
+
+
+TYPES_TABLE: Final = "pg_temp.clonos_types"
+
 
 class PostgresDialect(Dialect):
     """SQL of PostgreSQL."""
@@ -43,16 +58,6 @@ class PostgresDialect(Dialect):
         with cursor.copy(f"COPY {self.table(table)} ({self.names(columns)}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
-
-    def can_insert_columns(self, schema: Any) -> bool:
-        """Returns whether all types of the columns have a form in CSV that PostgreSQL reads alike."""
-        from pyarrow import types
-
-        fits = (
-            *(types.is_integer, types.is_floating, types.is_boolean, types.is_decimal),
-            *(types.is_string, types.is_large_string, types.is_date, types.is_timestamp),
-        )
-        return all(any(each(column.type) for each in fits) for column in schema)
 
     def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
         """Inserts the rows of a batch by COPY of CSV, in which Arrow quotes each text, and NULL is nothing."""
@@ -135,6 +140,12 @@ class PostgresTable(TableSink):
             return
         try:
             found = connection.execute(FIND_COLUMNS, [self.dialect.table(self.table)]).fetchall()
+
+            def query(asked: SqlStatement, values: Mapping[str, Any]) -> list[Any]:
+                rows: list[Any] = connection.execute(asked.sql, asked.parameters(values)).fetchall()
+                return rows
+
+            known = self.known_columns(query) if found else self._columns_to_be(connection, query)
         except self.server.driver().Error as error:
             raise DatabaseRefused(
                 self.server.place, self.server.clean(str(error)), "Correct the table's name."
@@ -142,6 +153,40 @@ class PostgresTable(TableSink):
         finally:
             connection.close()
         self._check_columns(found)
+        self.checks = self.checks_of(known)
+
+    def _columns_to_be(self, connection: Any, query: Query) -> Sequence[TableColumn]:
+        """Returns the columns of a table that the tasks will create; none if the server does not let the job try it.
+
+        They are those of a temporary table, which ends with the connection.
+        """
+        defined = ", ".join(f"{self.dialect.name(name)} {kind}" for name, kind in (self.types or {}).items())
+        try:
+            connection.execute(f"CREATE TEMPORARY TABLE {self.dialect.table(TYPES_TABLE)} ({defined})")
+        except self.server.driver().Error:
+            return ()
+        return self._columns_of(TYPES_TABLE, query)
+
+    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool:
+        """See ``TableSink``."""
+        if checks is None or self.key_columns:
+            return False
+        from clonos.connectors.postgres.exact_batches import is_held  # loads Arrow, which jobs of rows do not need
+
+        targets = map(checks.column, batch.schema.names)
+        return all(target and is_held(each, target) for each, target in zip(batch.columns, targets, strict=True))
+
+    def known_columns(self, query: Query) -> Sequence[TableColumn]:
+        """See ``TableSink``."""
+        return self._columns_of(self.table, query)
+
+    def _columns_of(self, table: str, query: Query) -> Sequence[TableColumn]:
+        found = query(self.dialect.statement(BASE_TYPES), {"table": self.dialect.table(table)})
+        return [TableColumn(name, kind, is_required) for name, kind, is_required in found]
+
+    def checks_of(self, columns: Sequence[TableColumn]) -> ColumnChecks | None:
+        """See ``TableSink``."""
+        return ColumnChecks(self.table, columns, exact_types.check_of) if columns else None
 
     def _check_columns(self, found: list[tuple[str, bool, bool]]) -> None:
         where = f"{self.table} in {self.server.place}"

@@ -93,9 +93,42 @@ class ExchangeSink:
         finally:
             link.close()
 
+    def check_row(self, row: Any) -> None:
+        """Raises: RowNotWritable: the row cannot be a message."""
+        self.outgoing("", 0, row)
+
     def immediate_writer(self) -> ExchangeWriter:
         """Creates a writer, in the slot of the sink task."""
         return ExchangeWriter(self)
+
+    def outgoing(self, id_space: str, number: int, row: Any) -> Outgoing:
+        """Returns the message of a row.
+
+        Raises: RowNotWritable: a part of the row cannot be part of a message.
+        """
+        pika = self.broker.library()
+        part = "body"
+        try:
+            body, content_type = _body(self.codec, row)
+            part = "routing key"
+            routing_key = _routing_key(self.routing_key if isinstance(self.routing_key, str) else self.routing_key(row))
+            part = "headers"
+            message_id = f"{id_space}/{number}"
+            headers = {DEDUPLICATION_HEADER: message_id}
+            if self.headers is not None:
+                headers |= self.headers(row) if callable(self.headers) else self.headers
+                pika.data.encode_table([], headers)
+        except RowNotWritable:
+            raise
+        except Exception as error:
+            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
+        properties = pika.BasicProperties(
+            message_id=message_id,
+            headers=headers,
+            content_type=content_type,
+            delivery_mode=PERSISTENT if self.is_persistent else TRANSIENT,
+        )
+        return Outgoing(number, routing_key, properties, body)
 
 
 class ExchangeWriter:
@@ -123,7 +156,7 @@ class ExchangeWriter:
         """
         skipped = max(0, self._next - first_number)
         numbered = enumerate(rows[skipped:], first_number + skipped)
-        pending = {number: self._outgoing(number, row) for number, row in numbered}
+        pending = {number: self._sink.outgoing(self._key, number, row) for number, row in numbered}
         deadline_s, backoff_s = time.monotonic() + self._sink.patience_s, BACKOFF_FIRST_S
         while pending:
             confirmed, failure = self._publish(list(pending.values()), first_number, rows)
@@ -182,36 +215,11 @@ class ExchangeWriter:
     def _refused(self, row: Any, reason: str) -> MessageRefused:
         return MessageRefused(exchange_name(self._sink.name), row_not_writable(CONNECTOR, 0, row, "").row, reason)
 
-    def _outgoing(self, number: int, row: Any) -> Outgoing:
-        """Returns the message of a row.
 
-        Raises: RowNotWritable: a part of the row cannot be part of a message.
-        """
-        sink, pika = self._sink, self._sink.broker.library()
-        part = "body"
-        try:
-            body, content_type = _body(sink.codec, row)
-            part = "routing key"
-            routing_key: Any = sink.routing_key if isinstance(sink.routing_key, str) else sink.routing_key(row)
-            if not isinstance(routing_key, str) or len(routing_key.encode()) > ROUTING_KEY_BYTES_MAX:
-                raise TypeError(f"{routing_key!r:.80} is no str of at most {ROUTING_KEY_BYTES_MAX} bytes")
-            part = "headers"
-            message_id = f"{self._key}/{number}"
-            headers = {DEDUPLICATION_HEADER: message_id}
-            if sink.headers is not None:
-                headers |= sink.headers(row) if callable(sink.headers) else sink.headers
-                pika.data.encode_table([], headers)
-        except RowNotWritable:
-            raise
-        except Exception as error:
-            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
-        properties = pika.BasicProperties(
-            message_id=message_id,
-            headers=headers,
-            content_type=content_type,
-            delivery_mode=PERSISTENT if sink.is_persistent else TRANSIENT,
-        )
-        return Outgoing(number, routing_key, properties, body)
+def _routing_key(found: Any) -> str:
+    if not isinstance(found, str) or len(found.encode()) > ROUTING_KEY_BYTES_MAX:
+        raise TypeError(f"{found!r:.80} is not a str of at most {ROUTING_KEY_BYTES_MAX} bytes")
+    return found
 
 
 def _body(codec: Codec[bytes, Any] | None, row: Any) -> tuple[bytes, str | None]:

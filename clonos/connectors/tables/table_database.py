@@ -6,7 +6,7 @@ Every piece of work is one transaction and may be repeated, because a number in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_statements import Dialect, SqlStatement
@@ -26,6 +26,9 @@ _WRONG_COLUMNS = ("duplicate column", "has no column named")
 """What SQLite and MySQL say of columns that do not fit the table, as an OperationalError."""
 
 Result = TypeVar("Result")
+
+Query: TypeAlias = Callable[[SqlStatement, Mapping[str, Any]], list[Any]]
+"""Returns the rows of a statement with parameters."""
 
 
 class RegistrationChanged(Exception):

@@ -11,21 +11,31 @@ import enum
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable, row_not_writable
+from clonos.connectors.connector_errors import (
+    InvalidConnector,
+    RowNotWritable,
+    TableRefused,
+    TableUnavailable,
+    row_not_writable,
+)
 from clonos.connectors.json_text import scalar_text
+from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.connectors.tables import sqlite_values
 from clonos.connectors.tables.database_text import database_text
-from clonos.connectors.tables.table_database import Database
+from clonos.connectors.tables.exact_columns import ColumnChecks, NotStored, TableColumn
+from clonos.connectors.tables.table_database import Database, Query
 from clonos.connectors.tables.table_statements import Dialect
+from clonos.connectors.tables.table_upserts import key_of
 from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.model.wrong_calls import explains_calls
 
 SQLITE_BUSY_MS = 10_000
-SQLITE_INT_END = 1 << 63
 NO_TABLE = "no such table"
 """What SQLite says of a table that does not exist, as an OperationalError; other drivers give a ProgrammingError."""
 
@@ -68,6 +78,7 @@ class TableSink:
             raise InvalidConnector(self.connector, problem, "Give each column a name of its own.")
         self.types = dict(columns) if isinstance(columns, Mapping) else None
         self.key_columns = self._checked_key(upsert)
+        self.checks: ColumnChecks | None = None  # of the table at the start of the job, where it was known
 
     def __repr__(self) -> str:
         return f"{self.connector}(table={self.table!r})"
@@ -104,6 +115,69 @@ class TableSink:
     def immediate_writer(self) -> TableWriter:
         """Creates a connection, in the slot of the sink task."""
         return TableWriter(self)
+
+    def check_row(self, row: Any) -> None:
+        """Raises: RowNotWritable: the row does not fit the columns, or a column does not hold its value."""
+        columns = self.columns or self.columns_of(row)
+        fields = self.fields(row, columns, 0, self.checks)
+        if self.key_columns:
+            key_of(fields, [columns.index(column) for column in self.key_columns], self.connector, self.key_columns)
+
+    def columns_of(self, row: Any) -> tuple[str, ...]:
+        """Returns the names of the fields of a row.
+
+        Raises: RowNotWritable: it has none, or two that are one column.
+        """
+        columns = columns_of(row, self.connector)
+        if problem := self.repeated(columns):
+            raise row_not_writable(self.connector, 0, row, problem)
+        return columns
+
+    def fields(self, row: Any, columns: tuple[str, ...], index: int, checks: ColumnChecks | None) -> tuple[Any, ...]:
+        """Returns the fields of a row as they are written.
+
+        Raises: RowNotWritable: the row does not fit the columns, or a column does not hold its value.
+        """
+        found = fields_of(row, columns, self.connector, index)
+        try:
+            if checks is not None:
+                for name, value in zip(columns, found, strict=True):
+                    checks.check(name, value)
+            return tuple(map(self.field, found))
+        except (NotStored, RowNotWritable):
+            reasons = (self._reason(name, value, checks) for name, value in zip(columns, found, strict=True))
+            raise row_not_writable(self.connector, index, row, next(filter(None, reasons))) from None
+
+    def _reason(self, name: str, value: Any, checks: ColumnChecks | None) -> str:
+        """Returns why a value is not written, "" if it is."""
+        try:
+            if checks is not None:
+                checks.check(name, value)
+            self.field(value)
+        except NotStored as refused:
+            return f"its {name} {refused}"
+        except RowNotWritable as refused:
+            return f"its {name}: {refused.reason}"
+        return ""
+
+    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool:
+        """Returns whether a ``pyarrow.RecordBatch`` can be written as it is, because no row of it can be refused."""
+        return False
+
+    def holds(self, batch: Any) -> bool:
+        """See ``RefusingSink``."""
+        return self.takes_columns(batch, self.checks)
+
+    def known_columns(self, query: Query) -> Sequence[TableColumn]:
+        """Returns the columns of the table as the database has them; none if there is no such table, or no way to ask.
+
+        ``query``: returns the rows of a statement with parameters.
+        """
+        return ()
+
+    def checks_of(self, columns: Sequence[TableColumn]) -> ColumnChecks | None:
+        """Returns the checks of values by the columns of the table; None without columns."""
+        return None
 
     def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
         """Returns (generation, incarnation, next number) of each task of a job from the database."""
@@ -176,16 +250,37 @@ class SqliteSink(TableSink):
         """Begins a transaction with the write lock, so that what it reads holds until the commit."""
         connection.execute("BEGIN IMMEDIATE")
 
+    def check_start(self) -> None:
+        """Looks up the columns of the table, in the driver, so that each task refuses the same rows.
+
+        A file that only the slots can read is not looked at.
+        """
+        if not os.path.exists(self.path):
+            self.checks = self.checks_of([TableColumn(name, kind) for name, kind in (self.types or {}).items()])
+            return
+        try:
+            with closing(self.connect()) as connection:
+                found = self.known_columns(
+                    lambda asked, values: connection.execute(asked.sql, asked.parameters(values)).fetchall()
+                )
+        except sqlite3.Error:
+            return
+        self.checks = self.checks_of(found or [TableColumn(name, kind) for name, kind in (self.types or {}).items()])
+
+    def known_columns(self, query: Query) -> Sequence[TableColumn]:
+        """See ``TableSink``."""
+        schema, _, table = self.table.rpartition(".")
+        statement = self.dialect.statement(sqlite_values.TABLE_COLUMNS)
+        rows = query(statement, {"table": table, "schema": schema or "main"})
+        return [TableColumn(name, kind, bool(is_required)) for name, kind, is_required in rows]
+
+    def checks_of(self, columns: Sequence[TableColumn]) -> ColumnChecks | None:
+        """See ``TableSink``."""
+        return ColumnChecks(self.table, columns, sqlite_values.check_of, str.lower) if columns else None
+
     def field(self, value: Any) -> Any:
-        """Converts a value for SQLite: bool to 0 or 1, types that SQLite does not have and larger ints to text."""
-        if type(value) is int:
-            return value if -SQLITE_INT_END <= value < SQLITE_INT_END else str(value)
-        if value is None or type(value) in (float, str, bytes):
-            if value != value:
-                advice = "SQLite stores NULL for it: give None or a text, with a map before the sink"
-                raise row_not_writable("sqlite", 0, value, advice)
-            return value
-        return int(value) if type(value) is bool else scalar_text(value)
+        """Converts a value for SQLite. Raises: NotStored. RowNotWritable."""
+        return sqlite_values.stored_value(value)
 
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None:
         """Returns the given types, else no types, which SQLite does not need."""

@@ -124,10 +124,6 @@ class Dialect:
         values = (dict(zip(names, row, strict=True)) for row in rows)
         cursor.executemany(statement.sql, [statement.parameters(each) for each in values])
 
-    def can_insert_columns(self, schema: Any) -> bool:
-        """Returns whether rows with a ``pyarrow.Schema`` can be inserted without an object per row."""
-        return False
-
     def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
         """Inserts the rows of a batch of columns."""
         raise NotImplementedError

@@ -26,6 +26,22 @@ Row = dict[str, Any]
 """Values by column name."""
 
 
+def key_of(fields: Sequence[Any], positions: Sequence[int], connector: str, names: Sequence[str]) -> Key:
+    """Returns the key of a row from its fields.
+
+    Raises: RowNotWritable: a part of it is None, or cannot be a key.
+    """
+    key = tuple([fields[index] for index in positions])
+    try:
+        is_whole = None not in key and hash(key) is not None
+    except TypeError:
+        is_whole = False
+    if not is_whole:
+        reason = f"its key ({', '.join(names)}) is {key!r:.100}, but NULL and lists cannot be keys"
+        raise row_not_writable(connector, 0, tuple(fields), reason)
+    return key
+
+
 class _KeyHistory(NamedTuple):
     """History of one key in a withdrawal. Rows are packed."""
 
@@ -65,7 +81,7 @@ class UpsertedRows:
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Upserts rows numbered from ``first_number``, within the caller's transaction."""
         positions = [columns.index(column) for column in self._key_columns]
-        keys = [self._key_of(fields, positions) for fields in rows]
+        keys = [key_of(fields, positions, self._sink.connector, self._key_columns) for fields in rows]
         present = self._find(dict.fromkeys(keys), columns)
         now: dict[Key, Row | None] = dict(present)
         history: list[Row] = []
@@ -144,17 +160,6 @@ class UpsertedRows:
         self._database.execute_many(
             statement, [self._task | {"number": numbers[k], "written": self._encoded(row)} for k, row in found.items()]
         )
-
-    def _key_of(self, fields: Sequence[Any], positions: Sequence[int]) -> Key:
-        key = tuple([fields[index] for index in positions])
-        try:
-            is_whole = None not in key and hash(key) is not None
-        except TypeError:
-            is_whole = False
-        if not is_whole:
-            reason = f"its key ({', '.join(self._key_columns)}) is {key!r:.100}, but NULL and lists cannot be keys"
-            raise row_not_writable(self._sink.connector, 0, tuple(fields), reason)
-        return key
 
     def _find(
         self, keys: Iterable[Key], columns: tuple[str, ...], key_columns: tuple[str, ...] | None = None

@@ -8,13 +8,13 @@ new generation withdraws, in its own transaction, the rows that earlier generati
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Protocol
 
-from clonos.connectors.connector_errors import row_not_writable
-from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
 from clonos.connectors.tables.table_appends import AppendedRows
-from clonos.connectors.tables.table_database import Database, RegistrationChanged, TableDescription
+from clonos.connectors.tables.table_database import Database, Query, RegistrationChanged, TableDescription
 from clonos.connectors.tables.table_statements import SqlStatement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
@@ -30,11 +30,21 @@ class SinkDescription(TableDescription, Protocol):
     columns: tuple[str, ...] | None
     key_columns: tuple[str, ...]
 
-    def field(self, value: Any) -> Any: ...
+    checks: ColumnChecks | None
+
+    def columns_of(self, row: Any) -> tuple[str, ...]: ...
+
+    def fields(
+        self, row: Any, columns: tuple[str, ...], index: int, checks: ColumnChecks | None
+    ) -> tuple[Any, ...]: ...
+
+    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool: ...
+
+    def known_columns(self, query: Query) -> Sequence[TableColumn]: ...
+
+    def checks_of(self, columns: Sequence[TableColumn]) -> ColumnChecks | None: ...
 
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None: ...
-
-    def repeated(self, columns: Sequence[str]) -> str: ...
 
 
 class TableWriter:
@@ -47,6 +57,7 @@ class TableWriter:
         self._identity: dict[str, Any] = {}
         self._rows: AppendedRows | UpsertedRows | None = None
         self._has_table = False
+        self._checks: ColumnChecks | None = None
         self._is_fresh = False  # no earlier incarnation of the task has registered
         self._withdrawn = (0, 0)  # first and next number of the rows that this registration has withdrawn
         self._superseded_next: int | None = None
@@ -87,15 +98,17 @@ class TableWriter:
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Writes rows numbered from ``first_number`` and advances the next number, in one transaction; returns it."""
-        columns = self._sink.columns
+        sink = self._sink
+        columns = sink.columns
         if columns is None:
-            columns = columns_of(rows[0], self._sink.connector) if rows else ()
-            if problem := self._sink.repeated(columns):
-                raise row_not_writable(self._sink.connector, 0, rows[0], problem)
+            columns = sink.columns_of(rows[0]) if rows else ()
         table_rows = self._prepared(columns, bool(rows))
 
         def insert(number: int, known: int) -> None:
-            table_rows.insert(number, self._fields(rows, known, columns), columns)
+            for names, some in _runs(rows[known:], sink):
+                fields = [sink.fields(row, names, index, self._checks) for index, row in enumerate(some, known)]
+                table_rows.insert(number, fields, names)
+                number, known = number + len(some), known + len(some)
 
         return self._database.in_transaction("writing", lambda: self._write(first_number, len(rows), insert))
 
@@ -104,9 +117,9 @@ class TableWriter:
         columns = self._sink.columns or tuple(batch.schema.names)
         if self._sink.key_columns or sorted(batch.schema.names) != sorted(columns) or not batch.num_rows:
             return self.write(first_number, rows_of_columns(batch))
-        if not self._dialect.can_insert_columns(batch.schema):
-            return self.write(first_number, rows_of_columns(batch))
         table_rows = self._prepared(columns, True)
+        if not self._sink.takes_columns(batch, self._checks):
+            return self.write(first_number, rows_of_columns(batch))
         assert isinstance(table_rows, AppendedRows), "there is no key"
 
         def insert(number: int, known: int) -> None:
@@ -180,6 +193,7 @@ class TableWriter:
                 create = self._dialect.create_table(self._sink.table, types, self._sink.key_columns)
                 self._database.in_transaction("creating", lambda: self._execute(create))
             table_rows.on_created()
+            self._checks = self._sink.checks or self._database.in_transaction("inspecting it", self._known_checks)
             self._has_table = True
         return table_rows
 
@@ -204,12 +218,8 @@ class TableWriter:
         insert(next_number, known)
         return new_number
 
-    def _fields(self, rows: Sequence[Any], known: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
-        field, connector = self._sink.field, self._sink.connector
-        return [
-            tuple(map(field, fields_of(row, columns, connector, index)))
-            for index, row in enumerate(rows[known:], known)
-        ]
+    def _known_checks(self) -> ColumnChecks | None:
+        return self._sink.checks_of(self._sink.known_columns(self._database.query))
 
     def _registered(self) -> tuple[int, int, int] | None:
         rows = self._database.query(self._dialect.find, self._identity)
@@ -233,3 +243,12 @@ class TableWriter:
             f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {other} is registered",
             by=registered[:2] if registered is not None else None,
         )
+
+
+def _runs(rows: list[Any], sink: SinkDescription) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    """Yields rows with the columns that they are written to, together while these are the same."""
+    if sink.columns is not None:
+        yield sink.columns, rows
+        return
+    for names, some in groupby(rows, sink.columns_of):
+        yield names, list(some)

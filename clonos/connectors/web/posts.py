@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.codecs import Codec, for_encoding
-from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.secrets import Secret, check_text, revealed, without_secrets
 from clonos.connectors.web.dead_letters import DeadLetters
@@ -110,9 +110,40 @@ class PostSink:
         """Returns what a resume compares."""
         return [("url", self.shown_url), ("method", self.method)]
 
+    def check_row(self, row: Any) -> None:
+        """Raises: RowNotWritable: the row cannot be sent."""
+        self.content("", [(0, row)])
+
     def immediate_writer(self) -> PostWriter:
         """Creates a writer, in the slot of the sink task."""
         return PostWriter(self)
+
+    def content(self, id_space: str, batch: list[tuple[int, Any]]) -> bytes:
+        """Returns the body of a request with rows.
+
+        Raises: RowNotWritable: a row cannot be sent.
+        """
+        rows = [self._keyed(f"{id_space}/{number}", row) for number, row in batch]
+        if self.codec is not None:
+            try:
+                return self.codec.encode(rows[0])
+            except Exception as error:
+                raise part_not_writable(CONNECTOR, 0, rows[0], "body", error) from error
+        lines = json_lines(rows, CONNECTOR)
+        return lines[:-1] if self.batch == 1 else b"[" + lines[:-1].replace(b"\n", b",") + b"]"
+
+    def _keyed(self, key: str, row: Any) -> Any:
+        """Returns the row with its key in the field that the user has named."""
+        field = self.key_field
+        if field is None:
+            return row
+        if isinstance(row, Mapping):
+            return {**row, field: key}
+        if isinstance(row, msgspec.Struct):
+            return {**msgspec.structs.asdict(row), field: key}
+        if dataclasses.is_dataclass(row) and not isinstance(row, type):
+            return {**dataclasses.asdict(row), field: key}
+        raise row_not_writable(CONNECTOR, 0, row, f"key_field={field!r} needs rows with fields")
 
 
 class PostWriter:
@@ -176,31 +207,10 @@ class PostWriter:
             headers.setdefault("Content-Type", "application/json")
         try:
             return shared_client().send(
-                HttpRequest(sink.method, sink.url, tuple(headers.items()), self._content(batch)), self._limits
+                HttpRequest(sink.method, sink.url, tuple(headers.items()), sink.content(self._key, batch)), self._limits
             )
         except HttpError as error:
             raise PostFailed(sink.shown_url, str(error).rstrip(".")) from error
-
-    def _content(self, batch: list[tuple[int, Any]]) -> bytes:
-        sink = self._sink
-        rows = [self._keyed(number, row) for number, row in batch]
-        if sink.codec is not None:
-            return sink.codec.encode(rows[0])
-        lines = json_lines(rows, CONNECTOR)
-        return lines[:-1] if sink.batch == 1 else b"[" + lines[:-1].replace(b"\n", b",") + b"]"
-
-    def _keyed(self, number: int, row: Any) -> Any:
-        """Returns the row with its key in the field that the user has named."""
-        field = self._sink.key_field
-        if field is None:
-            return row
-        if isinstance(row, Mapping):
-            return {**row, field: f"{self._key}/{number}"}
-        if isinstance(row, msgspec.Struct):
-            return {**msgspec.structs.asdict(row), field: f"{self._key}/{number}"}
-        if dataclasses.is_dataclass(row) and not isinstance(row, type):
-            return {**dataclasses.asdict(row), field: f"{self._key}/{number}"}
-        raise row_not_writable(CONNECTOR, 0, row, f"key_field={field!r} needs rows with fields")
 
     def _refuse(self, numbered: tuple[int, Any], reply: HttpReply) -> None:
         """Sets a row aside.

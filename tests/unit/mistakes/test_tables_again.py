@@ -92,9 +92,9 @@ def test_an_overwriting_start_does_not_warn_of_a_table_that_does_not_exist(
 
 def test_a_row_that_a_table_cannot_hold_is_refused_by_the_name_of_its_sink(tmp_path: Path) -> None:
     code = """
-    from clonos import Job, files, sqlite, values
+    from clonos import Job, sqlite, values
 
-    job = Job("etl", store="store", errors=files.jsonl("errors"))
+    job = Job("etl", store="store")
     rows = job.source(values([{"k": 1, "x": 1}]), name="read").map(lambda row: row, name="copy")
     rows.sink(sqlite("out.db", "log", ["k"]), name="table")
     """

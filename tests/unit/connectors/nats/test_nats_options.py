@@ -100,7 +100,7 @@ def test_a_mark_that_is_no_sequence_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"subject": lambda row: row["to"]}, "its subject: 'a b' is no subject"),
+        ({"subject": lambda row: row["to"]}, "its subject: 'a b' is not a subject"),
         ({"subject": lambda row: row["from"]}, "its subject: 'from'"),
         ({"headers": lambda row: {"h": 7}}, "its headers: 7 is no str"),
         ({"headers": {"h": "a\r\nb"}}, "its headers: 'a.*' is no str without line ends"),

@@ -112,7 +112,7 @@ def test_a_fenced_incarnation_deletes_no_undo_rows(path: Path) -> None:
 
 def test_values_are_read_back_unchanged(path: Path) -> None:
     columns = {"key": "INTEGER", "half": "REAL", "raw": "BLOB", "text": "TEXT"}
-    values = [(1, 1.5, b"\x00\xff", "a'b"), (2, None, None, None), (3, -0.0, b"", "")]
+    values = [(1, 1.5, b"\x00\xff", "a'b"), (2, None, None, None), (3, -0.5, b"", "")]
     for number, sink in enumerate(
         (
             sqlite(path, "words", columns, upsert="key"),

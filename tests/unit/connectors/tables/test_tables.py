@@ -336,7 +336,7 @@ def test_a_column_may_have_any_word_as_its_name(path: Path) -> None:
 def test_a_row_without_a_column_for_its_field_is_an_error(path: Path) -> None:
     writer = sqlite(path, "words").immediate_writer()
     writer.register(identity(1), 0)
-    with pytest.raises(RowNotWritable, match="there is no column for its b"):
+    with pytest.raises(RowNotWritable, match="its b has no column in the table words, which has a"):
         writer.write(0, [{"a": 1}, {"a": 1, "b": 2}])
     writer.close()
     assert rows_in(path) == []

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from clonos import codecs, secrets, web
-from clonos.connectors.codecs import UnencodableValue
 from clonos.connectors.codecs.codec import InvalidCodec
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
 from clonos.connectors.web.posts import PostFailed, PostRefused, PostSink, PostWriter
@@ -101,7 +100,7 @@ def test_a_row_without_fields_has_no_place_for_a_key(server: Receiver) -> None:
 def test_a_codec_makes_the_body(server: Receiver) -> None:
     writer_of(web.post(server.url, encode=codecs.gzip() | codecs.json())).write(0, [{"a": 1}])
     assert codecs.gzip().decode(server.accepted[0].body) == b'{"a":1}'
-    with pytest.raises(UnencodableValue):
+    with pytest.raises(RowNotWritable, match=r"its body: .* cannot encode {'a': 1}: it is not a str"):
         writer_of(web.post(server.url, encode=str)).write(0, [{"a": 1}])
 
 
