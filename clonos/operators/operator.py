@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, StepFailed
 from clonos.core.values.column_keys import python_keys
+from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import take_rows
+from clonos.operators.columnar.python_rows import kept_records, python_rows
 from clonos.operators.columnar.row_forms import has_own_form, rows_of
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -136,22 +138,34 @@ class Operator:
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
         self.rows_schema = None if has_own_form(batch) else batch.schema  # type: ignore[attr-defined]
-        self.rows(rows_of(batch), self.times_of(batch))
+        rows, batch = python_rows(batch, self.guard)
+        if rows:
+            self.rows(rows, self.times_of(batch))
         self.rows_schema = None
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
         """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
         self.rows_schema = None if has_own_form(batch) else batch.schema
-        self.rows(self.pairs_of(batch, key), self.times_of(batch))
+        pairs, batch = self.pairs_of(batch, key)
+        if pairs:
+            self.rows(pairs, self.times_of(batch))
         self.rows_schema = None
 
     def timed_columns(self, batch: Any, times: IntArray) -> None:
         """Processes columns of a stream of rows, such as late records, with their timestamps; by default as rows."""
-        self.rows(rows_of(batch), times.tolist())
+        try:
+            rows = rows_of(batch)
+        except NoPythonValue:
+            is_kept = kept_records(batch, self.guard)
+            batch, times = batch.filter(is_kept), times[is_kept.to_numpy(zero_copy_only=False)]
+            rows = rows_of(batch)
+        if rows:
+            self.rows(rows, times.tolist())
 
-    def pairs_of(self, batch: Any, key: Any) -> list[tuple[Any, Any]]:
-        """Returns the rows (key, value) of a batch of columns."""
-        return list(zip(python_keys(batch, key), rows_of(batch), strict=True))
+    def pairs_of(self, batch: Any, key: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        """Returns the rows (key, value) of a batch of columns, and the batch that has just these records."""
+        rows, batch = python_rows(batch, self.guard)
+        return list(zip(python_keys(batch, key), rows, strict=True)), batch
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
@@ -286,11 +300,15 @@ class TwoInputOperator(Operator):
 
     def first_columns(self, batch: Any, key: Any, side: InputSide) -> None:
         """Processes a batch of the first input, which is keyed, as columns; ``side`` knows its timestamps."""
-        self.first(side.pairs_of(batch, key), side.times_of(batch))
+        pairs, batch = side.pairs_of(batch, key)
+        if pairs:
+            self.first(pairs, side.times_of(batch))
 
     def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
         """Processes a batch of the second input, which is keyed, as columns; ``side`` knows its timestamps."""
-        self.second(side.pairs_of(batch, key), side.times_of(batch))
+        pairs, batch = side.pairs_of(batch, key)
+        if pairs:
+            self.second(pairs, side.times_of(batch))
 
 
 class InputSide(Operator):

@@ -15,9 +15,9 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
-from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.connector_contract import (
     PartlyMalformed,
     RecordBatch,
@@ -344,7 +344,9 @@ class SourceHead(Operator):
         elif self._is_columnar:
             self.out.columns(batch)
         else:
-            self.out.rows(rows_of_columns(batch), times)
+            rows, _ = python_rows(batch, self.guard)
+            if rows:
+                self.out.rows(rows, times)
 
     def close(self) -> None:
         for split in self._splits.values():

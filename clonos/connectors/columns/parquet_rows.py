@@ -18,6 +18,7 @@ from clonos.connectors.columns.exact_arrays import Inexact, common_schema, commo
 from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.operators.columnar.python_rows import only_record
 
 CONNECTOR = "files.parquet"
 GROUP_ROWS = 65_536
@@ -357,7 +358,7 @@ def _is_untyped(column_type: Any) -> bool:
 
 
 def _row(batch: Any, index: int) -> Any:
-    return batch.slice(index, 1).to_pylist()[0] if batch.num_rows else {}
+    return only_record(batch.slice(index, 1))[0] if batch.num_rows else {}
 
 
 def _line(error: Exception) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.core.values.column_rows import rows_of_columns
+from clonos.operators.columnar.python_rows import python_rows
+from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
@@ -56,7 +57,9 @@ class AssignTimestamps(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         if not self.takes_columns:
-            self.rows(rows_of_columns(batch))
+            rows, _ = python_rows(without_form(batch), self.guard)
+            if rows:
+                self.rows(rows)
             return
         timed, assigned = self._assigner.assign_columns(batch, self.guard, self._recorder, "")
         if len(assigned):

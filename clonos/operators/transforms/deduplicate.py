@@ -50,7 +50,9 @@ class Deduplicate(Operator):
         if not isinstance(self._by, Field) or self._by.name not in batch.schema.names:
             super().keyed_columns(batch, key)
             return
-        rows = self.pairs_of(batch, key)  # which may have another form than the columns that ``by`` names
+        rows, batch = self.pairs_of(batch, key)  # which may have another form than the columns that ``by`` names
+        if not rows:
+            return
         keys = list(zip(python_keys(batch, key), values_of_column(batch.column(self._by.name)), strict=True))
         self._take(keys, self._stored(keys, rows), [record for _, record in rows], self.times_of(batch))
 

@@ -15,9 +15,10 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.keys import Router, groups_of_task
 from clonos.operators.chain_outputs import ToEdge
+from clonos.operators.columnar.python_rows import python_rows
+from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RecordError
 
@@ -45,16 +46,15 @@ class ToTask(ToEdge, ABC):
             self._collector.rows(self._port, rows, [self._keys[target] for target in targets], times)
 
     def columns(self, batch: Any) -> None:
-        targets, failed = self._targets_of_columns(batch)
+        self._send_columns(batch, *self._targets(range(batch.num_rows)))
+
+    def _send_columns(self, batch: Any, targets: list[int], failed: list[int]) -> None:
         if failed:
             import pyarrow  # loaded only if there are columns
 
             batch = batch.take(pyarrow.array(without(list(range(batch.num_rows)), failed)))
         if batch.num_rows:
             self._collector.columns(self._port, batch, [self._groups[target] for target in targets])
-
-    def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
-        return self._targets(range(batch.num_rows))
 
     @abstractmethod
     def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
@@ -113,8 +113,9 @@ class ToChosen(ToTask):
     def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
         return self.guard.each(self._target, rows)
 
-    def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
-        return self._targets(rows_of_columns(batch))
+    def columns(self, batch: Any) -> None:
+        rows, batch = python_rows(without_form(batch), self.guard)
+        self._send_columns(batch, *self._targets(rows))
 
     def _target(self, row: Any) -> int:
         target = self._function(row if self._key is None else self._key(row), self._tasks)

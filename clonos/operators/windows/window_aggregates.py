@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from clonos.core.values.column_keys import python_keys
-from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.exact_numbers import exact
 from clonos.operators.aggregates.numeric import Sum
+from clonos.operators.columnar.python_rows import python_rows
+from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
 
@@ -41,7 +42,9 @@ class WindowAggregate:
 
     def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
         """Adds a batch of columns, keyed by the column ``key`` or a tuple of columns; values are dicts."""
-        self.add(table, list(zip(python_keys(batch, key), rows_of_columns(batch), strict=True)), guard)
+        rows, batch = python_rows(without_form(batch), guard)
+        if rows:
+            self.add(table, list(zip(python_keys(batch, key), rows, strict=True)), guard)
 
     def add_to_each(self, tables: list[Table], rows: list[Any], guard: Guard) -> list[Any]:
         """Adds a batch to several tables; a row that raises is in none of them. Returns the keys with a new row."""
