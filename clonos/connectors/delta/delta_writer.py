@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import pyarrow
@@ -13,7 +14,7 @@ from clonos.connectors.connector_errors import InvalidConnector, row_not_writabl
 from clonos.connectors.delta.table_log import CONNECTOR, TableLog
 from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling
 from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
-from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.operators.columnar.python_rows import only_record
 from clonos.operators.connector_contract import WriterContext
 
 PARTITION_TYPES: Final = "text, integers, dates and booleans"
@@ -29,6 +30,7 @@ class DeltaWriter:
         self._schema: Any = None
         self._partitions: tuple[str, ...] = ()
         self._writer: PartsWriter | PartitionedWriter | None = None
+        self.set_aside: Callable[[Exception, Any, int], None] | None = None  # see ``AsideWriter``
 
     def open(self, context: WriterContext) -> None:
         """Reads the columns of the table.
@@ -43,9 +45,10 @@ class DeltaWriter:
         folder = self._staging(context.job_id)
         if self._partitions:
             names = tuple(self._schema.names)
-            self._writer = PartitionedWriter(
-                folder, ParquetFormat(rest), Partitioning(CONNECTOR, self._partitions, names)
-            )
+            types = {name: self._schema.field(name).type for name in self._partitions}
+            partitioning = Partitioning(CONNECTOR, self._partitions, names, partial(_check_value, types))
+            self._writer = PartitionedWriter(folder, ParquetFormat(rest), partitioning)
+            self._writer.set_aside = self.set_aside
         else:
             self._writer = PartsWriter(folder, ParquetFormat(rest), self._rolling)
         self._writer.open(context)
@@ -56,9 +59,6 @@ class DeltaWriter:
         Raises: RowNotWritable: a row does not fit the table.
         """
         assert self._writer is not None, "a writer is opened before it writes"
-        if self._partitions:
-            for index, row in enumerate(rows):
-                self._check_partition(index, row)
         self._writer.write(rows)
 
     def write_columns(self, batch: Any) -> None:
@@ -70,11 +70,14 @@ class DeltaWriter:
         for name in set(self._partitions) & set(batch.schema.names):
             place, wanted = batch.schema.get_field_index(name), self._schema.field(name)
             try:
-                column = batch.column(place).cast(wanted.type)
+                given = batch.column(place)
+                column = given.cast(wanted.type)
+                if not column.cast(given.type).equals(given):  # of an instant, the hours
+                    raise pyarrow.ArrowInvalid(f"a {given.type} would change")
                 batch = batch.set_column(place, pyarrow.field(name, wanted.type), column)
             except pyarrow.ArrowException as error:
                 reason = f"its {name} is not {wanted.type}, by which the table is partitioned: {error}"
-                raise row_not_writable(CONNECTOR, 0, batch.slice(0, 1).to_pylist(), reason) from None
+                raise row_not_writable(CONNECTOR, 0, only_record(batch.slice(0, 1))[0], reason) from None
         self._writer.write_columns(batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:
@@ -87,29 +90,22 @@ class DeltaWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def _check_partition(self, index: int, row: Any) -> None:
-        """Checks the values that become text in the log of the table, where no type would protect them."""
-        names = (
-            tuple(row) if type(row) is dict else columns_of(row, CONNECTOR) if _has_names(row) else self._schema.names
+
+def _check_value(types: Mapping[str, Any], name: str, value: Any) -> None:
+    """Checks a value that becomes text in the log of the table, where no type would protect it.
+
+    Raises: ValueError: it is not of the type of its column.
+    """
+    wanted, kinds = types[name], pyarrow.types
+    if kinds.is_integer(wanted):
+        is_held = type(value) is int and -(1 << (wanted.bit_width - 1)) <= value < 1 << (wanted.bit_width - 1)
+    else:
+        is_held = type(value) is (
+            bool if kinds.is_boolean(wanted) else datetime.date if kinds.is_date32(wanted) else str
         )
-        fields = dict(zip(names, fields_of(row, names, CONNECTOR, index), strict=True))
-        for name in self._partitions:
-            value, wanted = fields.get(name), self._schema.field(name).type
-            if value is None:
-                continue  # the writer of partitions says so if the field is missing
-            is_exact = type(value) in (str, int, bool, datetime.date)
-            try:
-                if not is_exact or pyarrow.scalar(value).cast(wanted).as_py() != value:
-                    raise pyarrow.ArrowInvalid(f"it is {type(value).__name__}")
-                if (type(value) is bool) != pyarrow.types.is_boolean(wanted):
-                    raise pyarrow.ArrowInvalid(f"it is {type(value).__name__}")
-            except (pyarrow.ArrowException, OverflowError) as error:
-                reason = f"its {name} is not {wanted}, by which the table is partitioned: {error}"
-                raise row_not_writable(CONNECTOR, index, row, reason) from None
-
-
-def _has_names(row: Any) -> bool:
-    return not isinstance(row, tuple | list) or hasattr(row, "_fields")
+    if value is not None and not is_held:
+        shown = f"{type(value).__name__} {value!r:.80}"
+        raise ValueError(f"its {name} is not {wanted}, by which the table is partitioned: it is the {shown}")
 
 
 def _check_type(name: str, column_type: Any) -> None:

@@ -38,7 +38,7 @@ class DeltaTableSink:
     """Transactional sink into one Delta table."""
 
     is_columnar = True
-    routes_refused = False
+    routes_refused = True
 
     def __init__(
         self, path: str, *, schema: Any, partition_by: str | Sequence[str] | None, part_rows: int | None

@@ -49,10 +49,8 @@ class FileSink:
         self.paths = tuple(paths)
         self.is_single_file = single
         self.partition_by = partition_columns(connector, partition_by)
-        if self.partition_by:
-            self.routes_refused = False  # because rows of other folders are written when one is refused
-            if single:
-                raise InvalidConnector(connector, "single=True writes one file", "Leave out partition_by=.")
+        if self.partition_by and single:
+            raise InvalidConnector(connector, "single=True writes one file", "Leave out partition_by=.")
         self.compression = compression
         self.rolling = Rolling(part_rows, part_bytes)
         self._check_rolling()

@@ -11,10 +11,13 @@ import pyarrow.compute
 
 from clonos.connectors.connector_errors import row_not_writable
 from clonos.connectors.partitions.folder_names import folder_of
+from clonos.core.values.column_rows import values_of_column
+from clonos.operators.columnar.python_rows import only_record
 
 
-def groups_of(batch: Any, columns: Sequence[str], connector: str) -> Iterator[tuple[str, Any]]:
-    """Yields each folder with its rows, in their order and without the columns of the partition.
+def groups_of(batch: Any, columns: Sequence[str], connector: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yields each folder with the places of its rows, and the rows, in their order and without the columns of the
+    partition.
 
     Raises: RowNotWritable: a column is missing, has values that cannot name a folder, or is the only one.
     """
@@ -35,13 +38,15 @@ def groups_of(batch: Any, columns: Sequence[str], connector: str) -> Iterator[tu
     numbers: dict[str, int] = {}
     group = numpy.array([numbers.setdefault(folder, len(numbers)) for folder in folders])[combined]
     if len(numbers) == 1:
-        yield folders[0], rest
+        yield folders[0], numpy.arange(batch.num_rows), rest
         return
-    ordered = rest.take(pyarrow.array(numpy.argsort(group, kind="stable")))
+    places = numpy.argsort(group, kind="stable")
+    ordered = rest.take(pyarrow.array(places))
     ends = numpy.cumsum(numpy.bincount(group, minlength=len(numbers)))
     for folder, number in numbers.items():
         begin = int(ends[number - 1]) if number else 0
-        yield folder, ordered.slice(begin, int(ends[number]) - begin)
+        end = int(ends[number])
+        yield folder, places[begin:end], ordered.slice(begin, end - begin)
 
 
 def _codes(batch: Any, column: str, connector: str) -> tuple[Any, list[Any]]:
@@ -54,8 +59,8 @@ def _codes(batch: Any, column: str, connector: str) -> tuple[Any, list[Any]]:
     except pyarrow.ArrowException:
         reason = f"its {column} is a {array.type}, which cannot name a folder; partition by a text"
         raise row_not_writable(connector, 0, _row(batch, 0), reason) from None
-    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+    return encoded.indices.to_numpy(zero_copy_only=False), values_of_column(encoded.dictionary)
 
 
 def _row(batch: Any, index: int) -> Any:
-    return batch.slice(index, 1).to_pylist()[0]
+    return only_record(batch.slice(index, 1))[0]

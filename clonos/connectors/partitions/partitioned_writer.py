@@ -6,17 +6,18 @@ barrier, at which their part files are written one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, row_not_writable
 from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.filesystem.output_parts import PARTS, OpenPart, RowsFormat, writer_name
 from clonos.connectors.partitions.folder_names import folder_of
 from clonos.connectors.partitions.overflow import Overflow
 from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.core.values.column_rows import NoPythonValue
 from clonos.operators.connector_contract import WriterContext
 
 OPEN_FILES_MAX: Final = 100
@@ -31,6 +32,7 @@ class Partitioning(msgspec.Struct, frozen=True):
     connector: str
     columns: tuple[str, ...]
     names: tuple[str, ...] | None = None
+    check: Callable[[str, Any], None] | None = None  # raises ValueError for a value that a column must not have
 
 
 class PartitionedWriter:
@@ -47,6 +49,7 @@ class PartitionedWriter:
         self._context: WriterContext | None = None
         self._parts: dict[str, OpenPart] = {}
         self._overflow = Overflow()
+        self.set_aside: Callable[[Exception, Any, int], None] | None = None  # see ``AsideWriter``
 
     def open(self, context: WriterContext) -> None:
         """Takes the names of the task."""
@@ -55,15 +58,23 @@ class PartitionedWriter:
     def write(self, rows: list[Any]) -> None:
         """Appends each row to the part file of its folder, without the columns of the partition.
 
-        Raises: RowNotWritable: a row lacks such a column, or the format cannot hold it. OutputFailed: the disk fails.
-        InvalidConnector: there are too many folders.
+        Raises: RowNotWritable: a row lacks such a column, or the format cannot hold it, and there is no ``set_aside``.
+        OutputFailed: the disk fails. InvalidConnector: there are too many folders.
         """
-        of_folder: dict[str, list[Any]] = {}
+        of_folder: dict[str, tuple[list[int], list[Any]]] = {}
         for index, row in enumerate(rows):
-            folder, rest = self._cut(index, row)
-            of_folder.setdefault(folder, []).append(rest)
-        for folder, some in of_folder.items():
-            self._append(folder, some)
+            try:
+                folder, rest = self._cut(index, row)
+            except RowNotWritable as error:
+                if self.set_aside is None:
+                    raise
+                self.set_aside(error, row, index)
+                continue
+            indexes, some = of_folder.setdefault(folder, ([], []))
+            indexes.append(index)
+            some.append(rest)
+        for folder, (indexes, some) in of_folder.items():
+            self._append(folder, some, indexes, rows)
         self._bound_memory()
 
     def write_columns(self, batch: Any) -> None:
@@ -71,17 +82,19 @@ class PartitionedWriter:
         from clonos.connectors.partitions.column_groups import groups_of  # Arrow takes long to load
 
         if batch.num_rows:
-            for folder, some in groups_of(batch, self._partitioning.columns, self._partitioning.connector):
-                self._append(folder, some)
+            for folder, indexes, some in groups_of(batch, self._partitioning.columns, self._partitioning.connector):
+                self._append(folder, some, indexes, batch)
             self._bound_memory()
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Publishes a part file per folder and describes them; returns None without rows."""
         assert self._context is not None, "a writer is opened before it writes"
-        parts = [
-            part.publish(self._context, checkpoint, folder, f"-{number}")
-            for number, (folder, part) in enumerate(self._complete())
-        ]
+        parts = []
+        for number, (folder, part) in enumerate(self._complete()):
+            if part.rows:
+                parts.append(part.publish(self._context, checkpoint, folder, f"-{number}"))
+            else:  # all its rows were refused
+                part.discard()
         self._parts = {}
         self._overflow.clear()
         return msgspec.json.encode(parts) if parts else None
@@ -119,17 +132,53 @@ class PartitionedWriter:
         if not fields:
             reason = "all its fields are in partition_by=, so that none is left for the file"
             raise row_not_writable(connector, index, row, reason)
+        if self._partitioning.check is not None:
+            try:
+                for column, value in zip(columns, values, strict=True):
+                    self._partitioning.check(column, value)
+            except ValueError as error:
+                raise row_not_writable(connector, index, row, str(error)) from None
         return folder_of(columns, values, connector, index, row), fields
 
-    def _append(self, folder: str, piece: Any) -> None:
+    def _append(self, folder: str, piece: Any, indexes: Any, given: Any) -> None:
+        """Appends the rows or columns of a folder, which have these indexes in the batch that was given."""
         part = self._parts.get(folder)
         if part is None:
             if folder in self._overflow or len(self._parts) >= self._open_files_max:
-                self._overflow.add(folder, piece)
-                self._check_folders()
+                self._append_waiting(folder, piece, indexes, given)
                 return
             part = self._parts[folder] = self._begun(len(self._parts))
-        _write(part, piece)
+        for _ in self._written(part, piece, indexes, given):
+            pass
+
+    def _append_waiting(self, folder: str, piece: Any, indexes: Any, given: Any) -> None:
+        """Appends rows to those that wait. If rows can be set aside, a file that is thrown away shows which ones."""
+        pieces = [piece]
+        if self.set_aside is not None:
+            part = self._begun(-1)
+            try:
+                pieces = list(self._written(part, piece, indexes, given))
+            finally:
+                part.discard()
+        for each in pieces:
+            self._overflow.add(folder, each)
+        self._check_folders()
+
+    def _written(self, part: OpenPart, piece: Any, indexes: Any, given: Any) -> Iterator[Any]:
+        """Writes rows or columns, and yields what was written: halves one after the other where a row is refused."""
+        try:
+            _write(part, piece)
+        except (RowNotWritable, NoPythonValue) as error:
+            if self.set_aside is None:
+                raise
+            if len(indexes) == 1:
+                self.set_aside(error, _row_of(given, int(indexes[0])), int(indexes[0]))
+                return
+            half = len(indexes) // 2
+            yield from self._written(part, piece[:half], indexes[:half], given)
+            yield from self._written(part, piece[half:], indexes[half:], given)
+        else:
+            yield piece
 
     def _begun(self, number: int) -> OpenPart:
         assert self._context is not None, "a writer is opened before it writes"
@@ -146,6 +195,15 @@ class PartitionedWriter:
         files = [part.rows_file for part in self._parts.values()]
         if sum(file.gathered_rows for file in files) > GATHERED_ROWS_MAX:
             max(files, key=lambda file: file.gathered_rows).flush()
+
+
+def _row_of(given: Any, index: int) -> Any:
+    """Returns a row of a list, or of a ``pyarrow.RecordBatch``."""
+    if isinstance(given, list):
+        return given[index]
+    from clonos.operators.columnar.python_rows import only_record  # loads Arrow
+
+    return only_record(given.slice(index, 1))[0]
 
 
 def _write(part: OpenPart, piece: Any) -> None:
