@@ -293,7 +293,7 @@ class TransactionalWriter(Protocol):
 
 @runtime_checkable
 class AsideWriter(Protocol):
-    """``TransactionalWriter`` that may have written other rows of a batch when it finds one that it cannot hold.
+    """``TransactionalWriter`` that may have written other rows of a batch when it finds a row that it cannot hold.
 
     With an error output ``set_aside`` is called with the error, the row, and its index in the batch; the writer goes on
     with the other rows. None: the writer raises.

@@ -17,7 +17,7 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import take_rows
-from clonos.operators.columnar.python_rows import kept_records, python_rows
+from clonos.operators.columnar.python_rows import python_rows, retained_records
 from clonos.operators.columnar.row_forms import has_own_form, rows_of
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -156,8 +156,8 @@ class Operator:
         try:
             rows = rows_of(batch)
         except NoPythonValue:
-            is_kept = kept_records(batch, self.guard)
-            batch, times = batch.filter(is_kept), times[is_kept.to_numpy(zero_copy_only=False)]
+            is_retained = retained_records(batch, self.guard)
+            batch, times = batch.filter(is_retained), times[is_retained.to_numpy(zero_copy_only=False)]
             rows = rows_of(batch)
         if rows:
             self.rows(rows, times.tolist())

@@ -41,19 +41,19 @@ def python_rows(batch: Any, guard: Guard) -> tuple[list[Any], Any]:
     try:
         return rows_of(batch), batch
     except NoPythonValue:
-        batch = batch.filter(kept_records(batch, guard))
+        batch = batch.filter(retained_records(batch, guard))
         return rows_of(batch) if batch.num_rows else [], batch
 
 
-def kept_records(batch: Any, guard: Guard) -> Any:
+def retained_records(batch: Any, guard: Guard) -> Any:
     """Returns which records Python can hold, as an array of booleans; the others go to the error output."""
     import pyarrow
 
-    is_kept = [True] * batch.num_rows
+    is_retained = [True] * batch.num_rows
     for index, error in _refused(batch, 0):
-        is_kept[index] = False
+        is_retained[index] = False
         _set_aside(batch.slice(index, 1), index, error, guard)
-    return pyarrow.array(is_kept, pyarrow.bool_())
+    return pyarrow.array(is_retained, pyarrow.bool_())
 
 
 def _refused(batch: Any, first: int) -> Iterator[tuple[int, NoPythonValue]]:

@@ -277,7 +277,7 @@ def test_columns_that_do_not_fit_the_table_are_no_fault_of_the_database(path: Pa
     make_plain_table(path)
     writer = sqlite(path, "words").immediate_writer()
     writer.register(identity(1), 0)
-    with pytest.raises(TableRefused, match="refused writing: table words has no column named other"):
+    with pytest.raises(RowNotWritable, match="its other has no column in the table words, which has word"):
         writer.write(0, [{"word": "a", "other": "b"}])
     writer.close()
 
