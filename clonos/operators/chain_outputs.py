@@ -29,11 +29,13 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
+from clonos.operators.deep_rows import too_deep
 from clonos.operators.exchange_sample import ExchangeSample
 from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 from clonos.operators.transforms.sink_rows import bare
+from clonos.operators.user_errors import Guard
 
 SAMPLE_NAME = "keys of"
 """Begin of the name of a sending task's table with a sample of keys; below the step that keeps state by them, before
@@ -59,6 +61,8 @@ class ToImmediateSink(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         if self._refusing is not None and (refused := self._refused(self._refusing, rows)):
             rows = without(rows, refused)
+        if self.guard.routes and (deep := routed_deep(self.guard, rows)):
+            rows = without(rows, deep)
         if rows:
             self._collector.rows(self._port, rows)
 
@@ -83,6 +87,18 @@ class ToImmediateSink(Operator):
         return refused
 
 
+def routed_deep(guard: Guard, sent: list[Any], records: list[Any] | None = None) -> list[int]:
+    """Routes the records that are nested too deep to leave the task, and returns their indexes.
+
+    ``sent``: what leaves of each, the records themselves if they are not given.
+    """
+    found = []
+    for index, error in too_deep(sent):
+        guard.refused(error, bare((sent if records is None else records)[index]), index)
+        found.append(index)
+    return found
+
+
 class ToEdge(ToImmediateSink):
     """Output to an edge, batches unchanged; rows with their timestamps, which a sink of columns does not need."""
 
@@ -91,7 +107,10 @@ class ToEdge(ToImmediateSink):
         self.keeps_types = keeps_types
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self._collector.rows(self._port, rows, None, times)
+        if self.guard.routes and (deep := routed_deep(self.guard, rows)):
+            rows, times = without(rows, deep), times and without(times, deep)
+        if rows:
+            self._collector.rows(self._port, rows, None, times)
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -162,6 +181,9 @@ class ToKeys(Operator):
             self._sample.add(rows, keys)
             if not self._sample.is_wanted:
                 self._sample = None
+        if self.guard.routes and (deep := routed_deep(self.guard, pairs, rows)):
+            pairs, keys, rows = without(pairs, deep), without(keys, deep), without(rows, deep)
+            times = times and without(times, deep)
         if pairs:
             self._send(pairs, keys, rows, times)
 

@@ -179,7 +179,7 @@ def lacks(record: Any, field: str) -> bool:
 
 def _encodable(record: object) -> object:
     try:
-        encode_value(record)
+        encode_value((record,))  # it is a field of the error
     except (ValueUnsupported, ValueBeyondLimit):
         return shortened(record)
     return record

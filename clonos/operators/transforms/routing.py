@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.values.keys import Router, groups_of_task
-from clonos.operators.chain_outputs import ToEdge
+from clonos.operators.chain_outputs import ToEdge, routed_deep
 from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.operator import Operator, Scope, Times, without
@@ -39,6 +39,8 @@ class ToTask(ToEdge, ABC):
         self._groups = [groups_of_task(task, self._tasks, self._max_parallelism)[0] for task in range(self._tasks)]
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
+        if self.guard.routes and (deep := routed_deep(self.guard, rows)):
+            rows, times = without(rows, deep), times and without(times, deep)
         targets, failed = self._targets(rows)
         if failed:
             rows, times = without(rows, failed), times and without(times, failed)
