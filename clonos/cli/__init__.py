@@ -1,5 +1,5 @@
-"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``doctor``, ``state``, ``demo``, ``chaos``,
-``completion``, and the commands of a server.
+"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``doctor``, ``state``, ``errors``, ``demo``,
+``chaos``, ``completion``, and the commands of a server.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import clonos
+from clonos.cli.error_commands import add_errors
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
@@ -153,6 +154,12 @@ def _doctor(parsed: argparse.Namespace) -> int:
     return ENDED if print_examination(job, run, parsed.server or "", parsed.json) else ENVIRONMENT_AT_FAULT
 
 
+def _errors(parsed: argparse.Namespace) -> int:
+    from clonos.cli.error_commands import run_errors
+
+    return run_errors(parsed)
+
+
 def _init(parsed: argparse.Namespace) -> int:
     from clonos.cli.new_project import write_project
 
@@ -188,6 +195,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "demo": _demo,
     "doctor": _doctor,
     "state": _state,
+    "errors": _errors,
     "completion": _completion,
     **SERVER_COMMANDS,
 }
@@ -256,6 +264,7 @@ def _parser() -> ExactParser:
     )
     add_commands(commands)
     add_state(commands)
+    add_errors(commands)
     completion = commands.add_parser("completion", help="print what a shell needs to complete commands and options")
     completion.add_argument("shell", choices=SHELLS, help='as in: eval "$(clonos completion bash)"')
     return parser
