@@ -70,7 +70,8 @@ export function lineElement(line) {
   const parts = [el("span", { class: "at", text: `${format.clock(line.at)} ` }), el("span", { class: "level", text: `${line.level} ` })];
   if (line.task) {
     parts.push(el("span", { class: "task", text: `${line.task} ` }));
-    text = text.replace(`[${line.task}] `, "").replace(`${line.task}: `, "");
+    const own = [`[${line.task}] `, `${line.task}: `, `${line.task} `].find((name) => text.startsWith(name));
+    text = own ? text.slice(own.length) : text;
   }
   return el("li", { class: line.level }, ...parts, text);
 }

@@ -79,6 +79,8 @@ def test_a_task_killed_on_the_page_recovers_there_within_a_second_and_a_stop_los
         took = f"live in {document['duration_ms']:.0f} ms"
         tab.until(lambda: took in recovery.text, f"one duration for one recovery: {took}")
         tab.until(lambda: tab.run(MARKS)[0], "a mark of the recovery in the curves")
+        (line,) = tab.until(lambda: [text for text in tab.texts(".log li") if "recovered in" in text], "its line")
+        assert line.count("count-row/0") == 1
         tab.until(lambda: any("count-row/0 recovered" in text for text in tab.texts("#announcer")), "the spoken words")
         numbers = iter(range(NUMBERS_FIRST, NUMBERS))
 
