@@ -210,7 +210,7 @@ class JobGraph:
             check_present(self, stream._inputs, step.name, f"has timestamps={assigner.of!r}", assigner.of)
         if timestamps is not None and isinstance(source, PushSource):
             stream = stream.with_timestamps(timestamps)
-        return stream if limit is None else stream.limit(limit)
+        return stream if limit is None else stream.limit(limit, name=name and f"{step.name}.limit")
 
     def add(
         self,

@@ -205,8 +205,8 @@ PACKAGE_HINTS: Final = {
         "Write a class with process(self, value, context); it needs no base.",
     ),
     **dict.fromkeys(("ValueStateDescriptor", "StateDescriptor"), 'Use ValueState("name", default=0).'),
-    "ListStateDescriptor": 'Use ListState("name").',
-    "MapStateDescriptor": 'Use MapState("name").',
+    "ListStateDescriptor": 'Use ListState[int]("name").',
+    "MapStateDescriptor": 'Use MapState[str, int]("name").',
     **dict.fromkeys(
         ("CountTrigger", "ProcessingTimeTrigger"), "Give the window trigger=each(100), or trigger=every('10s')."
     ),

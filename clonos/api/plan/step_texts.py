@@ -52,7 +52,7 @@ def timestamps_text(assigner: TimestampAssigner) -> str:
     """Returns where timestamps come from."""
     if callable(assigner.of):
         return function_text(assigner.of)
-    return f"the field {assigner.of!r}, numbers in {assigner.unit}"
+    return f"the field {assigner.of!r} (if it is a number: {assigner.unit})"
 
 
 def watermarks_text(assigner: TimestampAssigner, place: str) -> str:

@@ -58,6 +58,13 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     assert {row["drink"] for row in drinks} <= {"tea", "coffee"}
 
 
+def test_local_times_without_an_offset_count_in_the_hours_of_their_zone(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("page,at\na,2026-07-01 01:30:00\nb,2026-10-25 03:30:00\n", "utf-8")
+    output, _ = _run_job(tmp_path, "docs/event-time.md", "visits_per_hour.py")
+    starts = {row["key"]: row["start"] for row in map(json.loads, output.splitlines())}
+    assert starts == {"a": "2026-06-30T23:00:00Z", "b": "2026-10-25T02:00:00Z"}
+
+
 @pytest.mark.parametrize(
     ("document", "name"),
     [

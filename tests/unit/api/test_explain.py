@@ -223,7 +223,7 @@ def test_timestamps_watermarks_and_the_step_that_loses_them() -> None:
     job.source(values([1]), name="plain").with_timestamps(float, name="given").sink(blackhole())
     plan = plan_of(job)
     given = step(plan, "numbers").time
-    assert (given.has_timestamps, given.of) == (True, "the field 'at', numbers in ms")
+    assert (given.has_timestamps, given.of) == (True, "the field 'at' (if it is a number: ms)")
     assert given.watermarks == "5s behind the latest timestamp of a split, every 200ms, idle after 1min"
     assert step(plan, "kept").time.has_timestamps
     assert [each.name for each in plan.steps if each.time.is_lost] == ["counted"]
