@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clonos.core.channel.sender import ChannelStuck
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import (
@@ -32,7 +33,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
@@ -109,6 +110,8 @@ class SimCoordinator:
                 self.world.oracle.acknowledged(message)
         elif isinstance(message, LogLost | JournalLost | SinkFenced) and self.is_current:
             self.world.oracle.lost(message)
+        elif isinstance(message, TaskFailed) and ChannelStuck.__name__ in message.error:
+            self.world.fail(f"a channel is stuck, although its task had what was asked for: {message.error}")
 
     # ------------------------------------------------------------------ effects
 
