@@ -289,6 +289,7 @@ class SlotDialogue:
             b"",
             encode_value({f"b{checkpoint}": True}),
             journal_offset_bytes=int(given.get("journal", 0)),
+            stops_at=CheckpointId(int(given.get("stops", 0))),
         )
 
     def do_emission(self, words: list[str], given: Given) -> None:

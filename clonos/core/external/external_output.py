@@ -97,7 +97,7 @@ def held_by(links: Iterable[KeeperLink]) -> dict[SlotId, dict[LogId, int]]:
 class ExternalOutput:
     """Sender of the channel to an external system: releases output in order, and keeps it until it is confirmed."""
 
-    __slots__ = ("received_up_to", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
+    __slots__ = ("received_up_to", "confirmed_seq", "cursor", "held_seq", "log", "releases", "unreleased_seq")
 
     def __init__(self, log: InflightLog) -> None:
         self.log = log
@@ -106,6 +106,7 @@ class ExternalOutput:
         self.cursor = 0
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what keepers must hold before it leaves)
         self.unreleased_seq = log.next_seq
+        self.held_seq: int | None = None  # output from this number on does not leave, because the job stops before it
         #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
         #: Invariant: received_up_to <= confirmed_seq, once registered; then also log.start_seq <= cursor
 
@@ -142,6 +143,8 @@ class ExternalOutput:
 
     def _is_free(self, entry: tuple[int, Requirement], links: list[KeeperLink]) -> bool:
         end, requirement = entry
+        if self.held_seq is not None and end > self.held_seq:
+            return False
         return end <= self.confirmed_seq or all(link.satisfies(requirement) for link in links)
 
     def validate(self) -> None:

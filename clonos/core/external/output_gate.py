@@ -106,6 +106,11 @@ class OutputGate:
         """Number below which the external system must have confirmed all output before the snapshot counts."""
         return dict(snapshot.outputs)[self.external.log.channel] if self.external is not None else 0
 
+    def hold_behind(self, snapshot: Snapshot) -> None:
+        """Holds output behind the barrier at which the job stops, until a later barrier comes."""
+        if self.external is not None:
+            self.external.held_seq = self.position_in(snapshot) if snapshot.is_at_stop else None
+
     def append(self, output: Output) -> None:
         """Takes output of the task for the external system."""
         assert self.external is not None, output.channel

@@ -21,6 +21,7 @@ TRIGGER: Final = 8  # (checkpoint): a source puts a barrier into its stream
 COMPLETION: Final = 9  # (id, outcome): the outcome of an asynchronous call is handed to user code
 ROUTED: Final = 10  # (description): an exception of user code is routed to the error output
 SPLITS: Final = 11  # (description): a source learns of new splits
+LAST_TRIGGER: Final = 12  # (checkpoint): as TRIGGER, and the job stops at the barrier
 STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
 
 NAMES: Final = {
@@ -35,6 +36,7 @@ NAMES: Final = {
     COMPLETION: "COMPLETION",
     ROUTED: "ROUTED",
     SPLITS: "SPLITS",
+    LAST_TRIGGER: "LAST_TRIGGER",
     STEP: "STEP",
 }
 
@@ -64,7 +66,7 @@ def step(input_index: int, count: int) -> bytes:
 
 
 def numbers(tag: int, *values: int) -> bytes:
-    """Encodes an entry that has numbers only: READ, END, CLOCK, TIMER, TRIGGER."""
+    """Encodes an entry that has numbers only: READ, END, CLOCK, TIMER, TRIGGER, LAST_TRIGGER."""
     return bytes((tag,)) + b"".join(map(varint, values))
 
 
@@ -85,7 +87,7 @@ def completion(number: int, outcome: bytes) -> bytes:
 
 
 _TWO_NUMBERS: Final = frozenset({READ})
-_ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER})
+_ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER, LAST_TRIGGER})
 _BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})
 
 Entry = tuple[int, int, int, bytes]

@@ -8,6 +8,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
+LAST_BARRIER = b"\x01"
+"""Payload of a barrier at which the job stops. That of any other barrier is empty."""
+
 
 class ElementKind(Enum):
     """Kind of all elements of a batch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -40,7 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
     ``event_time`` is None until the first watermark comes. ``blocked`` has the channels that wait behind the barrier of
-    a later checkpoint, and that checkpoint.
+    a later checkpoint, and that checkpoint. The job stops at the barrier of ``stops_at`` and all later ones; 0: at none
+    that is known.
     """
 
     format: int
@@ -64,3 +67,15 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     late_records: LateRecords = ()
     blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()
     metrics: tuple[MetricFamily, ...] = ()  # of user code, since the job's start
+    stops_at: Annotated[CheckpointId, msgspec.Meta(ge=0)] = CheckpointId(0)
+
+    @property
+    def is_at_stop(self) -> bool:
+        """Whether the job stops at its barrier, so that no later output of an immediate sink leaves."""
+        return 0 < self.stops_at <= self.checkpoint
+
+
+def stops_at(snapshot: Snapshot | None, generation: int) -> CheckpointId:
+    """Returns at which checkpoint the job stops as far as a restored snapshot knows: one of an earlier generation knows
+    nothing of this one."""
+    return snapshot.stops_at if snapshot is not None and snapshot.incarnation >= generation else CheckpointId(0)

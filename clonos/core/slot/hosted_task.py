@@ -19,7 +19,17 @@ from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of, view_number
+from clonos.core.model.ids import (
+    COORDINATOR,
+    ChannelId,
+    LogId,
+    TaskId,
+    ThreadId,
+    journal_of,
+    log_of,
+    term_of,
+    view_number,
+)
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Delivered, Emission, Triggered
@@ -165,11 +175,19 @@ class HostedTask:
                     log,
                     self.view,
                     self.placement.confirmed_seq,
-                    may_come_again=is_older and not is_final and self.view.generation != view_number(1, 1),
+                    may_come_again=is_older and not is_final and not self._follows_a_stop(restored),
                     lacks_log=lacks_log and not is_final,
                 )
+                if restored is not None and not is_older:
+                    self.output_gate.hold_behind(restored)
             else:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
+
+    def _follows_a_stop(self, restored: Snapshot | None) -> bool:
+        """Whether no output has left behind the restored state: the job begins, or the term before stopped there."""
+        if restored is None or not restored.is_at_stop:
+            return self.view.generation == view_number(1, 1)
+        return self.view.generation == view_number(term_of(restored.incarnation) + 1, 1)
 
     def _start(self) -> None:
         """Lets the task's thread follow its log: starts it, or gives that of a shadow the rest."""
@@ -343,6 +361,7 @@ class HostedTask:
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
         confirmed_seq = self.output_gate.position_in(snapshot)
+        self.output_gate.hold_behind(snapshot)
         name = self.pending.take(snapshot, parts, confirmed_seq, more, self.output_gate.is_acknowledged)
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot, more)

@@ -116,14 +116,15 @@ class InputQueue:
         """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark, and of
         columns only up to the next change of their schema.
 
-        Returns their kind and the batch; for a barrier its checkpoint, for a watermark its content.
+        Returns their kind and the batch; for a watermark its content, for a barrier its checkpoint and whether the job
+        stops there.
         """
         head = self.pieces[0]
         if head.kind.is_control:
             self.next_seq += 1
             self._drop(head)
             is_watermark = head.kind is ElementKind.WATERMARK
-            return head.kind, decode_watermark(head.payload) if is_watermark else head.checkpoint
+            return head.kind, decode_watermark(head.payload) if is_watermark else (head.checkpoint, bool(head.payload))
         if head.left == count:
             self.next_seq += count
             self._drop(head)

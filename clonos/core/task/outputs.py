@@ -204,10 +204,10 @@ class TaskOutputs:
         for output_port in self._by_port.get(port, ()):
             output_port.columns(batch, groups)
 
-    def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
+    def control(self, kind: ElementKind, checkpoint: CheckpointId, payload: bytes = b"") -> None:
         """Adds a barrier or the end of the stream on every edge."""
         for port in self._ports:
-            port.control(kind, checkpoint)
+            port.control(kind, checkpoint, payload)
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         """Adds a watermark to every edge on ``port``."""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, assert_never, cast
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.log import determinants as d
-from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -30,7 +30,7 @@ from clonos.core.ports.task_port import (
     TaskPort,
     Triggered,
 )
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import Snapshot, stops_at
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.opening import chain_context, open_log
@@ -71,6 +71,7 @@ class Task:
         self._turn = self._held_count = 0  # input that is looked at first; elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
+        self.stops_at = stops_at(snapshot, activation.generation)
         self.at: InputRange | None = None  # input of the current step
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
@@ -113,9 +114,9 @@ class Task:
         elif tag == d.TIMER:
             self.log.take()
             self._fire(self.log.instant_ns_last + first)
-        elif tag == d.TRIGGER and self.is_source:
+        elif tag in (d.TRIGGER, d.LAST_TRIGGER) and self.is_source:
             self.log.take()
-            self._barrier(CheckpointId(first))
+            self._trigger(CheckpointId(first), tag)
         elif self.reading is not None and self.reading.follow(entry):
             return
         elif tag == d.COMPLETION and self.log.open_calls.close(first):
@@ -225,8 +226,9 @@ class Task:
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:
-                self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
-                self._barrier(command.checkpoint)
+                tag = d.LAST_TRIGGER if command.then_pause else d.TRIGGER
+                self.log.append(d.numbers(tag, command.checkpoint))
+                self._trigger(command.checkpoint, tag)
 
     # ------------------------------------------------------------------ steps
 
@@ -245,7 +247,10 @@ class Task:
                 self.pace.expect_columns()
                 self.chain.process_columns(queue.port, batch)
             case ElementKind.BARRIER:
-                self._align(queue, batch)
+                checkpoint, is_last = batch
+                if is_last:
+                    self._stop_at(checkpoint)
+                self._align(queue, checkpoint)
                 return
             case ElementKind.END:
                 queue.end()
@@ -313,6 +318,20 @@ class Task:
 
     # ------------------------------------------------------------------ barriers and end of stream
 
+    def _trigger(self, checkpoint: CheckpointId, tag: int) -> None:
+        if tag == d.LAST_TRIGGER:
+            self._stop_at(checkpoint)
+        self._barrier(checkpoint)
+
+    def _stop_at(self, checkpoint: CheckpointId) -> None:
+        """Notes that the job stops at the barrier of a checkpoint. So it does at all later ones."""
+        self.stops_at = min(self.stops_at or checkpoint, checkpoint)
+
+    @property
+    def is_at_stop(self) -> bool:
+        """Whether the job stops at the current barrier."""
+        return 0 < self.stops_at <= self.checkpoint
+
     def _align(self, queue: InputQueue, checkpoint: CheckpointId) -> None:
         queue.block(checkpoint)
         self._align_or_end()
@@ -336,7 +355,7 @@ class Task:
     def _barrier(self, checkpoint: CheckpointId) -> None:
         """Ends an epoch: the barrier leaves with the snapshot and its log entry in one indivisible emission."""
         self.checkpoint = checkpoint
-        self.outputs.control(ElementKind.BARRIER, checkpoint)
+        self.outputs.control(ElementKind.BARRIER, checkpoint, LAST_BARRIER if self.is_at_stop else b"")
         self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
@@ -393,6 +412,7 @@ class Task:
             late_records=self.collected.late_records,
             blocked=blocked_inputs(self.inputs),
             metrics=self.log.metric_table.families(),
+            stops_at=self.stops_at,
         )
 
     # ------------------------------------------------------------------ emission

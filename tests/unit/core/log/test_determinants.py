@@ -22,7 +22,9 @@ entries: st.SearchStrategy[tuple[bytes, d.Entry]] = st.one_of(
     st.builds(lambda i, n: (d.step(i, n), (d.STEP, i, n, b"")), indexes, counts),
     st.builds(lambda s, n: (d.numbers(d.READ, s, n), (d.READ, s, n, b"")), numbers, counts),
     st.builds(
-        lambda tag, n: (d.numbers(tag, n), (tag, n, 0, b"")), st.sampled_from((d.CLOCK, d.TIMER, d.TRIGGER)), numbers
+        lambda tag, n: (d.numbers(tag, n), (tag, n, 0, b"")),
+        st.sampled_from((d.CLOCK, d.TIMER, d.TRIGGER, d.LAST_TRIGGER)),
+        numbers,
     ),
     st.just((d.numbers(d.END), (d.END, 0, 0, b""))),
     st.builds(lambda bits: (d.seed(bits), (d.SEED, 0, 0, bits)), st.binary(min_size=16, max_size=16)),
@@ -58,6 +60,7 @@ def test_every_determinant_that_is_read_has_a_name() -> None:
         d.COMPLETION,
         d.ROUTED,
         d.SPLITS,
+        d.LAST_TRIGGER,
         d.STEP,
     }
 
@@ -71,7 +74,7 @@ def test_a1_an_entry_cut_short_anywhere_is_malformed(written: tuple[bytes, d.Ent
             read_all(data[:end])
 
 
-@pytest.mark.parametrize("tag", [0, 12, 100, 127])
+@pytest.mark.parametrize("tag", [0, 13, 100, 127])
 def test_a1_an_unknown_tag_is_malformed_and_named_with_its_place(tag: int) -> None:
     reader = d.LogReader(d.numbers(d.END) + bytes((tag,)) + bytes(20), base_bytes=1000)
     reader.next()

@@ -13,13 +13,14 @@ from msgspec.structs import replace as replace_struct
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log import determinants as d
-from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, TaskStopped, Triggered
+from clonos.core.ports.task_snapshot import stops_at
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 from tests.harnesses.recording_chain import RecordingChain, clock, nothing, timer
@@ -306,6 +307,28 @@ def test_a_source_that_pauses_reads_nothing_after_its_barrier() -> None:
     life.gated = True
     assert life.run().story == ["b1"]
     assert not life.task.is_final
+
+
+def test_a_barrier_at_which_the_job_stops_is_marked_and_so_are_its_snapshot_and_those_of_a_replay() -> None:
+    life = source(trigger(1), trigger(2, then_pause=True), records=4)
+    life.gated = True
+    life.run()
+    assert tags_of(life.log) == (d.TRIGGER, d.LAST_TRIGGER)
+    again = source(start=Start(life.log), records=4).run()
+    for each in (life, again):
+        assert [taken.is_at_stop for taken in each.snapshots[:2]] == [False, True]
+
+
+def test_a_snapshot_before_the_stop_knows_of_it_and_a_later_generation_does_not() -> None:
+    def last(channel: int) -> Delivered:
+        return Delivered(ChannelId(channel), ElementKind.BARRIER, 1, 0, CheckpointId(2), LAST_BARRIER)
+
+    life = union(last(0), sent(1, barrier(1)), sent(2, barrier(1)), last(1), last(2)).run()
+    first, second = life.snapshots
+    assert (first.checkpoint, first.stops_at, first.is_at_stop) == (1, 2, False)
+    assert (second.checkpoint, second.is_at_stop) == (2, True)
+    assert stops_at(second, second.incarnation) == 2
+    assert stops_at(second, second.incarnation + 1) == 0
 
 
 def test_a_source_that_is_to_end_reads_nothing_after_its_barrier_and_ends() -> None:
