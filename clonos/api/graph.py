@@ -79,8 +79,9 @@ class Step:
 
     - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
     - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are some of its records.
-    - ``is_per_record``: it handles each record alone. ``ignores_order``: its results are the same whatever the order of
-      its records. ``breaks_order``: its results have another order than its records.
+    - ``has_calls``: it makes calls beside its steps. ``is_per_record``: it handles each record alone.
+    - ``ignores_order``: its results are the same whatever the order of its records. ``breaks_order``: its results have
+      another order than its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
     - ``functions``: functions of the user that it calls, or its process function.
@@ -112,6 +113,7 @@ class Step:
     requires_columns: bool = False
     is_one_to_one: bool = False
     selects_rows: bool = False
+    has_calls: bool = False
     is_per_record: bool = False
     ignores_order: bool = False
     breaks_order: bool = False

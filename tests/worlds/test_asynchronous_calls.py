@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
+from random import Random
 
 import pytest
 
 from clonos import Job, collect, values
+from clonos.api.graph import JobGraph
+from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.log import determinants as d
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.testing import Outputs, crash_test
+from clonos_chaos.jobs.api_jobs import Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob
 from clonos_chaos.mutants.mutation import Mutation
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.world import World, WorldFailed, WorldSettings
 
 pytestmark = pytest.mark.worlds
 
@@ -59,6 +67,51 @@ def test_all_records_of_a_key_have_the_answer_in_the_cache_whatever_dies() -> No
         make_job, seeds=SEEDS, check=check, http=lambda request: {"answer": next(numbers)}, compare=False
     )
     assert report.injected["kill"] > 3
+
+
+CAPACITY = 3
+
+
+class LastJob(AsideJob):
+    """Job whose calls are made in the task of its sink: no other task has their outcomes."""
+
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        rows = graph.source(Offsets(self.records), parallelism=1).rebalance()
+        rows.enrich(
+            partial(self._looked_up, 1), on=lambda row: row[0], select=_answered, capacity=CAPACITY, parallelism=1
+        ).sink(Parts())
+
+
+def _answered(row: Row, answer: int) -> Row:
+    offset, lineage = row
+    return offset, (*lineage, (1, 0, offset * 8, 0, 0, answer))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_worlds_of_calls_in_the_task_of_a_sink_are_correct(seed: int) -> None:
+    World(seed, job=lambda rng: LastJob("last", rng, rng.randint(20, 60), None)).run()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_call_with_an_outcome_in_the_log_is_not_made_again_though_no_task_follows(seed: int) -> None:
+    settings = WorldSettings(network_ns_max=MILLISECOND_NS // 100, store_ns_max=MILLISECOND_NS)
+    options = Options(checkpoint_every_ms=100_000)
+    played = World(seed, "", options, settings, lambda rng: LastJob("last", rng, 200, None), targeted_faults=())
+    task = TaskId(1)
+
+    def kill() -> None:
+        answers, slot = played.job.service.answers, played.slot_of(task)
+        if len(answers) < 100:
+            played.clock.after(MILLISECOND_NS, kill)
+        elif slot is not None:
+            played.end_slot(slot.id)
+            played.handle(SlotGone(slot.id, "killed", played.clock.now_ns))
+
+    kill()
+    played.run()
+    answers = played.job.service.answers
+    assert len({answer.key for answer in answers}) == 200
+    assert 0 < len(answers) - 200 <= CAPACITY
 
 
 def test_outcomes_that_are_not_logged_are_detected() -> None:

@@ -135,6 +135,7 @@ class _Compiler:
                 is_timed=any(self._timed(step) is not None for step in vertex.steps),
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
                 is_hot=vertex.is_hot,
+                has_calls=any(step.has_calls for step in vertex.steps),
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
                 outputs=outputs_of(vertex, self._graph.errors),
                 rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),

@@ -150,7 +150,7 @@ class _Explainer:
     # --- vertices
 
     def _vertex(self, number: int) -> VertexInfo:
-        vertex, options = self._plan.vertices[number], self._options
+        vertex, options, first = self._plan.vertices[number], self._options, self._plan.first_task[number]
         steps = [step for step in self._graph.steps if self._compiled.vertex_of[step.number] == number]
         names = [name for step in steps for name in (step.name, *self._keys_behind(step))]
         return VertexInfo(
@@ -160,7 +160,7 @@ class _Explainer:
             self._compiled.begins[number],
             _standby_of(vertex, options),
             options.standbys,
-            options.keepers if vertex.has_effects or vertex.is_journalled else 0,
+            options.keepers if first in self._plan.kept else 0,
             takes_errors=not steps,
         )
 

@@ -108,7 +108,8 @@ class Calling(GraphBuilder, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
+        flags["breaks_order"] = not ordered
         return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
 
 
@@ -128,7 +129,8 @@ def add_parallel(
             "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
         )
     make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
-    return stream._step(kind, make, options, (function,), runs_user_code=True, state=(), is_per_record=True)
+    flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
+    return stream._step(kind, make, options, (function,), state=(), **flags)
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

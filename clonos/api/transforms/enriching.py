@@ -146,7 +146,7 @@ class Enriching(GraphBuilder, Generic[T]):
         policy = CallPolicy(retries=retries, retry_after_ns=duration_ns(retry_after), rate=_checked_rate(step, rate))
         make, *called = _maker(step, lookup, on, function, cache, not_found, capacity, policy)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "state": ()}
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True, "state": ()}
         return self._stream(self._step("enrich", make, options, *called, **flags))
 
 

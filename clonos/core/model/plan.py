@@ -69,6 +69,7 @@ class Vertex:
     is_acknowledged: bool = False  # a source that is told which of its input no restart reads again
     becomes_idle: bool = False  # a source that makes watermarks, whose splits are idle without records
     is_hot: bool = False  # its standbys run a shadow
+    has_calls: bool = False  # makes calls beside its steps, whose outcomes are in the log
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
     outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
     rule: PlacementRule = ANYWHERE  # where its tasks run
@@ -304,6 +305,20 @@ class Plan:
     def with_keepers(self) -> tuple[TaskId, ...]:
         """Tasks that need a keeper because they have external effects or a journal, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects or self.is_journalled(t))
+
+    @cached_property
+    def with_answers(self) -> frozenset[TaskId]:
+        """Tasks without external effects that have keepers too, because no other task holds the outcomes of their
+        calls: without the log all calls since the last checkpoint are made again."""
+        calling = [number for number, vertex in enumerate(self.vertices) if vertex.has_calls]
+        return frozenset(
+            TaskId(t) for v in calling for t in self._tasks_of(v) if not self.holders[t] and t not in self.with_keepers
+        )
+
+    @cached_property
+    def kept(self) -> frozenset[TaskId]:
+        """Tasks that have keepers, wherever sharing stops."""
+        return self.with_answers.union(self.with_keepers)
 
     @cached_property
     def hot(self) -> frozenset[TaskId]:

@@ -46,10 +46,7 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     tasks = plan.holders[task]
     found = [Holder(t, False, slot) for t in tasks if (slot := view.placements[t].slot) is not None]
     # Where sharing stops every task has keepers, of its own log and of others that are not covered.
-    with_keepers = (
-        (task, *tasks) if plan.replicas is not None else [t for t in plan.with_keepers if t == task or t in tasks]
-    )
-    for keeper_task in with_keepers:
+    for keeper_task in [t for t in (task, *tasks) if plan.replicas is not None or t in plan.kept]:
         found += keepers_of(view, keeper_task)
     return tuple(found)
 
