@@ -120,7 +120,7 @@ class SnapshotStore:
         self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
         pieces = _RecordedPieces(snapshot, more, self._standby_bytes_max)
         try:
-            self._writer.persist(lambda: self._store.write_object(name, pieces))
+            stored_as = self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
             logger.warning("%s", error)
             self._post(SnapshotWritten(name, b"", str(error)))
@@ -129,15 +129,15 @@ class SnapshotStore:
         else:
             if more is not None:
                 more.release()
-            self._sizes[name] = pieces.size_bytes
+            self._sizes[stored_as] = pieces.size_bytes
             for old in list(self._sizes)[:-SIZES_REMEMBERED]:
                 del self._sizes[old]
             self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
-            self._post(SnapshotWritten(name, standby_payload(pieces.recorded), ""))
+            self._post(SnapshotWritten(name, standby_payload(pieces.recorded), "", stored_as))
 
-    def size_bytes(self, name: str) -> int:
+    def size_bytes(self, stored_as: str) -> int:
         """Returns the size of an object that was written not long ago; 0 for others. Any thread may call this."""
-        return self._sizes.get(name, 0)
+        return self._sizes.get(stored_as, 0)
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         """Writes the full state of a task; a success is ``WholeStateWritten``."""
@@ -146,7 +146,7 @@ class SnapshotStore:
     def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         self._reach(FaultPoint.WHOLE_STATE_BEGUN, snapshot)
         try:
-            self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
+            stored_as = self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
         except StoreFailed as error:
             logger.warning(
                 "%s The next snapshots build on the earlier ones, and the full state is written again later.", error
@@ -155,7 +155,7 @@ class SnapshotStore:
             self._fail_task(snapshot, error)
         else:
             self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
-            self._post(WholeStateWritten(name))
+            self._post(WholeStateWritten(name, stored_as))
         finally:
             whole.release()
 

@@ -76,18 +76,26 @@ class PendingSnapshots:
         self._whole, self._since_whole = name_of_snapshot(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
-    def whole_written(self, name: str) -> None:
+    def whole_written(self, name: str, stored_as: str = "") -> None:
         """Notes that the whole state is durable, so that later snapshots build on it.
 
         Earlier ones keep the chain that they were reported with.
         """
         if name == self._whole:
-            self.objects = (name, *self._since_whole)
+            self.objects = (stored_as or name, *self._since_whole)
 
-    def written(self, name: str) -> PendingSnapshot | None:
-        """Notes that an object is durable, and returns its pending snapshot."""
+    def written(self, name: str, stored_as: str = "") -> PendingSnapshot | None:
+        """Notes that an object is durable, and returns its pending snapshot. ``stored_as``: the name by which it is
+        read, if that is another one."""
         self.unwritten.pop(name, None)
-        return next((entry for entry in self.entries if entry.objects[-1] == name), None)
+        stored_as = stored_as or name
+
+        def renamed(objects: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple([stored_as if each == name else each for each in objects])
+
+        self.objects, self._since_whole = renamed(self.objects), renamed(self._since_whole)
+        self.entries = [entry._replace(objects=renamed(entry.objects)) for entry in self.entries]
+        return next((entry for entry in self.entries if entry.objects[-1] == stored_as), None)
 
     def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
         """Returns the acknowledgements of all snapshots that count, to be repeated until their checkpoint completes."""

@@ -269,7 +269,7 @@ _ENCODERS: dict[type, Callable[[Any], Values]] = {
     MessageReceived: _encode_received,
     StepEmitted: _encode_emitted,
     SnapshotsRead: _encode_read,
-    SnapshotWritten: lambda e: (e.name, len(e.payload), e.error),
+    SnapshotWritten: lambda e: (e.name, len(e.payload), e.error, e.stored_as),
     SegmentLoaded: _encode_loaded,
     ThreadRaised: lambda e: (e.thread, encode_message(e.failed)),
     PartFailed: lambda e: (encode_message(e.failed),),
@@ -279,7 +279,7 @@ _DECODERS: dict[type, Callable[[list[Any]], Any]] = {
     MessageReceived: _decode_received,
     StepEmitted: _decode_emitted,
     SnapshotsRead: _decode_read,
-    SnapshotWritten: lambda v: SnapshotWritten(v[0], bytes(v[1]), v[2]),
+    SnapshotWritten: lambda v: SnapshotWritten(v[0], bytes(v[1]), *v[2:]),
     SegmentLoaded: _decode_loaded,
     ThreadRaised: lambda v: ThreadRaised(v[0], decode_message(v[1], "the trace")),  # type: ignore[arg-type]
     PartFailed: lambda v: PartFailed(decode_message(v[0], "the trace")),  # type: ignore[arg-type]

@@ -368,9 +368,9 @@ class HostedTask:
         if whole is not None:
             self.shell.write_whole(*self.pending.begin_whole(snapshot), whole)
 
-    def on_snapshot_written(self, name: str, payload: bytes) -> None:
+    def on_snapshot_written(self, name: str, payload: bytes, stored_as: str) -> None:
         """Sends a snapshot that is durable to the standbys, and acknowledges it."""
-        if (entry := self.pending.written(name)) is not None:
+        if (entry := self.pending.written(name, stored_as)) is not None:
             for slot in self.placement.standbys:
                 self.shell.send(slot, entry.update, payload)
         self.acknowledge_snapshots()

@@ -165,17 +165,22 @@ class SinkConfirmed(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotWritten(msgspec.Struct, frozen=True, gc=False):
-    """A snapshot is durable, with ``payload`` as a standby takes it; or the store has given up for now (``error``)."""
+    """A snapshot is durable, with ``payload`` as a standby takes it; or the store has given up for now (``error``).
+
+    ``stored_as``: the name with the digest of the object, by which it is read.
+    """
 
     name: str
     payload: bytes
     error: str
+    stored_as: str = ""
 
 
 class WholeStateWritten(msgspec.Struct, frozen=True, gc=False):
-    """The whole state of a task is durable as one object."""
+    """The whole state of a task is durable as one object. ``stored_as``: as for ``SnapshotWritten``."""
 
     name: str
+    stored_as: str = ""
 
 
 class SnapshotsRead(msgspec.Struct, frozen=True, gc=False):

@@ -95,13 +95,13 @@ class StorageEvents(ABC):
             self.failed_writes[event.name] = hosted.pending.unwritten[event.name]
         else:
             self.send_status()  # so that the counters are those of the checkpoint, also of the job's last one
-            hosted.on_snapshot_written(event.name, event.payload)
+            hosted.on_snapshot_written(event.name, event.payload, event.stored_as)
 
     def on_whole_written(self, event: WholeStateWritten) -> None:
         """Lets the task's next snapshots build on its whole state, which is durable as one object."""
         hosted = self.hosted.get(task_of_object(event.name))
         if hosted is not None:
-            hosted.pending.whole_written(event.name)
+            hosted.pending.whole_written(event.name, event.stored_as)
 
     # ------------------------------------------------------------------ local disk and limits
 

@@ -2,7 +2,8 @@
 that makes it smaller.
 
 The name says what the content is: for a snapshot the task, the checkpoint and the incarnation. So an object that was
-put in the place of another one is not taken for it, although it is whole.
+put in the place of another one is not taken for it, although it is whole. An object of the same name from another store
+has another digest than the metadata of the checkpoint says.
 
 A snapshot is a sequence of pieces and an end marker, each with a checksum that covers its position. It is written while
 it is encoded, and read without a copy of the whole.
@@ -10,6 +11,7 @@ it is encoded, and read without a copy of the whole.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -36,6 +38,9 @@ _PIECE_CHECKSUM = struct.Struct("<Q")
 _INCOMPRESSIBLE_PIECES = 15
 """Pieces that skip compression after a piece that shrank by less than 1/16."""
 _COMPRESSED_FROM_BYTES = 512
+
+_DIGEST_AT_END = re.compile(r"\.[0-9a-f]{16}\Z")
+_DIGEST_CHARACTERS = 17
 
 
 class ObjectCorrupt(EnvironmentFault):
@@ -88,8 +93,36 @@ def unseal(data: bytes, name: str) -> bytes:
     return bytes(stored)
 
 
-def seal_pieces(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Returns the parts of the object ``name`` that holds these pieces."""
+class ObjectDigest:
+    """Digest of an object of pieces: of their checksums, so that it costs nothing."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, checksum: bytes) -> bytes:
+        """Adds the checksum of the next piece, and returns it."""
+        self.value = xxh3_64_intdigest(checksum, self.value)
+        return checksum
+
+    def __str__(self) -> str:
+        return f"{self.value:016x}"
+
+
+def name_of_object(stored_as: str) -> str:
+    """Returns the name of an object, without the digest that the metadata of a checkpoint has behind it."""
+    return stored_as[:-_DIGEST_CHARACTERS] if _DIGEST_AT_END.search(stored_as) else stored_as
+
+
+def digest_of_object(stored_as: str) -> str:
+    """Returns the digest that the metadata of a checkpoint has behind the name of an object; "" for none."""
+    return stored_as.removeprefix(name_of_object(stored_as)).removeprefix(".")
+
+
+def seal_pieces(pieces: Iterable[bytes], name: str, digest: ObjectDigest | None = None) -> Iterator[bytes]:
+    """Returns the parts of the object ``name`` that holds these pieces; ``digest`` takes their checksums."""
+    digest = digest or ObjectDigest()
     row, label = _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT), _label(name)
     yield row + label + _PIECE_CHECKSUM.pack(_piece_checksum(row, label, _PLACE_OF_NAME))
     count = untried = 0
@@ -104,23 +137,23 @@ def seal_pieces(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
             if len(compressed) > len(piece) // 16 * 15:
                 untried = _INCOMPRESSIBLE_PIECES
         facts = _PIECE.pack(compression, len(stored), len(piece))
-        yield facts + _PIECE_CHECKSUM.pack(_piece_checksum(facts, stored, count))
+        yield facts + digest.add(_PIECE_CHECKSUM.pack(_piece_checksum(facts, stored, count)))
         yield stored
         count += 1
     facts = _PIECE.pack(_END, 0, count)
-    yield facts + _PIECE_CHECKSUM.pack(_piece_checksum(facts, b"", count))
+    yield facts + digest.add(_PIECE_CHECKSUM.pack(_piece_checksum(facts, b"", count)))
 
 
-def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
+def unseal_pieces(data: bytes, name: str, expected: str = "") -> Iterator[bytes | memoryview]:
     """Returns the pieces of the object ``name``, each verified when it is reached; an object without pieces is one
-    piece.
+    piece. ``expected``: its digest, compared at its end; "" if that is not known.
 
     Raises: ObjectCorrupt when a piece is damaged, or the object is another one, truncated or has bytes after its end.
     """
     if data[: _ROW.size] != _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT):
         yield unseal(data, name)
         return
-    whole, count = memoryview(data), 0
+    whole, count, digest = memoryview(data), 0, ObjectDigest()
     at = _ROW.size + _check_label(whole[_ROW.size :], name)
     label, begin = whole[_ROW.size : at], at + _PIECE_CHECKSUM.size
     if whole[at:begin] != _PIECE_CHECKSUM.pack(_piece_checksum(whole[: _ROW.size], label, _PLACE_OF_NAME)):
@@ -136,10 +169,13 @@ def unseal_pieces(data: bytes, name: str) -> Iterator[bytes | memoryview]:
         stored = whole[begin : begin + stored_bytes]
         if (actual := _piece_checksum(facts, stored, count)) != checksum:
             raise ObjectCorrupt(name, f"checksum {actual:016x} of piece {count}, expected {checksum:016x}")
+        digest.add(_PIECE_CHECKSUM.pack(checksum))
         at = begin + stored_bytes
         if compression == _END:
             if at != len(data):
                 raise ObjectCorrupt(name, f"{len(data) - at} bytes after its end")
+            if expected and str(digest) != expected:
+                raise ObjectCorrupt(name, f"it is another object of this name: digest {digest}, expected {expected}")
             return
         if compression not in (_PLAIN, _LZ4):
             raise ObjectCorrupt(name, f"compression {compression} of piece {count}")

@@ -12,6 +12,7 @@ from typing import Final
 
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
 from clonos.core.model.errors import EnvironmentFault
+from clonos.io.store.envelope import name_of_object
 from clonos.io.store.metadata_chain import FOLDER
 from clonos.io.store.store import OBJECTS, CheckpointStore
 
@@ -38,7 +39,7 @@ def remove_leftovers(store: CheckpointStore) -> int:
             if UNFINISHED_NAME.fullmatch(name)
         ]
         needed = {
-            f"{OBJECTS}/{name}"
+            f"{OBJECTS}/{name_of_object(name)}"
             for metadata in store.completed_metadata()
             for name in decode_metadata(metadata, f"the chain of {store.url}").objects()
         }

@@ -22,7 +22,14 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decod
 from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.io.store.envelope import ObjectCorrupt, seal, unseal, unseal_pieces
+from clonos.io.store.envelope import (
+    ObjectCorrupt,
+    digest_of_object,
+    name_of_object,
+    seal,
+    unseal,
+    unseal_pieces,
+)
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.store.store import JOB_NAME, OBJECTS, CheckpointStore, HashSeed, JobRecord, open_files
 from clonos.io.system.entropy import random_bytes
@@ -140,10 +147,11 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
     folder = f"{OBJECTS}/{random_bytes(8).hex()}"
     objects = []
     for name in sorted(metadata.objects()):
-        data = store.files.read(f"{OBJECTS}/{name}")
-        for _ in unseal_pieces(data, f"{OBJECTS}/{name}"):  # verifies each piece
+        full_name = f"{OBJECTS}/{name_of_object(name)}"
+        data = store.files.read(full_name)
+        for _ in unseal_pieces(data, full_name, digest_of_object(name)):  # verifies each piece
             pass
-        files.write(f"{folder}/{name}", data)
+        files.write(f"{folder}/{name_of_object(name)}", data)
         objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
     manifest = Manifest(
         format=SAVEPOINT_FORMAT,
@@ -227,7 +235,7 @@ class SavepointReader:
         if expected is None:
             raise SavepointCorrupt(self.url, f"its manifest does not have the object {name}")
         try:
-            data = self._files.read(f"{self.manifest.folder}/{name}")
+            data = self._files.read(f"{self.manifest.folder}/{name_of_object(name)}")
         except ObjectMissing:
             raise SavepointCorrupt(self.url, f"its object {name} is missing") from None
         if len(data) != expected.size_bytes:
@@ -238,12 +246,12 @@ class SavepointReader:
 
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:
         """Returns the pieces of an object. Raises: SavepointCorrupt, ObjectCorrupt."""
-        return unseal_pieces(self.read_bytes(name), f"{OBJECTS}/{name}")
+        return unseal_pieces(self.read_bytes(name), f"{OBJECTS}/{name_of_object(name)}", digest_of_object(name))
 
     def copy_objects(self, store: CheckpointStore, names: Iterable[str]) -> None:
         """Copies objects into a checkpoint store. Raises: SavepointCorrupt, StoreFailed."""
         for name in names:
-            store.files.write(f"{OBJECTS}/{name}", self.read_bytes(name))
+            store.files.write(f"{OBJECTS}/{name_of_object(name)}", self.read_bytes(name))
 
 
 def is_savepoint(url: str) -> bool:

@@ -17,7 +17,16 @@ from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.store.bucket_files import BucketFiles
 from clonos.io.store.cloud_files import CloudFiles
-from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
+from clonos.io.store.envelope import (
+    ObjectCorrupt,
+    ObjectDigest,
+    digest_of_object,
+    name_of_object,
+    seal,
+    seal_pieces,
+    unseal,
+    unseal_pieces,
+)
 from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, FOLDER, AppendOutcome, ChainEntry, EntryKind, StoreChain
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing, StoreUnsupported
@@ -142,23 +151,27 @@ class CheckpointStore:
 
     # ------------------------------------------------------------------ objects
 
-    def write_object(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Writes an object, which is durable on return. Pieces are requested while it is written."""
-        full_name = f"{OBJECTS}/{name}"
-        self.files.write_parts(full_name, seal_pieces(pieces, full_name))
+    def write_object(self, name: str, pieces: Iterable[bytes]) -> str:
+        """Writes an object, which is durable on return; returns its name with its digest, for ``read_object``.
 
-    def read_object(self, name: str) -> Iterator[bytes | memoryview]:
-        """Returns the pieces of an object, each verified when it is reached.
+        Pieces are requested while it is written.
+        """
+        full_name, digest = f"{OBJECTS}/{name}", ObjectDigest()
+        self.files.write_parts(full_name, seal_pieces(pieces, full_name, digest))
+        return f"{name}.{digest}"
+
+    def read_object(self, stored_as: str) -> Iterator[bytes | memoryview]:
+        """Returns the pieces of an object, each verified when it is reached. ``stored_as``: its name and its digest.
 
         Raises: ObjectMissing at once; ObjectCorrupt at a damaged piece, or if it is another object.
         """
-        full_name = f"{OBJECTS}/{name}"
-        return unseal_pieces(self.files.read(full_name), full_name)
+        full_name = f"{OBJECTS}/{name_of_object(stored_as)}"
+        return unseal_pieces(self.files.read(full_name), full_name, digest_of_object(stored_as))
 
     def delete_objects(self, names: Iterable[str]) -> None:
         """Removes the objects that exist."""
         for name in names:
-            self.files.delete(f"{OBJECTS}/{name}")
+            self.files.delete(f"{OBJECTS}/{name_of_object(name)}")
 
     # ------------------------------------------------------------------ the job's identity
 

@@ -24,6 +24,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Plan
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.io.store.envelope import name_of_object
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.savepoint import SavepointReader
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore, JobRecord
@@ -186,7 +187,8 @@ class SavepointStart:
         if external:
             head, *pieces = self.reader.read_object(last)
             own = encode_snapshot(_renumbered(decode_snapshot(head, last), external))
-            store.write_object(last, [own, *map(bytes, pieces)])
+            stored_as = store.write_object(name_of_object(last), [own, *map(bytes, pieces)])
+            entry = msgspec.structs.replace(entry, objects=(*entry.objects[:-1], stored_as))
         return entry
 
 

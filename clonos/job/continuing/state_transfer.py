@@ -203,8 +203,8 @@ class StateTransfer:
             late_records=head.late_records if head is not None else (),
         )
         name = name_of_snapshot(snapshot, "final" if snapshot.final else "full")
-        store.write_object(name, [encode_snapshot(snapshot)])
-        return TaskEntry(task, snapshot.incarnation, snapshot.checkpoint, (name,), 0, snapshot.final, ())
+        stored_as = store.write_object(name, [encode_snapshot(snapshot)])
+        return TaskEntry(task, snapshot.incarnation, snapshot.checkpoint, (stored_as,), 0, snapshot.final, ())
 
     def _event_time(self, task: TaskId, head: Snapshot | None) -> EventTime | None:
         """Returns the event time of a task: its own if it has state, and what its senders had sent."""

@@ -97,6 +97,19 @@ def test_an_exchanged_object_record_or_entry_of_a_store_is_corrupt(tmp_path: Pat
         CheckpointStore(str(tmp_path)).open_job("one", resume=True)
 
 
+def test_an_object_of_the_same_name_from_another_store_is_corrupt(tmp_path: Path) -> None:
+    one, other = CheckpointStore(str(tmp_path / "one")), CheckpointStore(str(tmp_path / "other"))
+    stored_as = one.write_object("snapshots/0/1", [b"state", b"more"])
+    other.write_object("snapshots/0/1", [b"state", b"else"])
+    assert [bytes(piece) for piece in one.read_object(stored_as)] == [b"state", b"more"]
+    (tmp_path / "one/objects/snapshots/0/1").write_bytes((tmp_path / "other/objects/snapshots/0/1").read_bytes())
+    with pytest.raises(ObjectCorrupt, match="it is another object of this name: digest "):
+        list(one.read_object(stored_as))
+    one.delete_objects([stored_as])
+    with pytest.raises(ObjectMissing):
+        one.read_object(stored_as)
+
+
 def test_compression_is_skipped_for_pieces_after_an_incompressible_one() -> None:
     rng = Random(1).randbytes(1000)
     assert len(b"".join(seal_pieces([rng, bytes(1000)], "name"))) > 2000

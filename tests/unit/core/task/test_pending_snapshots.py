@@ -113,3 +113,15 @@ def test_logs_are_truncated_to_the_log_offset_of_the_barrier() -> None:
     pending = PendingSnapshots(())
     pending.written(pending.take(snapshot(3), (), 0))
     assert [m.log_offset_bytes for m in pending.acknowledgements(TASK, LIFE, 0)] == [30]
+
+
+def test_a_snapshot_names_the_digests_of_all_objects_of_its_chain() -> None:
+    pending = PendingSnapshots(("restored.0",))
+    first = pending.take(snapshot(1, 0), (), 0)
+    second = pending.take(snapshot(2, 1), (), 0)
+    entry = pending.written(first, f"{first}.1")
+    assert entry is not None
+    assert entry.update.objects == ("restored.0", f"{first}.1")
+    pending.written(second, f"{second}.2")
+    chains = [each.objects for each in pending.acknowledgements(TaskId(0), Incarnation(1), 0)]
+    assert chains == [("restored.0", f"{first}.1"), ("restored.0", f"{first}.1", f"{second}.2")]
