@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,24 @@ def test_fused_steps_keys_and_tasks_are_those_of_the_compiled_plan() -> None:
     )
     assert exchange.key is not None
     assert (exchange.key.name, exchange.key.by) == ("by_text", "str")
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "map_async": lambda rows: rows.map_async(abs, name="call"),
+    "enrich": lambda rows: rows.enrich(abs, on=abs, name="call"),
+    "par": lambda rows: rows.map(abs, par=4, name="call"),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_calls_at_once_have_keepers_if_no_other_task_has_their_outcomes(kind: str) -> None:
+    job = Job("calls")
+    CALLS[kind](numbers(job)).sink(blackhole())
+    last = {each.name: each.keepers for each in plan_of(job).vertices if "call" in each.name}
+    assert list(last.values()) == [1]
+    job = Job("calls")
+    CALLS[kind](numbers(job)).rebalance().sink(blackhole())
+    assert not any(each.keepers for each in plan_of(job).vertices)
 
 
 def test_standbys_and_keepers_of_a_vertex() -> None:
