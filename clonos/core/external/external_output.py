@@ -126,6 +126,10 @@ class ExternalOutput:
         self.releases.append((self.log.next_seq, requirement))
         self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
 
+    def hold_from(self, held_seq: int | None) -> None:
+        """Lets no output from this number on leave; None: lets all leave."""
+        self.held_seq = held_seq
+
     def release(self, links: list[KeeperLink], has_keepers: bool) -> list[Chunk]:
         """Returns the chunks that may leave now."""
         if self.received_up_to is None or (has_keepers and not links):

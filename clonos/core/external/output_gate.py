@@ -110,7 +110,7 @@ class OutputGate:
     def hold_behind(self, snapshot: Snapshot) -> None:
         """Holds output behind the barrier at which the job stops, until a later barrier comes."""
         if self.external is not None:
-            self.external.held_seq = self.position_in(snapshot) if snapshot.is_at_stop else None
+            self.external.hold_from(self.position_in(snapshot) if snapshot.is_at_stop else None)
 
     def append(self, output: Output) -> None:
         """Takes output of the task for the external system."""
