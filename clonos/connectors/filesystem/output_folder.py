@@ -422,7 +422,7 @@ class OutputFolder:
 
     def _warn_of_lost_last(self, checkpoint: int) -> None:
         logger.warning(
-            "the file %s/%s is missing, which names the last manifest. The last one that is there is of checkpoint %d:"
+            "the file %s/%s is missing, which names the last manifest. There is none after checkpoint %d:"
             " if the job has committed a later one, restore the folder from a backup",
             *(self._manifests, LAST, checkpoint),
         )

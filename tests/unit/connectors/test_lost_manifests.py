@@ -159,7 +159,7 @@ def test_a_reader_warns_when_the_file_that_names_the_last_manifest_is_lost(
     with caplog.at_level(logging.WARNING):
         READERS[reader](sink)
     assert f"the file {note} is missing" in caplog.text
-    assert f"The last one that is there is of checkpoint {checkpoints[-1]}" in caplog.text
+    assert f"There is none after checkpoint {checkpoints[-1]}" in caplog.text
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])

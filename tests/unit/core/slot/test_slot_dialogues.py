@@ -14,7 +14,7 @@ from tests.harnesses.golden_trace import play
 from tests.harnesses.slot_dialogue import SlotDialogue
 
 TRACES = sorted((Path(__file__).parents[3] / "traces").glob("slot_*.txt"))
-TRACES_COUNT = 38
+TRACES_COUNT = 39
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
