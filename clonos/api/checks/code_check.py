@@ -16,7 +16,7 @@ import re
 import sysconfig
 from collections import deque
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from queue import Queue, SimpleQueue
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -39,6 +39,7 @@ ONE_BATCH: Final = "It sees one batch at a time, and where batches are cut is no
 LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos_standby"})
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 CONTAINERS: Final = (list, dict, set, bytearray, deque)
+CONTAINER_NAMES: Final = frozenset({"list", "dict", "set", "deque", "defaultdict", "Counter", "OrderedDict"})
 HOLDERS: Final = (*CONTAINERS, Queue, SimpleQueue)
 
 
@@ -301,9 +302,17 @@ def _changed(scope: _Scope, node: ast.AST, method: str) -> str:
         return ""
     what = scope.container(node)
     if not what and isinstance(node, ast.Attribute) and scope.is_myself(node.value):
-        is_sure = not method or method in SURE_MUTATORS
+        is_sure = not method or method in SURE_MUTATORS or node.attr in scope.containers_of_myself
         what = ast.unparse(node) if is_sure and scope.value_of(node) is UNKNOWN else ""
     return f"changes {what}" if what else ""
+
+
+def _makes_container(node: ast.AST | None) -> bool:
+    if isinstance(node, ast.Call):
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        return name in CONTAINER_NAMES
+    return isinstance(node, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
 
 
 def _is_set(scope: _Scope, node: ast.AST) -> bool:
@@ -366,6 +375,21 @@ class _Scope:
         if isinstance(node, ast.Attribute) and (owner := self.name_of(node.value)):
             return f"{owner}.{node.attr}"
         return ""
+
+    @cached_property
+    def containers_of_myself(self) -> frozenset[str]:
+        """The attributes to which ``__init__`` or ``open`` of the object's class gives a new container."""
+        cls = self._owner if isinstance(self._owner, type) else type(self._owner)
+        methods = (inspect.getattr_static(cls, name, None) for name in ("__init__", "open"))
+        places = [_place_of(method) for method in methods if isinstance(method, FunctionType)]
+        nodes = (node for place in places if place is not None for node in ast.walk(place.node))
+        made = (node for node in nodes if isinstance(node, (ast.Assign, ast.AnnAssign)))
+        return frozenset(
+            target.attr
+            for node in made
+            for target in (node.targets if isinstance(node, ast.Assign) else (node.target,))
+            if isinstance(target, ast.Attribute) and _makes_container(node.value)
+        )
 
     def is_myself(self, node: ast.AST) -> bool:
         """Returns whether a node is the object that the method belongs to."""

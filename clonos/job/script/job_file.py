@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from clonos.core.model.error_report import JobFileRaised, error_text
 from clonos.core.model.errors import ClonosError, JobError
@@ -13,6 +13,9 @@ from clonos.io.system.collections_paused import collections_paused
 
 if TYPE_CHECKING:
     from clonos.job import Job
+
+
+NONE: Final = 'none. Create it outside of functions, and of if __name__ == "__main__", which "clonos run" leaves out.'
 
 
 def put_on_path(target: str) -> Path:
@@ -59,6 +62,6 @@ def load_job(target: str) -> Job:
         return jobs[name]
     distinct = list({id(job): job for job in jobs.values()}.values())
     if len(distinct) != 1:
-        found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else "none."
+        found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else NONE
         raise JobError(f"{file_name!r} must have exactly one Job at its top level, but it has {found}")
     return distinct[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import logging
 import os
 import random as standard
@@ -225,6 +226,27 @@ def test_the_methods_of_a_process_function_are_looked_at_but_not_its_open() -> N
     )
     assert "; calls uuid.uuid4 in remember() (use uuid4 of clonos). A replay" in of_process
     assert "Enriching.on_timer of the step process calls standard.random (use random of clonos)" in of_timer
+
+
+class Remembering:
+    """A process class that keeps a set in an attribute and not in state."""
+
+    def __init__(self) -> None:
+        self.seen: set[Any] = set()
+        self.client = hashlib.sha256()
+
+    def process(self, value: Any, context: Any) -> None:
+        if value not in self.seen:
+            self.seen.add(value)
+        self.client.update(b"")
+
+
+@pytest.mark.parametrize("function", [Remembering, Remembering()])
+def test_a_container_that_init_has_made_is_known_by_each_method_that_changes_it(function: Any) -> None:
+    text = warning(function, "process")
+    assert "Remembering.process of the step process changes " in text
+    assert "self.seen (no checkpoint has it" in text
+    assert "self.client" not in text
 
 
 def silenced(record: Any) -> Any:
