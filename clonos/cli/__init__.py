@@ -32,7 +32,14 @@ from clonos.cli.server_commands import SLOTS_HELP, add_commands
 from clonos.cli.state_commands import add_state
 from clonos.config import SlotKind, chosen_slots, resolve_settings
 from clonos.core.model.error_report import full_report, short_report
-from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
+from clonos.core.model.errors import (
+    SHORTAGE_ADVICE,
+    ClonosError,
+    EnvironmentFault,
+    ExtraMissing,
+    JobError,
+    is_shortage,
+)
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.job.script.exact_parser import ExactParser
@@ -87,6 +94,11 @@ def _guarded(command: object, is_verbose: bool = False) -> int:
     except ClonosError as error:
         report(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", logging.ERROR)
         return exit_code_of(error)
+    except (MemoryError, OSError, RuntimeError) as error:
+        if is_verbose or not is_shortage(error):
+            raise
+        report(f"clonos: {type(error).__name__}: {str(error) or 'no memory'}. {SHORTAGE_ADVICE}", logging.ERROR)
+        return ENVIRONMENT_AT_FAULT
     except KeyboardInterrupt:
         return ABORTED
 

@@ -14,9 +14,9 @@ from clonos_chaos.scenario.scenario import FaultKind, FaultSpec
 REFUSALS: Final = {
     FaultKind.VOLUME_FULL: ("No space left on device", "disk is full"),
     FaultKind.FILE_TABLE_FULL: ("Too many open files",),
-    FaultKind.MEMORY_LIMIT: ("MemoryError", "memory", "can't start new thread", "has ended"),
+    FaultKind.MEMORY_LIMIT: ("MemoryError", "out of memory", "Cannot allocate memory", "can't start new thread"),
 }
-"""Words of the log that show that a resource was refused."""
+"""Words of the log that show that a resource was refused. Without memory a process may also die without a word."""
 
 Complaints = Callable[[Collection[str]], int]
 
@@ -24,7 +24,7 @@ Complaints = Callable[[Collection[str]], int]
 def exhaust(
     fault: FaultSpec, pids: Collection[int], volumes: Volumes | None, complaints: Complaints
 ) -> tuple[Callable[[], None], Callable[[], None], Callable[[], int]]:
-    """Begins a fault; returns how to end it, how to renew it, and how many refusals the log shows since."""
+    """Begins a fault; returns how to end it, how to renew it, and how many refusals there were since."""
     words = REFUSALS[fault.kind]
     before = complaints(words)
 
@@ -38,8 +38,13 @@ def exhaust(
     limit, taken = (
         (resource.RLIMIT_NOFILE, _files) if fault.kind is FaultKind.FILE_TABLE_FULL else (resource.RLIMIT_AS, _bytes)
     )
+    running = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
     limits = {pid: found for pid in pids if (found := _lower(pid, limit, taken, fault.more_bytes)) is not None}
-    return lambda: _restore(limit, limits), lambda: None, refused
+
+    def refused_or_died() -> int:
+        return refused() + sum(not process.is_running() for process in running)
+
+    return lambda: _restore(limit, limits), lambda: None, refused_or_died
 
 
 def _files(process: psutil.Process) -> int:

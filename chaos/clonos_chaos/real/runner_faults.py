@@ -135,7 +135,7 @@ def inject(
             return Lasting(lambda: fault_point_server.slow(WRITING_POINTS, (), 0.0))
         case FaultKind.VOLUME_FULL | FaultKind.FILE_TABLE_FULL | FaultKind.MEMORY_LIMIT:
             end, renew, refused = exhaust(fault, everybody, tools.volumes, tools.complaints)
-            return Lasting(end, renew, counts="refusals in the log", effect_count=refused)
+            return Lasting(end, renew, counts="refusals", effect_count=refused)
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
     return _inject_network_fault(fault, slots, tools)

@@ -42,10 +42,9 @@ from clonos_chaos.scenario.scenario import (
     Scenario,
     ScenarioOutcome,
 )
-from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
-from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
-from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
-from clonos_chaos.scenario.scenario_orders import judge_orders
+from clonos_chaos.scenario.scenario_gate import Gate
+from clonos_chaos.scenario.scenario_job import ORACLES, SHIPPED, find_oracle, pace_of
+from clonos_chaos.scenario.scenario_oracle import Findings
 from clonos_chaos.scenario.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
 
@@ -290,6 +289,7 @@ class ProcessRun:
         if not self._live_since_s and is_live(status):
             self._live_since_s = time.monotonic()
             self._slots_usual = len(status.slots)
+        self.record.moves.update((move.task, move.incarnation) for move in status.moves if move.is_over)
         for recovery in status.recoveries:
             self._recoveries[recovery.task, recovery.failed_incarnation] = recovery
         for task in status.tasks:
@@ -406,11 +406,8 @@ class ProcessRun:
         scenario, record = self.scenario, self.record
         if record.failure:
             return
-        if scenario.job in SHIPPED:
-            if scenario.job == "ordered":
-                record.findings = judge_orders(self.folder)
-                return
-            record.findings = judge_folder(self.folder, SOURCES)
+        if scenario.job in ORACLES:
+            record.findings = ORACLES[scenario.job](self.folder)
         elif self._oracle is not None:
             try:
                 record.findings = Findings(**self._oracle(self.folder))

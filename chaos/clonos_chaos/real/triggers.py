@@ -26,6 +26,9 @@ from clonos_chaos.sim.targeted_faults import POINTS, is_of_message
 PATIENCE_S: Final = 15.0
 """Longest wait for a missing standby or keeper."""
 
+PATIENCE_OF_MOVES_S: Final = 60.0
+"""Longest wait until a task has moved out of a shared slot, after a new process, its standby and a checkpoint."""
+
 OF_THE_DRIVER: Final = (FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED)
 
 
@@ -77,8 +80,13 @@ class Look:
 
     def may_inject(self, fault: FaultSpec) -> bool:
         """Returns whether the conditions of a fault hold."""
-        has_slots = not fault.all_slots or len(self.status.slots) >= self.slots_usual
+        has_slots = not fault.all_slots or (len(self.status.slots) >= self.slots_usual and self.is_spread)
         return has_slots and (self.is_quiescent or not fault.quiescent)
+
+    @property
+    def is_spread(self) -> bool:
+        """Returns whether no two tasks share a slot, as after a death, until one of them has moved."""
+        return len({task.slot for task in self.status.tasks}) == len(self.status.tasks)
 
     @property
     def is_quiescent(self) -> bool:
@@ -125,7 +133,8 @@ class FaultTriggers:
             return False
         if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.may_inject(fault):
             return True
-        return look.now_s - planned.asked_s > PATIENCE_S and is_live(look.status)
+        patience_s = PATIENCE_OF_MOVES_S if fault.all_slots else PATIENCE_S
+        return look.now_s - planned.asked_s > patience_s and is_live(look.status)
 
     def _is_hit(self, planned: PlannedFault, look: Look) -> bool:
         if planned.breakpoint is not None:

@@ -75,6 +75,7 @@ class RunRecord:
     injections: list[Injection] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     recoveries: list[RecoveryState] = field(default_factory=list)
+    moves: set[tuple[str, int]] = field(default_factory=set)  # planned ones that have ended: task, new incarnation
     generations: set[int] = field(default_factory=set)
     checkpoints: int = 0
     alarms: list[dict[str, Any]] = field(default_factory=list)
@@ -194,6 +195,7 @@ class RunRecord:
             ],
             "curves": self.curves(),
             "checkpoints": self.checkpoints,
+            "moves": len(self.moves),
             "rollbacks": max(0, len(self.generations) - 1),
             "alarms": self.alarms,
             "notes": self.notes,
@@ -243,6 +245,9 @@ def judge(record: RunRecord) -> None:
             "; ".join(record.disturbed) or 0,
             len(record.disturbed) <= limits.disturbed,
         )
+    if limits.moves:
+        moves = len(record.moves)
+        demand("planned moves", f"at least {limits.moves}", moves, moves >= limits.moves)
     _judge_calls(record, limits)
     times = record.recovery_ms()
     never = [task for task, time in times.items() if time < 0]

@@ -233,6 +233,7 @@ class ScenarioLimits:
     recovery_ms: int = 10_000  # from a fault until the task has caught up
     rollbacks: int = 0
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
+    moves: int = 0  # planned moves that there must be at least
     calls_repeated: int | None = None  # repeated calls of the service
     stop_after: float = 0.0  # seconds after which a job without an end is stopped, once it is live; 0: never
     retained_bytes: int = 65_536  # in logs and in-flight logs after a checkpoint, beyond those at the start

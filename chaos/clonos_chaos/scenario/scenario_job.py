@@ -20,8 +20,10 @@ from clonos.connectors import files, sqlite
 from clonos.core.model.errors import JobError
 from clonos.job import Job
 from clonos.operators.windows.results import WindowResult
-from clonos_chaos.scenario.scenario_gate import Gated
-from clonos_chaos.scenario.scenario_orders import ordered
+from clonos_chaos.scenario.scenario_gate import SOURCES, Gated
+from clonos_chaos.scenario.scenario_growth import growing, judge_growth
+from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
+from clonos_chaos.scenario.scenario_orders import judge_orders, ordered
 from clonos_services import clock, http
 from clonos_services import random as causal_random
 
@@ -148,8 +150,20 @@ def described(
     return job
 
 
-SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ordered": ordered}
+def judge_described(folder: Path) -> Findings:
+    """Judges both outputs of the job ``described`` in a run's folder."""
+    return judge_folder(folder, SOURCES)
+
+
+SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ordered": ordered, "growing": growing}
 """Shipped jobs by name: functions of the output folder and the address of the service."""
+
+ORACLES: Final[Mapping[str, Callable[[Path], Findings]]] = {
+    "described": judge_described,
+    "ordered": judge_orders,
+    "growing": judge_growth,
+}
+"""Oracles of the shipped jobs: functions of the run's folder."""
 
 
 def pace_of(job_options: Mapping[str, Any]) -> tuple[int, float]:

@@ -82,7 +82,8 @@ def on_exception(state: CoordinatorState, failed: TaskFailed) -> None:
     """Judges an exception in a task's code. The report is repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
-    if failed.recourse is Recourse.STANDBY and _leave_to_standby(state, failed):
+    is_elsewhere = failed.recourse in (Recourse.STANDBY, Recourse.ELSEWHERE) and _leave_to_standby(state, failed)
+    if is_elsewhere and failed.recourse is Recourse.STANDBY:
         fail_tasks(state, (failed.task,), f"its state could not be read: {failed.error}")
         return
     event = failure_policy.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
@@ -90,7 +91,7 @@ def on_exception(state: CoordinatorState, failed: TaskFailed) -> None:
 
 
 def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
-    """Frees the slot of a task whose stored state is lost, so that a standby is promoted; False without one.
+    """Frees the slot of a task that cannot go on there, so that a standby is promoted; False without one.
 
     A standby that has not reported the last completed checkpoint yet has what it needs to reach it.
     """

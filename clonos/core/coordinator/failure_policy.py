@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from clonos.core.coordinator.coordinator_effects import JobFailed, Milestone
-from clonos.core.model.errors import Blame
+from clonos.core.model.errors import SHORTAGE_ADVICE, Blame
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.model.machine import Machine, Table
 from clonos.core.model.progress import TaskCounter, TaskPhase
@@ -155,10 +155,11 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
     failed = event.failed
     raised = (*state.raised, failed)[-RAISED_MAX:]
     record = replace(state, incarnations=state.incarnations + 1, raised=raised)
-    if failed.recourse is not Recourse.RETRY:
+    if failed.recourse not in (Recourse.RETRY, Recourse.ELSEWHERE):
         return record, _failure(event)
     if any(is_same_element(earlier, failed) for earlier in state.raised):
-        return record, _failure(event, ERRORS_ADVICE if failed.record else "")
+        advice = SHORTAGE_ADVICE if failed.recourse is Recourse.ELSEWHERE else ERRORS_ADVICE if failed.record else ""
+        return record, _failure(event, advice)
     if record.incarnations > event.incarnations_max:
         return record, _failure(
             event,
@@ -198,7 +199,7 @@ def _failure(event: Raised, advice: str = "") -> JobFailed:
 def _shortened(text: str, characters_max: int, lines_max: int = 1) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     short = "\n".join(lines[:lines_max])[:characters_max]
-    return short if len(short) == len(text.strip()) else f"{short} ..."
+    return short if short.strip() == text.strip() else f"{short} ..."
 
 
 def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:

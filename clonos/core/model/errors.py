@@ -13,9 +13,10 @@ All fields are passed to ``Exception``, so that an error survives pickling on it
 
 from __future__ import annotations
 
+import errno
 from enum import StrEnum
 from inspect import Parameter, Signature, get_annotations
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Final, dataclass_transform
 
 
 class Blame(StrEnum):
@@ -161,6 +162,32 @@ class LogMalformed(PeerError):
 
     def __str__(self) -> str:
         return f"a causal log is malformed at byte {self.position}: {self.reason}."
+
+
+SHORTAGE_ADVICE: Final = (
+    "The process lacks memory, open files or threads: raise the limit (ulimit, or that of the container), or give the"
+    " job smaller state or fewer processes."
+)
+NO_THREAD: Final = "can't start new thread"
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+CAUSES_MAX: Final = 16
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Returns whether an error, or its cause, is that the process lacks memory, files or threads.
+
+    Another process may have them.
+    """
+    found: BaseException | None = error
+    for _ in range(CAUSES_MAX):
+        if found is None:
+            return False
+        if isinstance(found, MemoryError) or (isinstance(found, OSError) and found.errno in SHORTAGES):
+            return True
+        if isinstance(found, RuntimeError) and str(found) == NO_THREAD:
+            return True
+        found = found.__cause__ or found.__context__
+    return False
 
 
 def blame_of(error: BaseException) -> Blame:

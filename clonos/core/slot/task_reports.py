@@ -20,7 +20,7 @@ class TaskReports:
     @property
     def is_retried(self) -> bool:
         """Whether nothing has failed that another incarnation would not get over."""
-        return self.failed is None or self.failed.recourse is Recourse.RETRY
+        return self.failed is None or self.failed.recourse in (Recourse.RETRY, Recourse.ELSEWHERE)
 
     def fail(self, failed: TaskFailed) -> None:
         """Reports that something has failed that the incarnation needs."""

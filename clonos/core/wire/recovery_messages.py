@@ -90,6 +90,7 @@ class Recourse(StrEnum):
 
     RETRY = "retry"  # another incarnation
     STANDBY = "standby"  # another incarnation on a standby, because the state in the store is damaged or missing
+    ELSEWHERE = "elsewhere"  # another incarnation, if possible on a standby, because the process lacks a resource
     NONE = "none"  # no retry can succeed: a divergence, or a value that cannot be encoded
 
 

@@ -6,6 +6,7 @@ headers only those in ``HARMLESS_HEADERS``, because the caller gave everything e
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  else the first host name imports it, which fails as LookupError when memory is short
 import functools
 import re
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
-from clonos.core.model.errors import EnvironmentFault, ProducerGivenUp
+from clonos.core.model.errors import EnvironmentFault, ProducerGivenUp, is_shortage
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import encodable, failure_of
@@ -167,4 +167,5 @@ class JournalThread:
         self._inbox.wait_for_space()
 
     def _describe(self, error: Exception) -> TaskFailed:
-        return failure_of(self._task, self._incarnation, error, Recourse.NONE)
+        recourse = Recourse.ELSEWHERE if is_shortage(error) else Recourse.NONE
+        return failure_of(self._task, self._incarnation, error, recourse)

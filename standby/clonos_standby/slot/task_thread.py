@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import OutputBudget
+from clonos.core.model.errors import is_shortage
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.model.metrics import MetricFamily
 from clonos.core.model.progress import TaskCounter
@@ -200,7 +201,8 @@ class TaskThread:
                 self._cost_clock.close()
 
     def _describe_start_failure(self, error: BaseException) -> TaskFailed:
-        return failure_of(self._task, self.incarnation, error, Recourse.NONE)
+        recourse = Recourse.ELSEWHERE if isinstance(error, OSError) or is_shortage(error) else Recourse.NONE
+        return failure_of(self._task, self.incarnation, error, recourse)
 
     # ------------------------------------------------------------------ TaskPort
 

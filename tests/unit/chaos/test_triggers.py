@@ -24,8 +24,13 @@ LIMIT_S = scaled(20.0)
 SHAPE = Shape(("ask/0", "merge/0"), (("ask/0", "merge/0"),))
 
 
-def _look(now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0) -> Look:
-    tasks = tuple(TaskState(name, 1, 7, os.getpid(), "", TaskPhase.LIVE, {}, standbys, 1) for name in SHAPE.tasks)
+def _look(
+    now_s: float, *, standbys: int = 1, killed: dict[str, int] | None = None, records: int = 0, is_spread: bool = False
+) -> Look:
+    tasks = tuple(
+        TaskState(name, 1, 7 + number * is_spread, os.getpid(), "", TaskPhase.LIVE, {}, standbys, 1)
+        for number, name in enumerate(SHAPE.tasks)
+    )
     status = Status("job", Phase.RUNNING, slots=(SlotState(7, os.getpid(), "", ""),), tasks=tasks)
     return Look(now_s, 1.0, status, SHAPE, 1, (), killed or {}, is_disturbed=False, records=records)
 
@@ -49,11 +54,12 @@ def test_a_fault_that_needs_no_quiescent_job_is_injected_at_once() -> None:
     )
 
 
-def test_a_fault_that_waits_for_all_processes_needs_the_usual_number_of_slots() -> None:
+def test_a_fault_that_waits_for_all_processes_needs_the_usual_number_of_slots_and_a_slot_for_each_task() -> None:
     triggers, planned = FaultTriggers(None), _planned(FaultTrigger(seconds=2), all_slots=True)
-    assert not triggers.is_due(planned, replace(_look(2.5), slots_usual=2))
-    assert not triggers.is_due(planned, replace(_look(3.5), slots_usual=2))
-    assert triggers.is_due(planned, replace(_look(3.5), slots_usual=1))
+    assert not triggers.is_due(planned, replace(_look(2.5, is_spread=True), slots_usual=2))
+    assert not triggers.is_due(planned, replace(_look(3.5, is_spread=True), slots_usual=2))
+    assert not triggers.is_due(planned, replace(_look(3.5), slots_usual=1)), "two tasks share a slot"
+    assert triggers.is_due(planned, replace(_look(3.5, is_spread=True), slots_usual=1))
 
 
 def _has_breakpoint(planned: PlannedFault) -> bool:

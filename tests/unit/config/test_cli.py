@@ -2,18 +2,21 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import clonos
 from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, main
-from clonos.core.model.errors import EnvironmentFault, InternalError, JobError, PeerError
+from clonos.core.model.errors import SHORTAGE_ADVICE, EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
 from clonos.job.script.job_file import load_job
 from clonos.kernels import kernels_in_use
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"
+TOO_LARGE_BYTES = 1 << 46
+"""A stack that no process may have."""
 TWO = "from clonos import Job\nfirst, second = Job('first'), Job('second')\n"
 
 
@@ -82,6 +85,18 @@ def test_a_wrong_option_is_reported_in_one_message_that_names_it(
     assert output.startswith("clonos: ")
     assert message in output
     assert "Traceback" not in output
+
+
+def test_a_process_that_may_start_no_thread_ends_with_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual_bytes = threading.stack_size()
+    try:
+        file = _file(tmp_path, "one_job.py", f"import threading\nthreading.stack_size({TOO_LARGE_BYTES})\n{ONE}")
+        assert main(["run", file, "--slots", "process"]) == ENVIRONMENT_AT_FAULT
+    finally:
+        threading.stack_size(usual_bytes)
+    assert capsys.readouterr().err == f"clonos: RuntimeError: can't start new thread. {SHORTAGE_ADVICE}\n"
 
 
 def test_the_demo_refuses_unknown_kills(capsys: pytest.CaptureFixture[str]) -> None:

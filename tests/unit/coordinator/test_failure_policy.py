@@ -21,7 +21,7 @@ from clonos.core.coordinator.failure_policy import (
     EPOCHS_REMEMBERED,
     INCARNATIONS_BEFORE_SINGLE_STEP,
 )
-from clonos.core.model.errors import Blame
+from clonos.core.model.errors import SHORTAGE_ADVICE, Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
@@ -125,6 +125,30 @@ def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> No
     (failed,) = of_kind(_unrestorable(harness, 3), JobFailed)
     assert failed.blame is Blame.ENVIRONMENT
     assert "ValueError: x" in failed.reason
+
+
+def test_a_task_whose_process_lacks_memory_or_files_continues_in_its_standby_with_the_same_failure_count() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.tick(100)
+    before = harness.of(3)
+    effects = harness.raise_in(3, recourse=Recourse.ELSEWHERE)
+    after = harness.of(3)
+    assert after.slot in before.standbys
+    assert before.slot in harness.view_slots()
+    assert any("continues on a standby" in alarm.text for alarm in of_kind(effects, Alarm))
+    (failed,) = of_kind(harness.raise_in(3, recourse=Recourse.ELSEWHERE), JobFailed)  # another process lacks it too
+    assert "at the record 'x', raised ValueError: x" in failed.reason
+    assert failed.advice == SHORTAGE_ADVICE
+
+
+def test_without_a_standby_a_task_whose_process_lacks_memory_or_files_is_tried_once_more() -> None:
+    harness = live_chain()
+    harness.slots[harness.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
+    harness.complete(1)
+    harness.tick(100)
+    assert not of_kind(harness.raise_in(3, recourse=Recourse.ELSEWHERE), JobFailed)
+    assert of_kind(harness.raise_in(3, recourse=Recourse.ELSEWHERE), JobFailed)
 
 
 def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:

@@ -155,7 +155,7 @@ def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: 
     port.thread.join()
     [(name, (_, failed))] = mailbox.calls
     assert name == "ThreadRaised"
-    assert failed.recourse is Recourse.NONE
+    assert failed.recourse is Recourse.ELSEWHERE
     assert "FileExistsError" in failed.error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -170,3 +172,16 @@ def test_the_process_shares_one_client_until_it_is_closed_or_forked() -> None:
     http_client.forget_shared_client()
     assert shared_client() is not second
     close_shared_client()
+
+
+NO_FILES = """
+import resource
+from clonos.io.http.http_requests import _check_host
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+_check_host("example.org")
+"""
+
+
+def test_a_host_name_is_checked_by_a_process_that_can_open_no_file() -> None:
+    done = subprocess.run([sys.executable, "-c", NO_FILES], capture_output=True, text=True)
+    assert not done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_a_failure_outside_of_user_code_names_the_current_step(at: InputRange | 
     assert (reported.step, reported.record, reported.error) == ("", "", "KeyError: 'x'")
 
 
+def _raised_from(cause: BaseException) -> ClonosError:
+    error = ClonosError("x")
+    error.__context__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "recourse", "blame"),
     [
@@ -62,9 +69,14 @@ def test_a_failure_outside_of_user_code_names_the_current_step(at: InputRange | 
         (JobError("x"), Recourse.NONE, Blame.JOB),
         (ClonosError("x"), Recourse.NONE, Blame.LIBRARY),
         (EnvironmentFault("x"), Recourse.RETRY, Blame.ENVIRONMENT),
+        (MemoryError(), Recourse.ELSEWHERE, Blame.JOB),
+        (OSError(errno.EMFILE, "x"), Recourse.ELSEWHERE, Blame.JOB),
+        (OSError(errno.ENOENT, "x"), Recourse.RETRY, Blame.JOB),
+        (RuntimeError("can't start new thread"), Recourse.ELSEWHERE, Blame.JOB),
+        (_raised_from(MemoryError()), Recourse.ELSEWHERE, Blame.LIBRARY),
     ],
 )
-def test_a_job_error_is_fatal_and_an_environment_error_is_not(
+def test_a_job_error_is_fatal_an_environment_error_is_not_and_a_shortage_may_pass_in_another_process(
     error: Exception, recourse: Recourse, blame: Blame
 ) -> None:
     reported = failure_of(*LIFE, error)
@@ -85,6 +97,7 @@ def test_any_error_can_be_sent() -> None:
     assert (reported.error, reported.record) == ("ValueError: no file \\udcff", "of \\udcff")
     assert encode_message(reported)
     assert failure_of(*LIFE, Unprintable()).error == "Unprintable: (its text cannot be had: RuntimeError)"
+    assert failure_of(*LIFE, MemoryError()).error == "MemoryError"
 
 
 def test_the_text_of_a_failure_has_a_length_limit() -> None:
