@@ -370,6 +370,8 @@ def _rows_that_stay(name: str, sink: Any) -> str:
             f"the rows of earlier starts stay in {where}, except those whose {', '.join(key)} this start writes again:"
             " these are replaced"
         )
+    if not table:
+        return f"rows of earlier starts, if there were any, stay in {where}, and this start adds its own"
     return f"the rows of earlier starts stay in {where}, and this start adds its own"
 
 
