@@ -11,6 +11,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.filesystem import durable_files
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors, sync_folder
 from clonos.connectors.object_stores.urls import is_url, split_url
+from clonos.io.local.links import error_text
 
 
 class OutputFile(Protocol):
@@ -205,9 +206,13 @@ class LocalFiles:
 
     def make_folder(self, path: str) -> None:
         with output_errors(path, "created"):
-            if not os.path.isdir(path):
+            if os.path.isdir(path):
+                return
+            try:
                 os.makedirs(path, exist_ok=True)
-                sync_folder(os.path.dirname(path))
+            except FileExistsError as error:
+                raise OutputFailed(path, "created", error_text(error, path)) from error
+            sync_folder(os.path.dirname(path))
 
     def remove_folder(self, path: str) -> None:
         with suppress(OSError):  # it is not empty

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.io.local.links import error_text
 from clonos.io.system.entropy import random_bytes
 
 
@@ -159,7 +160,10 @@ class LocalFiles:
 
 
 def _write_part(path: Path, parts: Iterable[bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise OSError(error.errno, error_text(error, path.parent)) from None
     part = path.parent / f".{path.name}.{random_bytes(6).hex()}"
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

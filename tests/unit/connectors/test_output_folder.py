@@ -66,6 +66,13 @@ def a_part(checkpoint: int, index: int = 0, incarnation: int = 1) -> str:
     return f"part-{checkpoint:010}-count_words-{index}-0-{incarnation}.jsonl"
 
 
+def test_an_output_behind_a_link_that_leads_nowhere_is_refused_and_its_target_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("not-mounted")
+    with pytest.raises(OutputUnusable, match=r"out is a link to not-mounted, which does not exist: make that folder"):
+        files.jsonl(tmp_path / "out").prepare_output(JOB, resume=False, overwrite=False)
+    assert not (tmp_path / "not-mounted").exists()
+
+
 @pytest.mark.parametrize("kind", SINKS)
 def test_rows_become_visible_once_with_their_commit(tmp_path: Path, kind: str) -> None:
     sink = SINKS[kind](tmp_path / "out")

@@ -145,6 +145,17 @@ def test_a_folder_that_cannot_be_written_is_a_retriable_failure(tmp_path: Path) 
             attempt()
 
 
+def test_a_store_behind_a_link_is_used_and_one_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store").symlink_to("disk")
+    LocalFiles(tmp_path / "store").write("objects/one", b"state")
+    assert (tmp_path / "disk" / "objects" / "one").read_bytes() == b"state"
+    (tmp_path / "lost").symlink_to("not-mounted")
+    with pytest.raises(StoreFailed, match=r"lost is a link to not-mounted, which does not exist: make that folder"):
+        LocalFiles(tmp_path / "lost" / "store").create_if_absent("job", b"1")
+    assert not (tmp_path / "not-mounted").exists()
+
+
 def test_when_many_writers_create_one_object_exactly_one_succeeds(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     start = threading.Barrier(8)
