@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -24,9 +25,11 @@ logger = logging.getLogger("clonos.run")
 def built_of(file: str, image: JobImage, settings: JobSettings, hash_seed: str) -> str:
     """Returns a digest of what slots and their driver have in common: versions, hash seed, code, plan and options.
 
-    The code is the file of the job, and the modules that this process has imported from below its folder.
+    The code is the file of the job, and the modules that this process has imported from below its folder. Whether a
+    driver resumes is its own affair: the first one does not, and the next one does.
     """
-    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, settings.run, _code(file))
+    run = replace(settings.run, resume=True)
+    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, run, _code(file))
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 

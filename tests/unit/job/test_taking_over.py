@@ -90,3 +90,10 @@ def test_the_files_the_options_and_the_hash_seed_of_a_job_make_its_slots_differ(
         (tmp_path / "helper.py").write_text(text)
         others.append(built_of(str(file), image, JobSettings(), "1"))
     assert len({first, *others}) == 7
+
+
+def test_slots_of_a_driver_that_began_a_job_are_the_same_for_the_driver_that_resumes_it(tmp_path: Path) -> None:
+    image, file = _image(), tmp_path / "job.py"
+    file.write_text("version 1")
+    began, resumes = (JobSettings(run=RunOptions(resume=resume)) for resume in (False, True))
+    assert built_of(str(file), image, began, "1") == built_of(str(file), image, resumes, "1")
