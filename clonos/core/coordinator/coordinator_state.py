@@ -159,9 +159,8 @@ class CoordinatorState:
         self.rules, self.broken_rules = rules_of(plan, options.placement, ""), ""  # rules that the view breaks
         self.effects: list[Effect] = []
         self.phase: Phase = Idle()
-        self.term, self.job_id = 0, ""
+        self.term, self.job_id, self.can_spread = 0, "", True
         self.versions: dict[str, str] = {}
-        self.can_spread = True
         self.now_ns = 0  # wall clock, used for the timeline only
         self.clock = failure_detector.WakingClock()
         # slots
@@ -208,8 +207,7 @@ class CoordinatorState:
         self.rollbacks = 0  # rollbacks since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.failed_at = CheckpointId(0)  # the last completed checkpoint when a task failed or moved
-        self.suspended_tasks: dict[TaskId, None] = {}  # by the view in force, or by the next one; they move
-        self.suspended_since_ns: int | None = None  # since when one ends what it has begun
+        self.suspended_tasks: dict[TaskId, int] = {}  # that move, by this view or the next; since when, in waking time
         self.moves_given_up: dict[TaskId, Incarnation] = {}
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []

@@ -327,7 +327,7 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
         if placement.slot is not None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
     state.failed_tasks, state.confirmed = {}, {}
-    state.suspended_tasks = {task: None for task in state.suspended_tasks if view.placements[task].is_suspended}
+    state.suspended_tasks = {t: at for t, at in state.suspended_tasks.items() if view.placements[t].is_suspended}
     state.is_rollback_due = state.is_rebalance_due = state.is_view_waiting = False
     if all(placement.slot is not None for placement in view.placements):
         state.unplaced_since_ns = None

@@ -32,25 +32,19 @@ def tick(state: CoordinatorState, event: Ticked) -> None:
         return
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
-        state.suspended_tasks[task] = None
+        state.suspended_tasks[task] = state.awake_ns
         state.is_rebalance_due = True
 
 
 def _give_up_if_late(state: CoordinatorState) -> None:
     """Lets a suspended task go on that has not ended what it had begun in time. This incarnation stays."""
-    if not state.suspended_tasks:
-        state.suspended_since_ns = None
-        return
-    if state.suspended_since_ns is None:
-        state.suspended_since_ns = state.awake_ns
-    late = [task for task in state.suspended_tasks if task not in state.failed_tasks]
-    if not late or state.awake_ns - state.suspended_since_ns < state.options.move_timeout_ms * NANOSECONDS:
-        return
-    for task in late:
+    limit_ns = state.awake_ns - state.options.move_timeout_ms * NANOSECONDS
+    waiting = [task for task in state.suspended_tasks if task not in state.failed_tasks]
+    for task in [task for task in waiting if state.suspended_tasks[task] <= limit_ns]:
         del state.suspended_tasks[task]
         state.moves_given_up[task] = state.view.placements[task].incarnation
         state.emit(Alarm(_given_up_text(state, task)))
-    state.is_rebalance_due = True
+        state.is_rebalance_due = True
 
 
 def _given_up_text(state: CoordinatorState, task: TaskId) -> str:

@@ -134,6 +134,6 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     domains = state.domains()
     assignment = assignment_for(state, highest_view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    state.suspended_tasks = {p.task: None for p in highest_view.placements if p.is_suspended}
+    state.suspended_tasks = {p.task: state.awake_ns for p in highest_view.placements if p.is_suspended}
     install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)

@@ -131,7 +131,7 @@ class HostedThread(CommandQueue):
             self.put(Resumed())
 
     def has_paused(self, emission: Emission) -> bool:
-        """Whether the emission is the last one of the suspension that is in force, not of one that was given up."""
+        """Whether the emission is the last one of the suspension in force, not of a suspension that was given up."""
         return self.is_suspended and emission.suspension == self.suspensions
 
     def on_log_end(self) -> None:

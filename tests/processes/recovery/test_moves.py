@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,11 @@ from clonos import http, web
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import JobDone
+from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.options import Options
 from tests.processes.harness.drawing_job import kill, wait_for_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
-from tests.processes.harness.running_job import running
+from tests.processes.harness.running_job import RunningJob, running
 from tests.unit.connectors.web.receiving_server import Receiver, receiver
 
 pytestmark = pytest.mark.processes
@@ -85,3 +87,52 @@ def test_a_task_with_effects_moves_and_repeats_nothing(make: Any, server: Receiv
     counts = Counter(one.value["n"] for one in server.accepted)
     assert set(counts) == set(range(reach))
     assert {counts[n] for n in range(BEFORE, reach)} == {1}, "only rows before the kill may be repeated"
+
+
+HELD = BEFORE + 5
+"""Number whose call waits for a file."""
+
+
+def waiting(gate: Gate, url: str, answer: Path) -> JobGraph:
+    """A step makes calls, one of which is not answered until a file is there."""
+
+    def call(n: int) -> dict[str, int]:
+        while n == HELD and not answer.exists():
+            time.sleep(0.01)
+        return {"n": n}
+
+    graph = JobGraph("waiting")
+    numbers = graph.source(GatedNumbers(gate), parallelism=1).rebalance()
+    called = numbers.map_async(call, ordered=False, capacity=4, name="task", parallelism=1)
+    called.rebalance().map(dict, name="row").sink(web.post(url, batch=1, key_field="key"), parallelism=1)
+    return graph
+
+
+def has_given_up(job: RunningJob) -> bool:
+    """Whether an alarm says that a task goes on in the process that it shares."""
+    return any(isinstance(each, Alarm) and "Raise move_timeout" in each.text for each in tuple(job.progress))
+
+
+def test_a_task_with_a_call_that_is_not_answered_goes_on_after_the_limit(server: Receiver, tmp_path: Path) -> None:
+    gate, answer = Gate(tmp_path / "gate"), tmp_path / "answer"
+    options = replace(OPTIONS, move_timeout_ms=300)
+    graph = waiting(gate, server.url, answer)
+    plan = graph.compile(options).plan
+    (task,) = (task for task in plan.tasks if plan.task_name(task).startswith("task"))
+    with running(graph, tmp_path, options, slots_needed=len(plan.tasks)) as job:
+        gate.open_to(BEFORE)
+        server.wait_for(BEFORE)
+        wait_for_checkpoint(job)
+        before = job.incarnations()
+        kill(job, task)
+        gate.open_to(HELD + 1)
+        wait_for_successors(job, before, task)
+        job.wait_for(lambda _: has_given_up(job))
+        gate.open_to(HELD + STEP)
+        server.wait_for(HELD + STEP - 1)  # all but the one whose call is under way
+        assert HELD not in {one.value["n"] for one in server.accepted}
+        answer.touch()
+        gate.end(HELD + STEP)
+        assert isinstance(job.end(), JobDone)
+    counts = Counter(one.value["n"] for one in server.accepted)
+    assert counts == Counter(range(HELD + STEP))
