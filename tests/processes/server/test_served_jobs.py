@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clonos.cli.server_client import RequestFailed
 from clonos.io.process.retained_slots import RetainedSlots
+from clonos.io.store.savepoint import MANIFEST_NAME
 from clonos.io.system.process_identity import started_at
 from tests.processes.harness.running_server import (
     READ_TOKEN,
@@ -107,6 +108,15 @@ def test_jobs_go_on_while_the_server_is_dead_and_the_next_one_adopts_their_drive
         server.client.post(f"/jobs/{job_id}/cancel", {})
         assert server.wait_for_status(job_id, "CANCELED")["restarts"] == 0
         assert not _is_alive(server, job_id)
+
+
+def test_a_stop_with_a_savepoint_right_after_the_submission_waits_for_the_tasks(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = server.submit(word_count_file(tmp_path))
+        server.client.post(f"/jobs/{job_id}/stop", {"savepoint": str(tmp_path / "last")})
+        ended = server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")
+        assert (ended["status"], ended["stopped"], ended["restarts"]) == ("FINISHED", True, 0)
+    assert (tmp_path / "last" / MANIFEST_NAME).exists()
 
 
 def test_a_stop_that_was_accepted_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
