@@ -160,7 +160,7 @@ class _Explainer:
             self._compiled.begins[number],
             _standby_of(vertex, options),
             options.standbys,
-            options.keepers if first in self._plan.kept else 0,
+            options.keepers if first in self._plan.all_with_keepers else 0,
             takes_errors=not steps,
         )
 

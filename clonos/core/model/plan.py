@@ -316,7 +316,7 @@ class Plan:
         )
 
     @cached_property
-    def kept(self) -> frozenset[TaskId]:
+    def all_with_keepers(self) -> frozenset[TaskId]:
         """Tasks that have keepers, wherever sharing stops."""
         return self.with_answers.union(self.with_keepers)
 

@@ -365,7 +365,7 @@ def _another(of: _Backups, backups: list[SlotId], loads: Loads, only_elsewhere: 
 
 def replication_targets(plan: Plan, standbys: int, keepers: int) -> tuple[ReplicationTargets, ...]:
     """Returns the number of standbys and keepers for each task. A task with hot standbys has at least one standby."""
-    need_keepers, hot, replicas = plan.kept, plan.hot, plan.replicas or 0
+    need_keepers, hot, replicas = plan.all_with_keepers, plan.hot, plan.replicas or 0
     return tuple(
         ReplicationTargets(
             max(standbys, 1) if task in hot else standbys,

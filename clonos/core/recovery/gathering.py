@@ -46,7 +46,7 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     tasks = plan.holders[task]
     found = [Holder(t, False, slot) for t in tasks if (slot := view.placements[t].slot) is not None]
     # Where sharing stops every task has keepers, of its own log and of others that are not covered.
-    for keeper_task in [t for t in (task, *tasks) if plan.replicas is not None or t in plan.kept]:
+    for keeper_task in [t for t in (task, *tasks) if plan.replicas is not None or t in plan.all_with_keepers]:
         found += keepers_of(view, keeper_task)
     return tuple(found)
 

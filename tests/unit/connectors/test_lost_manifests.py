@@ -189,7 +189,7 @@ def test_a_rollback_to_before_the_first_manifest_warns_of_nothing(
     assert not caplog.text
 
 
-def test_a_manifest_without_a_note_of_a_driver_that_died_is_noted_when_its_commit_is_repeated(sink: JsonFiles) -> None:
+def test_a_repeated_commit_writes_the_last_number_that_a_dead_driver_did_not_write(sink: JsonFiles) -> None:
     commit(sink, 1)
     note = Path(state_folder(sink.folder()), "manifests", "last")
     before = note.read_bytes()
