@@ -41,6 +41,7 @@ from clonos.core.model.errors import (
     is_shortage,
 )
 from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.io.system.closed_pipes import discard, is_closed
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.job.script.exact_parser import ExactParser
 from clonos.job.script.job_file import load_job, put_on_path
@@ -90,10 +91,17 @@ def exit_code_of(error: ClonosError) -> int:
 def _guarded(command: object, is_verbose: bool = False) -> int:
     assert callable(command)
     try:
-        return int(command())
+        code = int(command())
+        sys.stdout.flush()
+        return code
     except ClonosError as error:
         report(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", logging.ERROR)
         return exit_code_of(error)
+    except BrokenPipeError:
+        if not is_closed(sys.stdout):
+            raise
+        discard(sys.stdout)  # its reader, such as head, has what it wants
+        return ENDED
     except (MemoryError, OSError, RuntimeError) as error:
         if is_verbose or not is_shortage(error):
             raise

@@ -18,6 +18,7 @@ from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
 from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import ClonosError
+from clonos.io.system.closed_pipes import discard
 from clonos.job.continuing.restart_strategy import NoRestart, RestartStrategy
 from clonos.job.continuing.restarting import run_to_its_end
 from clonos.job.description import Job, options_of
@@ -156,8 +157,13 @@ def _new_table() -> LiveTable:
 
     from clonos.job.live_table import LiveTable
 
+    class _Terminal(Console):
+        def on_broken_pipe(self) -> None:  # rich would end the process
+            self.quiet = True
+            discard(sys.stderr)
+
     is_terminal = sys.stderr.isatty()
-    return LiveTable(Console(stderr=True, width=None if is_terminal else LINE_WIDTH, soft_wrap=not is_terminal))
+    return LiveTable(_Terminal(stderr=True, width=None if is_terminal else LINE_WIDTH, soft_wrap=not is_terminal))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+from clonos.io.system.closed_pipes import write_or_discard
 from clonos_standby.driver.printed_lines import PRINTED_LINES, StandardErrorHandler
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -68,4 +69,4 @@ def report(text: str, level: int = logging.INFO) -> None:
     """Prints a line about a run on standard error, as JSON if log lines are."""
     if is_json():
         text = JSON_LINES.format(logging.LogRecord("clonos.run", level, "", 0, "%s", (text.strip(),), None))
-    print(text, file=sys.stderr)
+    write_or_discard(sys.stderr, f"{text}\n")

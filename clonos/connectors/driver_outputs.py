@@ -7,7 +7,6 @@ from its checkpoint; stdout may then repeat what the previous process printed la
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import decode_rows, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.io.system.closed_pipes import discard
 from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT = 1
@@ -295,19 +295,10 @@ class StdoutSink(DriverSink):
             stream.flush()
         except BrokenPipeError:
             self._is_closed = True
-            _discard(stream)
+            discard(stream)
             raise OutputClosed("standard output") from None
         except OSError as error:
             raise OutputFailed("standard output", "written", error.strerror or str(error)) from error
-
-
-def _discard(stream: TextIO) -> None:
-    """Lets everything that is still written to a stream disappear, as Python does so when it ends."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, stream.fileno())
-    finally:
-        os.close(nothing)
 
 
 def default_row_text(row: Any) -> str:

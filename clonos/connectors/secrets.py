@@ -7,9 +7,10 @@ a client library repeats in its errors.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,9 @@ __all__ = ["env", "file", "Secret", "SecretMissing", "masked", "without"]
 
 SECRET_BYTES_MAX: Final = 1 << 16
 MASK: Final = "***"
+DEPTH_MAX: Final = 6
+PARTS_MAX: Final = 100
+"""How far secrets are looked for in a connector: fields of fields, and parts of one, such as headers."""
 
 _OF_URL: Final = re.compile(r"([\w.+-]+://[^\s:@/?#]*):[^\s/?#]*@")
 _OPTION: Final = r"(?:\w*_)?(?:password|passwd|pwd|sslpassword|passphrase|secret|token)"
@@ -114,6 +118,35 @@ def revealed(value: str | Secret) -> str:
     Raises: SecretMissing: see ``Secret.reveal``.
     """
     return value.reveal() if isinstance(value, Secret) else value
+
+
+def missing_secrets(connector: object, depth: int = DEPTH_MAX) -> Iterator[Secret]:
+    """Yields the secrets that a source or a sink has, in fields of its own or of what it consists of, and that are not
+    where their description says in this process."""
+    if isinstance(connector, Secret):
+        try:
+            connector.reveal()
+        except SecretMissing:
+            yield connector
+        return
+    parts: Iterable[object] = ()
+    if isinstance(connector, Mapping):
+        parts = connector.values()
+    elif isinstance(connector, list | tuple):
+        parts = connector
+    elif type(connector).__module__.startswith("clonos"):
+        names = (*getattr(connector, "__dict__", ()), *_slots_of(type(connector)))
+        parts = [getattr(connector, name, None) for name in names]
+    if depth:
+        for part in itertools.islice(parts, PARTS_MAX):
+            yield from missing_secrets(part, depth - 1)
+
+
+def _slots_of(kind: type) -> Iterator[str]:
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+        yield from base.__dict__.get("__struct_fields__", ())
 
 
 def masked(text: object) -> str:

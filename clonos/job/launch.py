@@ -11,6 +11,7 @@ from typing import Any
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings, RunOptions, SlotKind
+from clonos.connectors.secrets import missing_secrets
 from clonos.core.coordinator.checkpoint_ledger import RETAINED_MIN
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
@@ -72,6 +73,7 @@ def launch(
         logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
     if session is None and run.slots is SlotKind.SPARK:
         session = session_of(graph)
+    _check_secrets(graph, run, session)
     start = Start(CheckpointStore(_store_url(graph.name, run, session)), identity_of(graph), run)
     found = start.find()
     start.stage(graph)
@@ -183,6 +185,18 @@ def _check_options(settings: JobSettings) -> None:
         raise JobError("checkpoint= names the checkpoint to resume from, so it needs resume=True (--resume).")
     if run.resume and run.overwrite:
         raise JobError("resume continues from the store, but overwrite deletes it. Set only one of them.")
+
+
+def _check_secrets(graph: JobGraph, run: RunOptions, session: Any) -> None:
+    """Looks for the secrets of sources and sinks, unless the processes that connect may have another environment.
+
+    Raises: SecretMissing.
+    """
+    connectors = (graph.errors, *(end for step in graph.steps for end in (step.source, step.sink)))
+    for connector in connectors:
+        for secret in missing_secrets(connector):
+            if is_one_machine(run, session):
+                secret.reveal()
 
 
 def _store_url(name: str, run: RunOptions, session: Any) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final, TextIO
+from typing import Final
+
+from clonos.io.system.closed_pipes import write_or_discard
 
 
 class StandardErrorHandler(logging.Handler):
@@ -15,9 +17,7 @@ class StandardErrorHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one line."""
-        output: TextIO = sys.stderr
-        output.write(f"{self.format(record)}\n")
-        output.flush()
+        write_or_discard(sys.stderr, f"{self.format(record)}\n")
 
 
 PRINTED_LINES: Final = logging.getLogger("clonos.printed")

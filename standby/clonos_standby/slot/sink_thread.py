@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
+from time import monotonic
 from typing import Any, TypeVar
 
 from clonos.core.model.element_kind import ElementKind
@@ -32,6 +33,8 @@ ATTEMPTS_MAX = 9
 BACKOFF_FIRST_S = 0.05
 BACKOFF_S_MAX = 5.0
 
+WARN_EVERY_S = 60.0
+
 JOINED_ROWS_MAX = 5_000
 """Rows up to which waiting writes are joined into one call."""
 
@@ -40,6 +43,20 @@ Result = TypeVar("Result")
 
 _Write = tuple[int, int, ElementKind, bytes]
 """Queued write: first number, count, kind, payload."""
+
+
+_warned_s: dict[str, float] = {}
+"""When a failure of the external system of a task was last logged here, whichever incarnation had it."""
+
+
+def _warn_of_failure(task: str, error: Exception) -> None:
+    """Warns of a failure that is retried; while the system is away, once in a minute."""
+    now_s = monotonic()
+    is_due = now_s - _warned_s.get(task, -WARN_EVERY_S) >= WARN_EVERY_S
+    if is_due:
+        _warned_s[task] = now_s
+    level = logging.WARNING if is_due else logging.DEBUG
+    logger.log(level, "the external system of %s failed, retrying: %s: %s", task, type(error).__name__, error)
 
 
 class _Ended(Exception):
@@ -196,7 +213,7 @@ class SinkThread:
                 is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
                 if is_ours or attempt == ATTEMPTS_MAX - 1:
                     raise
-                logger.warning("the external system of %s failed, retrying: %r", self._identity.task_name, error)
+                _warn_of_failure(self._identity.task_name, error)
                 self._disconnect()
             if self._end.wait(backoff_s):
                 raise _Ended

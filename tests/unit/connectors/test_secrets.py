@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clonos import Job, collect, postgres, values, web
 from clonos.connectors import secrets
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.secrets import SECRET_BYTES_MAX, Secret, SecretMissing, check_text, masked, revealed, without
@@ -121,3 +123,20 @@ def test_a_secret_within_an_f_string_is_refused() -> None:
     check_text("postgres.table", "dsn", "postgresql://ann@db/shop")
     with pytest.raises(InvalidConnector, match="dsn contains a secret, which an f-string cannot reveal"):
         check_text("postgres.table", "dsn", f"postgresql://ann:{secret}@db/shop")
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        web.post("http://127.0.0.1:9/hook", headers={"authorization": secrets.env("CLONOS_TEST_NO_SUCH")}),
+        postgres.table("postgresql://ann@127.0.0.1:9/shop", "orders", password=secrets.env("CLONOS_TEST_NO_SUCH")),
+    ],
+    ids=["web", "postgres"],
+)
+@pytest.mark.parametrize("end", ["sink", "errors"])
+def test_a_missing_secret_ends_the_start_before_anything_is_written(tmp_path: Path, sink: Any, end: str) -> None:
+    job = Job("late", store=tmp_path / "store", errors=sink if end == "errors" else None)
+    job.source(values([1])).map(lambda number: {"n": number}).sink(sink if end == "sink" else collect())
+    with pytest.raises(SecretMissing, match="the variable CLONOS_TEST_NO_SUCH is not set"):
+        job.start(slots="thread")
+    assert list(tmp_path.iterdir()) == []

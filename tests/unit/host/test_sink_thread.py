@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -264,3 +265,15 @@ def test_a_sink_that_lingers_ends_without_waiting() -> None:
     thread.write(1, 1, ElementKind.ROWS, encode_rows(["second"]))
     end(thread)
     assert len(ledger.writes) <= 2
+
+
+def test_a_system_that_stays_away_is_reported_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = iter((0.0, 1.0, 59.0, 60.0, 61.0))
+    monkeypatch.setattr(sink_thread, "monotonic", lambda: next(now_s))
+    monkeypatch.setattr(sink_thread, "_warned_s", {})
+    with caplog.at_level(logging.WARNING, "clonos.slot"):
+        for attempt in range(5):
+            sink_thread._warn_of_failure("write/0", EnvironmentFault(f"away, attempt {attempt}"))
+    assert [record.getMessage().rpartition(" ")[2] for record in caplog.records] == ["0", "3"]

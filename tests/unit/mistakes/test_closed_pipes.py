@@ -46,6 +46,38 @@ def test_a_job_whose_reader_ends_is_ended_at_once_with_a_sentence(tmp_path: Path
     assert done.returncode in (1, 3)  # that of an uncaught exception, that of clonos
 
 
+@pytest.mark.processes
+def test_a_job_goes_on_when_nobody_reads_its_messages_any_more(tmp_path: Path) -> None:
+    job = JOB.replace("sink(stdout())", "peek(lambda n: print('at', n)).sink(files.jsonl('out'))")
+    (tmp_path / "job.py").write_text(job.replace("Job, stdout", "Job, files"), "utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "clonos.cli", "-v", "run", "job.py", "--slots", "process"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | ENVIRONMENT, stdout=writer, stderr=writer, check=False
+    )
+    os.close(writer)
+    assert done.returncode == 0
+    assert len("".join(part.read_text("utf-8") for part in (tmp_path / "out").glob("*.jsonl")).split()) == 10
+
+
+def test_a_command_whose_reader_ends_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB, "utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "clonos.cli", "explain", "job.py"],
+        cwd=tmp_path,
+        env=os.environ | ENVIRONMENT,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_closed_pipe_stays_closed(tmp_path: Path) -> None:
     program = """
 import os, sys
