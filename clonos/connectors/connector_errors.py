@@ -269,7 +269,10 @@ def part_not_writable(output: str, index: int, row: object, part: str, error: Ex
 
 def row_not_writable(output: str, index: int, row: object, reason: str) -> RowNotWritable:
     """Creates the error for a row of any type, cut to 200 characters."""
-    text = repr(row)
+    try:
+        text = repr(row)
+    except Exception as error:  # noqa: BLE001  it is nested too deep, or has a user's __repr__
+        text = f"<{type(row).__qualname__}, whose repr raised {type(error).__name__}>"
     if len(text) > RECORD_CHARACTERS_MAX:
         text = f"{text[:RECORD_CHARACTERS_MAX]}... ({len(text)} characters)"
     return RowNotWritable(output, index, text, reason)

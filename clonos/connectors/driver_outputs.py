@@ -16,16 +16,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, OutputClosed, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputClosed, OutputFailed, row_not_writable
 from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.core.values import decode_rows, encode_rows
+from clonos.core.values import ValueBeyondLimit, decode_rows, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.system.closed_pipes import discard
 from clonos.operators.connector_contract import WriterContext
+from clonos.operators.deep_rows import too_deep
 
 PART_FORMAT = 1
 PART_BYTES_MAX = 16 << 20
@@ -77,11 +78,17 @@ class RowsWriter:
     def write(self, rows: list[Any]) -> None:
         """Encodes and keeps rows.
 
-        Raises: ValueUnsupported: a value cannot be encoded. OutputTooLarge: the part exceeds ``PART_BYTES_MAX``.
+        Raises: ValueUnsupported: a value cannot be encoded. RowNotWritable: a row is nested too deep. OutputTooLarge:
+        the part exceeds ``PART_BYTES_MAX``.
         """
         if not rows:
             return
-        batch = encode_rows(rows)
+        try:
+            batch = encode_rows(rows)
+        except ValueBeyondLimit:
+            for index, error in too_deep(rows):
+                raise row_not_writable(self._sink, index, rows[index], str(error).rstrip(".")) from None
+            raise
         self._batches.append(batch)
         self._size_bytes += len(batch)
         if self._size_bytes > self._part_bytes_max:
@@ -130,6 +137,7 @@ class DriverSink:
     """Transactional sink that shows rows once, in the driver. A subclass sets ``name`` and implements ``show``."""
 
     name = ""
+    routes_refused = True
 
     def __init__(self) -> None:
         self.number = next(_sink_numbers)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.model.errors import InternalError
+from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
@@ -84,6 +84,8 @@ class ToImmediateSink(Operator):
             except RowNotWritable as error:
                 self.guard.refused(error, bare(row), index)
                 refused.append(index)
+            except EnvironmentFault:  # such as a registry of schemas that is away: its writer tries again
+                pass
         return refused
 
 

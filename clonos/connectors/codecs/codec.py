@@ -94,6 +94,13 @@ class Codec(ABC, Generic[Outer, Inner]):
             raise self.undecodable(TOO_DEEP)
         return value
 
+    def trial(self, value: Any) -> Any:
+        """Encodes a value to see whether it can be, without what only another system knows.
+
+        Raises: UnencodableValue: it cannot.
+        """
+        return self.encode(value)
+
     def unencodable(self, value: Any, reason: object) -> UnencodableValue:
         """Creates the error of ``encode``."""
         return UnencodableValue(self.name, shown(value), _sentence(reason))
@@ -128,6 +135,10 @@ class Chain(Codec[Outer, Further]):
     def encode(self, value: Further) -> Outer:
         """See ``Codec``."""
         return self.outer.encode(self.inner.encode(value))
+
+    def trial(self, value: Further) -> Any:
+        """See ``Codec``."""
+        return self.outer.trial(self.inner.trial(value))
 
 
 def shown(value: Any) -> str:

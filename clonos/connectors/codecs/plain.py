@@ -6,7 +6,7 @@ import csv as csv_module
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from math import isinf
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from xml.parsers.expat import ExpatError
 
@@ -90,7 +90,7 @@ class NumberCodec(Codec[bytes, Number], Generic[Number]):
             raise self.undecodable(error) from None
         if "_" in digits:
             raise self.undecodable(f"{shown(digits)} has an underscore, which only Python takes for a number")
-        if isinf(found) and "inf" not in digits.lower():
+        if found in (inf, -inf) and "inf" not in digits.lower():
             raise self.undecodable(f"{shown(digits)} is beyond the range of a float")
         return found
 

@@ -26,7 +26,7 @@ class ImmediateKafkaSink(KafkaSink):
 
     def check_row(self, row: Any) -> None:
         """Raises: RowNotWritable: the row cannot be a message."""
-        self.form.outgoing(row, 0, [])
+        self.form.outgoing(row, 0, [], is_trial=True)
 
     def immediate_writer(self) -> ImmediateWriter:
         """Creates a connection, in the slot of the sink task."""

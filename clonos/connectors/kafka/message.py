@@ -13,6 +13,7 @@ from clonos.connectors.codecs import for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.kafka.transactions import Outgoing
+from clonos.core.model.errors import EnvironmentFault
 from clonos.core.values import register
 from clonos.operators.event_time.durations import NANOSECONDS
 from clonos.operators.row_errors import RowNotWritable, field_missing
@@ -61,12 +62,18 @@ class RowForm:
             _check_part(name, given)
         _check_part("partition", partition)
         self.takes_keys_and_times = isinstance(key, OfStream) or isinstance(timestamp, OfStream)
-        self._encode = plain_bytes if encode is None else for_encoding("kafka.sink", encode).encode
+        codec = None if encode is None else for_encoding("kafka.sink", encode)
+        self._encode: Callable[[Any], Any] = plain_bytes if codec is None else codec.encode
+        self._trial: Callable[[Any], Any] = plain_bytes if codec is None else codec.trial
         self._value, self._key, self._headers = value, key, headers
         self._timestamp, self._partition = timestamp, partition
 
-    def outgoing(self, row: Any, index: int, headers: list[tuple[str, bytes | None]]) -> Outgoing:
+    def outgoing(
+        self, row: Any, index: int, headers: list[tuple[str, bytes | None]], is_trial: bool = False
+    ) -> Outgoing:
         """Returns the message of a row, with these headers before those of the row.
+
+        ``is_trial``: it is not sent, so no other system is asked.
 
         Raises: RowNotWritable: a part of the row cannot be part of a message.
         """
@@ -75,7 +82,7 @@ class RowForm:
         try:
             part = "value"
             found = row if self._value is None else _part_of(row, self._value)
-            value = found if found is None else self._encode(found)
+            value = found if found is None else (self._trial if is_trial else self._encode)(found)
             _check_bytes(value)
             part = "key"
             key = None if self._key is None else key_bytes(_part_of(given, self._key))
@@ -86,7 +93,7 @@ class RowForm:
             timestamp_ms = 0 if self._timestamp is None else _milliseconds(_part_of(given, self._timestamp))
             part = "partition"
             partition = -1 if self._partition is None else _number(_part_of(row, self._partition))
-        except RowNotWritable:
+        except (RowNotWritable, EnvironmentFault):
             raise
         except Exception as error:
             raise part_not_writable("kafka.sink", index, row, part, error) from error

@@ -106,26 +106,26 @@ class SubjectSink:
 
     def check_row(self, row: Any) -> None:
         """Raises: RowNotWritable: the row cannot be a message."""
-        self.outgoing("", 0, row)
+        self.outgoing("", 0, row, is_trial=True)
 
     def immediate_writer(self) -> SubjectWriter:
         """Creates a writer, in the slot of the sink task."""
         return SubjectWriter(self)
 
-    def outgoing(self, id_space: str, number: int, row: Any) -> Outgoing:
-        """Returns the message of a row.
+    def outgoing(self, id_space: str, number: int, row: Any, is_trial: bool = False) -> Outgoing:
+        """Returns the message of a row. ``is_trial``: it is not sent, so no other system is asked.
 
         Raises: RowNotWritable: a part of the row cannot be part of a message.
         """
         part = "payload"
         try:
-            payload = _payload(self.codec, row)
+            payload = self.codec.trial(row) if is_trial and self.codec is not None else _payload(self.codec, row)
             part = "subject"
             subject = _subject(self.subject if isinstance(self.subject, str) else self.subject(row))
             part = "headers"
             given = {} if self.headers is None else self.headers(row) if callable(self.headers) else self.headers
             headers = {str(name): _header(value) for name, value in given.items()}
-        except RowNotWritable:
+        except (RowNotWritable, EnvironmentFault):
             raise
         except Exception as error:
             raise part_not_writable(CONNECTOR, 0, row, part, error) from error

@@ -95,21 +95,22 @@ class ExchangeSink:
 
     def check_row(self, row: Any) -> None:
         """Raises: RowNotWritable: the row cannot be a message."""
-        self.outgoing("", 0, row)
+        self.outgoing("", 0, row, is_trial=True)
 
     def immediate_writer(self) -> ExchangeWriter:
         """Creates a writer, in the slot of the sink task."""
         return ExchangeWriter(self)
 
-    def outgoing(self, id_space: str, number: int, row: Any) -> Outgoing:
-        """Returns the message of a row.
+    def outgoing(self, id_space: str, number: int, row: Any, is_trial: bool = False) -> Outgoing:
+        """Returns the message of a row. ``is_trial``: it is not sent, so no other system is asked.
 
         Raises: RowNotWritable: a part of the row cannot be part of a message.
         """
         pika = self.broker.library()
         part = "body"
         try:
-            body, content_type = _body(self.codec, row)
+            codec = self.codec
+            body, content_type = (codec.trial(row), None) if is_trial and codec else _body(codec, row)
             part = "routing key"
             routing_key = _routing_key(self.routing_key if isinstance(self.routing_key, str) else self.routing_key(row))
             part = "headers"
@@ -118,7 +119,7 @@ class ExchangeSink:
             if self.headers is not None:
                 headers |= self.headers(row) if callable(self.headers) else self.headers
                 pika.data.encode_table([], headers)
-        except RowNotWritable:
+        except (RowNotWritable, EnvironmentFault):
             raise
         except Exception as error:
             raise part_not_writable(CONNECTOR, 0, row, part, error) from error

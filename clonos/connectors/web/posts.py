@@ -112,21 +112,23 @@ class PostSink:
 
     def check_row(self, row: Any) -> None:
         """Raises: RowNotWritable: the row cannot be sent."""
-        self.content("", [(0, row)])
+        self.content("", [(0, row)], is_trial=True)
 
     def immediate_writer(self) -> PostWriter:
         """Creates a writer, in the slot of the sink task."""
         return PostWriter(self)
 
-    def content(self, id_space: str, batch: list[tuple[int, Any]]) -> bytes:
-        """Returns the body of a request with rows.
+    def content(self, id_space: str, batch: list[tuple[int, Any]], is_trial: bool = False) -> bytes:
+        """Returns the body of a request with rows. ``is_trial``: it is not sent, so no other system is asked.
 
         Raises: RowNotWritable: a row cannot be sent.
         """
         rows = [self._keyed(f"{id_space}/{number}", row) for number, row in batch]
         if self.codec is not None:
             try:
-                return self.codec.encode(rows[0])
+                return (self.codec.trial if is_trial else self.codec.encode)(rows[0])
+            except EnvironmentFault:
+                raise
             except Exception as error:
                 raise part_not_writable(CONNECTOR, 0, rows[0], "body", error) from error
         lines = json_lines(rows, CONNECTOR)

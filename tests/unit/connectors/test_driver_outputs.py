@@ -3,18 +3,21 @@
 import io
 import sys
 import threading
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cloudpickle
 import pyarrow
 import pytest
 
-from clonos.connectors import blackhole, collect, stdout
+from clonos.api.graph import JobGraph
+from clonos.connectors import blackhole, collect, files, stdout
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.driver_outputs import DriverSink, OutputTooLarge, RowsWriter
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import TransactionalSink
 from tests.unit.connectors.writing import JOB, part_of, writer_of
+from tests.unit.operators.driver import Given, Outbox, run
 
 
 class Point(NamedTuple):
@@ -150,3 +153,31 @@ def test_a_blackhole_takes_everything_and_prepares_nothing() -> None:
 
 def test_every_sink_in_the_driver_meets_the_sink_protocol() -> None:
     assert all(isinstance(sink, TransactionalSink) for sink in (collect(), stdout(), blackhole()))
+
+
+def test_a_collected_row_that_is_too_deep_or_not_of_python_is_an_error_of_its_own(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(70):
+        deep = [deep]
+    times = pyarrow.array([1_000, 1, 2_000], pyarrow.time64("ns"))
+    for source, bad in (
+        (Given([{"n": 1}, {"n": deep}, {"n": 2}]), deep),
+        (given_columns(tmp_path / "in.arrow", times), "00:00:00.000000001"),
+    ):
+        sink = started(collect())
+        graph = JobGraph("job", errors=Outbox())
+        graph.source(source, name="read").sink(sink, name="out")
+        done = run(graph, parallelism=1)
+        for parts in done.prepared.values():
+            sink.commit(JOB, 1, parts)
+        assert len(sink.rows) == 2
+        (error,) = done.written["errors"]
+        assert error.step == "out"
+        assert str(bad)[:20] in str(error.record)
+
+
+def given_columns(path: Path, column: Any) -> Any:
+    batch = pyarrow.record_batch({"n": column})
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    return files.arrow(str(path))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clonos import kafka, nats, rabbitmq, web
+from clonos import codecs, kafka, nats, rabbitmq, web
 from tests.unit.connectors.refusing import numbered
 
 NAN = float("nan")
@@ -16,12 +16,22 @@ def only_numbers(row: Any) -> bytes:
     return b"%d" % row["n"]
 
 
+def registered() -> Any:
+    """Returns a codec whose registry is away."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
+    return codecs.confluent_avro("http://127.0.0.1:9", subject="t", schema=schema)
+
+
 SINKS: dict[str, Any] = {
     "kafka.sink": kafka.sink("t", servers="localhost:1"),
     "nats.sink": nats.sink("t", url="nats://localhost:1"),
     "rabbitmq": rabbitmq.exchange("t", url="amqp://localhost:1"),
     "web.post": web.post("http://localhost:1/"),
     "web.post, batches": web.post("http://localhost:1/", batch=5),
+    "kafka.sink, registry": kafka.sink("t", servers="localhost:1", encode=registered()),
+    "nats.sink, registry": nats.sink("t", url="nats://localhost:1", encode=registered()),
+    "rabbitmq, registry": rabbitmq.exchange("t", url="amqp://localhost:1", encode=registered()),
+    "web.post, registry": web.post("http://localhost:1/", encode=registered()),
     "web.post, encoded": web.post("http://localhost:1/", encode=only_numbers),
 }
 
