@@ -137,7 +137,7 @@ def test_examples_are_valid_python_and_their_imports_exist(path: Path) -> None:
                     assert {name.name for name in node.names} <= set(clonos.__all__)
 
 
-def test_what_the_documents_deny_does_not_exist() -> None:
+def test_a_name_that_the_documents_call_missing_does_not_exist() -> None:
     """Each row of the list has, as code, names by which one would look for what is missing."""
     text = (ROOT / "docs" / "coming-from.md").read_text("utf-8").partition("## What Clonos does not have")[2]
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")][2:]

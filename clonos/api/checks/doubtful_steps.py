@@ -16,7 +16,7 @@ logger = logging.getLogger("clonos.run")
 
 RESULTS: Final = {
     "map": "each of its results is None. Return the record; for a look use peek(function), and give effects=True for a"
-    " call to the outside",
+    " call of an external system",
     "filter": "it leaves out every record. Return the condition",
     "reduce": "what it keeps is None. Return the new value",
     "key_by": "all records have the key None. Return the key",
