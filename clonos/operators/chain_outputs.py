@@ -35,7 +35,7 @@ from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 from clonos.operators.transforms.sink_rows import bare
-from clonos.operators.user_errors import Guard
+from clonos.operators.user_errors import Guard, RoutedError, as_text
 
 SAMPLE_NAME = "keys of"
 """Begin of the name of a sending task's table with a sample of keys; below the step that keeps state by them, before
@@ -46,6 +46,7 @@ class ToImmediateSink(Operator):
     """Output to the external system of an immediate sink: as rows, or as it comes if its writers take columns."""
 
     changes_rows = False
+    is_error_output = False
 
     def __init__(self, port: int, writes_columns: bool = False, sink: object = None) -> None:
         """Creates the output. ``sink``: tells which rows it refuses, if it is a ``RefusingSink``."""
@@ -55,11 +56,13 @@ class ToImmediateSink(Operator):
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
-        if not self.guard.routes:
+        if not self.guard.routes and not self.is_error_output:
             self._refusing = None  # its writer says it, and costs nothing here
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        if self._refusing is not None and (refused := self._refused(self._refusing, rows)):
+        if self.is_error_output and self._refusing is not None:
+            rows = [_held(self._refusing, row) for row in rows]
+        elif self._refusing is not None and (refused := self._refused(self._refusing, rows)):
             rows = without(rows, refused)
         if self.guard.routes and (deep := routed_deep(self.guard, rows)):
             rows = without(rows, deep)
@@ -87,6 +90,15 @@ class ToImmediateSink(Operator):
             except EnvironmentFault:  # such as a registry of schemas that is away: its writer tries again
                 pass
         return refused
+
+
+def _held(sink: RefusingSink, row: Any) -> Any:
+    """Returns a row of the error output as it is, or as text where the sink refuses it."""
+    try:
+        sink.check_row(row)
+    except RowNotWritable:
+        return as_text(row) if isinstance(row, RoutedError) else row
+    return row
 
 
 def routed_deep(guard: Guard, sent: list[Any], records: list[Any] | None = None) -> list[int]:
@@ -289,6 +301,8 @@ def routes_refused(sink: object) -> bool:
 class ToSink(Operator):
     """Output to a transactional sink: rows written between two barriers are prepared at the second one."""
 
+    is_error_output = False
+
     def __init__(self, sink: TransactionalSink, number: int, sinks: Sequence[TransactionalSink]) -> None:
         """Creates the output to ``sinks[number]``; with several sinks in a chain, each part carries that number."""
         self._sink = sink
@@ -316,7 +330,7 @@ class ToSink(Operator):
         try:
             self._writer.write(rows)
         except RowNotWritable as error:
-            if not self._sets_aside():
+            if not self._sets_aside() and not self.is_error_output:
                 raise self.guard.failed() from error
             self._one_by_one(self._writer, rows)
         except Exception as error:
@@ -363,9 +377,21 @@ class ToSink(Operator):
             try:
                 writer.write([row])
             except RowNotWritable as error:
-                self.guard.refused(error, bare(row), index)
+                if self.is_error_output:
+                    self._write_as_text(writer, bare(row), error)
+                else:
+                    self.guard.refused(error, bare(row), index)
             except Exception as error:
                 raise self.guard.failed() from error
+
+    def _write_as_text(self, writer: TransactionalWriter, row: Any, refused: RowNotWritable) -> None:
+        """Writes a row of the error output that its sink has refused, which nothing can set aside."""
+        if not isinstance(row, RoutedError):
+            raise self.guard.failed() from refused
+        try:
+            writer.write([as_text(row)])
+        except Exception as error:
+            raise self.guard.failed() from error
 
     def prepare(self, checkpoint: int) -> None:
         assert self._writer is not None
@@ -383,6 +409,14 @@ class ToSink(Operator):
 
 _encode_part = msgspec.msgpack.Encoder().encode
 _part_decoder = msgspec.msgpack.Decoder(tuple[Count, bytes])
+
+
+def error_output(make: Callable[[], Operator]) -> Operator:
+    """Returns an output for the errors of a job: a record that its sink does not hold is written as text."""
+    operator = make()
+    assert isinstance(operator, ToSink | ToImmediateSink), operator
+    operator.is_error_output = True
+    return operator
 
 
 class CombinedSinks:

@@ -44,6 +44,21 @@ class RoutedError(NamedTuple):
     traceback: str
 
 
+def as_text(routed: RoutedError) -> RoutedError:
+    """Returns the error with its record as a ``repr``, in characters that every format holds: for an output that
+    refuses it as it is."""
+    texts = (repr(routed.record), routed.error, routed.traceback)
+    return RoutedError(routed.step, *map(_printable, texts))
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() or each in "\n\t" else _escaped(each) for each in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
+
+
 class Guard:
     """Runner of user code over the batches of one step."""
 

@@ -38,6 +38,7 @@ from clonos.operators.chain_outputs import (
     ToImmediateSink,
     ToKeys,
     ToSink,
+    error_output,
     is_identity,
     routes_refused,
 )
@@ -357,7 +358,8 @@ class _Compiler:
         check_single_file(ERRORS_STEP, sink, self._graph.steps)
         errors = self._new_vertex(1, "it is the error output of the job")
         errors.names.append((ERRORS_STEP, True))
-        number = errors.add(PlannedNode(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
+        make = partial(error_output, self._sink_factory(sink, errors, ERRORS_STEP))
+        number = errors.add(PlannedNode(ERRORS_STEP, make, False), None)
         for upstream in upstreams:
             port = upstream.error_port = upstream.allocate_port()
             self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
