@@ -45,7 +45,7 @@ PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
 NUMBER_MAX: Final = 2**53
 CODES: Final = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 422: "invalid_request"}
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": ErrorDocument} for status in (400, 401, 403, 404, 409, 413, 422, 500)
+    status: {"model": ErrorDocument} for status in (400, 401, 403, 404, 409, 413, 422, 429, 500)
 }
 JOB: Final = "/api/v1/jobs/{job_id}"
 

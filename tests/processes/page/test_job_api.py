@@ -35,7 +35,8 @@ def test_the_api_describes_a_running_job(tmp_path: Path) -> None:
             ("read", 2),
             ("count-row", 1),
         ]
-        assert document["plan"]["edges"] == [{"source": "read", "target": "count-row", "exchange": "hash"}]
+        edge = {"source": "read", "target": "count-row", "exchange": "hash", "step": "read"}
+        assert document["plan"]["edges"] == [edge]
         vertex_of = {step["name"]: step["vertex"] for step in document["plan"]["steps"]}
         assert [vertex_of[step] for step in ("read", "count", "row")] == ["read", "count-row", "count-row"]
         assert document["options"]["checkpoint_every"] == 300
