@@ -6,6 +6,7 @@ column may have any type.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -19,6 +20,8 @@ from clonos.connectors.tables.table_database import Query
 from clonos.connectors.tables.table_sink import TableSink
 from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
 from clonos.core.model.wrong_calls import explains_calls
+
+logger = logging.getLogger("clonos.run")
 
 CONNECTOR: Final = "postgres.table"
 
@@ -130,13 +133,14 @@ class PostgresTable(TableSink):
     def check_start(self) -> None:
         """Checks at the start, in the driver, that the database lets the job in and that the table can take its rows.
 
-        A database that only the slots reach is not checked.
+        Of a database that cannot be reached it warns: the slots may reach it, now or later.
 
         Raises: DatabaseRefused: it does not let the job in. InvalidConnector: the table or a column is missing.
         """
         try:
             connection = self.server.connect(autocommit=True)
-        except DatabaseUnreachable:
+        except DatabaseUnreachable as error:
+            logger.warning("%s cannot be reached now, the job tries on: %s", self.server.place, error.reason)
             return
         try:
             found = connection.execute(FIND_COLUMNS, [self.dialect.table(self.table)]).fetchall()

@@ -8,9 +8,12 @@ each row once. After a rollback rows have new keys, because their content may di
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import socket
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -28,7 +31,10 @@ from clonos.io.http.http_requests import first_hop
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 
+logger = logging.getLogger("clonos.run")
+
 CONNECTOR: Final = "web.post"
+CHECK_TIMEOUT_S: Final = 2.0
 BATCH_ROWS_MAX: Final = 5_000
 REFUSED_ROWS: Final = frozenset({400, 409, 410, 413, 415, 422})
 """Statuses that are about the rows of a request. Any other than these and 2xx is about the server or the address."""
@@ -109,6 +115,16 @@ class PostSink:
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""
         return [("url", self.shown_url), ("method", self.method)]
+
+    def check_start(self) -> None:
+        """Warns at the start, in the driver, that nobody listens at the address. The job waits for the server."""
+        place = urlsplit(self.url)
+        port = place.port or (443 if place.scheme == "https" else 80)
+        try:
+            socket.create_connection((place.hostname, port), CHECK_TIMEOUT_S).close()
+        except OSError as error:  # a server that only the slots reach is not known here
+            if isinstance(error, ConnectionRefusedError | socket.gaierror):
+                logger.warning("%s cannot be reached now, the job tries on: %s", self.shown_url, error.strerror)
 
     def check_row(self, row: Any) -> None:
         """Raises: RowNotWritable: the row cannot be sent."""
