@@ -86,6 +86,10 @@ PRINTED_OF_TASK_MAX = 10_000
 ALARMS_MAX = 100
 """Alarms in the driver's log in ten seconds."""
 
+TRIED_AGAIN = ("; trying again", "; a later one replaces it")
+"""Ends of alarms that come again and again while a system is away: the log has each kind once a minute."""
+TRIED_AGAIN_EVERY_S = 60.0
+
 RELEASE_TIMEOUT_S = 5.0
 """Seconds that slots have to exit after the job's end, before the provider ends them."""
 
@@ -137,6 +141,7 @@ class Driver:
         self._is_closing = False
         self._log = RateLimitedLog(logger)
         self._alarms = RateLimitedLog(logger, ALARMS_MAX)
+        self._tried_again_s: dict[str, float] = {}  # when a kind of alarm was logged last
         self._slots_log = RateLimitedLog(logger, LINES_OF_SLOT_MAX)
         self._printed = RateLimitedLog(logger, PRINTED_OF_TASK_MAX)
         self._steps_to_warn_of = {node.step for vertex in plan.image.vertices for node in vertex.nodes}
@@ -390,6 +395,8 @@ class Driver:
                 self._background_io.delete_objects(effect)
             case Alarm(text, fields, is_routine):
                 level = logging.INFO if is_routine else logging.WARNING
+                if text.endswith(TRIED_AGAIN) and not is_due(text, self._tried_again_s, time.monotonic()):
+                    level = logging.DEBUG
                 self._alarms.log(
                     "alarms", level, f"{text} {dict(fields) or ''}".rstrip(), extra={"fields": dict(fields)}
                 )
@@ -399,3 +406,13 @@ class Driver:
             case JobDone() | JobFailed() | StoodDown():
                 if not self.result.done():
                     self.result.set_result(effect)
+
+
+def is_due(text: str, logged_s: dict[str, float], now_s: float) -> bool:
+    """Returns whether an alarm is to be logged: ``TRIED_AGAIN_EVERY_S`` after the last alarm that differs in numbers at
+    most. ``logged_s``: when a kind was logged last, which this changes."""
+    kind = "".join(character for character in text if not character.isdigit())
+    if now_s - logged_s.get(kind, -TRIED_AGAIN_EVERY_S) < TRIED_AGAIN_EVERY_S:
+        return False
+    logged_s[kind] = now_s
+    return True

@@ -18,6 +18,7 @@ from clonos.io.net.binding import Binding
 from clonos.io.net.peers import PeerAddress
 from clonos.io.net.transport import Transport
 from clonos.io.process.slot_provider import Listener, SlotEnded
+from clonos_standby.driver.driver import TRIED_AGAIN, is_due
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from tests.harnesses.idle_driver import NoSlots, idle_driver
 
@@ -101,3 +102,14 @@ def test_a_lost_slot_is_ordered_after_the_view_without_it_was_sent(tmp_path: Pat
         for slot in slots:
             slot.transport.close()
         assert provider.held.get()
+
+
+def test_an_alarm_of_what_is_tried_again_is_logged_once_a_minute() -> None:
+    logged_s: dict[str, float] = {}
+    late = "checkpoint {} did not complete in 60 s, because read/0 has not taken it; a later one replaces it"
+    lost = "the metadata of checkpoint {} could not be written; trying again"
+    assert [is_due(late.format(number), logged_s, now_s) for number, now_s in ((1, 0), (2, 5), (12, 59), (13, 60))] == [
+        *(True, False, False, True)
+    ]
+    assert is_due(lost.format(13), logged_s, 61.0)
+    assert all(text.endswith(TRIED_AGAIN) for text in (late, lost))
