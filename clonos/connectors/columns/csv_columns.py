@@ -194,9 +194,6 @@ class CsvLines:
         if len(names) == 1 and (other := next((sign for sign in OTHER_DELIMITERS if sign in names[0]), "")):
             what = "%s: the file has one column, %r, whose name contains %r: is that the delimiter=?"
             logger.warning(what, CONNECTOR, names[0], other)
-        if names and names[0].lstrip().startswith("{"):
-            what = "%s: the first line begins with %.40r: if the lines are JSON, read them with files.jsonl"
-            logger.warning(what, CONNECTOR, names[0])
         found = self._read(pyarrow.py_buffer(data), names).schema
         is_text = (pyarrow.types.is_null, pyarrow.types.is_binary)  # bytes that are not in the encoding are malformed
         types = [pyarrow.string() if any(is_(field.type) for is_ in is_text) else field.type for field in found]
@@ -244,8 +241,6 @@ class CsvLines:
             advice = "Correct the file."
             if isinstance(error, UnicodeDecodeError):
                 advice = "Correct the file, or name its encoding with encoding=."
-            elif text.startswith("{"):
-                advice = "Its lines seem to be JSON: read them with files.jsonl."
             elif text.count('"') % 2:
                 advice = "Correct the file, or read cells with line ends by newlines_in_values=True."
             raise InputMalformed(path, 0, f"its header is not CSV in {self.encoding}: {error}", advice) from None

@@ -11,7 +11,7 @@ import pytest
 
 from clonos import Job, Sliding, Tumbling, blackhole, collect, files, values
 from clonos.api.checks.doubtful_steps import doubts
-from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model import bare_seconds
 from clonos.core.model.errors import JobError
 from clonos.job.description import graph_of
@@ -130,15 +130,6 @@ def test_a_path_with_a_part_that_nothing_replaces_is_refused(path: str, problem:
 def test_a_folder_whose_name_looks_like_a_placeholder_may_exist(tmp_path: Path) -> None:
     (tmp_path / "{date}").mkdir()
     assert files.jsonl(tmp_path / "{date}").folder() == str(tmp_path / "{date}")
-
-
-def test_lines_of_json_that_are_read_as_csv_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "in.csv").write_text('{"id":1}\n{"id":2}\n')
-    files.csv(tmp_path / "in.csv").splits(1)
-    check(caplog.text, "if the lines are JSON, read them with files.jsonl")
-    (tmp_path / "in.csv").write_text('{"id":1,"a":2}\n{"id":2,"a":3}\n')
-    with pytest.raises(InputMalformed, match="Its lines seem to be JSON: read them"):
-        files.csv(tmp_path / "in.csv").splits(1)
 
 
 def test_a_master_for_processes_is_refused() -> None:
