@@ -17,7 +17,7 @@ from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.python_rows import only_record, python_rows
+from clonos.operators.columnar.python_rows import only_record
 from clonos.operators.columnar.row_forms import OWN_METADATA, ColumnsLost, for_sink
 from clonos.operators.connector_contract import (
     AbortingSink,
@@ -341,7 +341,7 @@ class ToSink(Operator):
         if written is not None:
             self._write_columns(written, 0)
             return
-        rows, _ = python_rows(batch, self.guard)
+        rows, _ = self.python_rows(batch)
         if rows:
             self.rows(rows)
 

@@ -138,7 +138,7 @@ class Operator:
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
         self.rows_schema = None if has_own_form(batch) else batch.schema  # type: ignore[attr-defined]
-        rows, batch = python_rows(batch, self.guard)
+        rows, batch = self.python_rows(batch)
         if rows:
             self.rows(rows, self.times_of(batch))
         self.rows_schema = None
@@ -162,9 +162,21 @@ class Operator:
         if rows:
             self.rows(rows, times.tolist())
 
+    def python_rows(self, batch: Any) -> tuple[list[Any], Any]:
+        """Returns the rows of a batch of columns, and the batch that has just these records.
+
+        Those that Python cannot hold go to the error output.
+
+        Raises: StepFailed: there is none.
+        """
+        try:
+            return rows_of(batch), batch
+        except NoPythonValue:
+            return python_rows(batch, self.guard)
+
     def pairs_of(self, batch: Any, key: Any) -> tuple[list[tuple[Any, Any]], Any]:
         """Returns the rows (key, value) of a batch of columns, and the batch that has just these records."""
-        rows, batch = python_rows(batch, self.guard)
+        rows, batch = self.python_rows(batch)
         return list(zip(python_keys(batch, key), rows, strict=True)), batch
 
     def times_of(self, batch: Any) -> Times:

@@ -17,7 +17,6 @@ from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.connector_contract import (
     PartlyMalformed,
     RecordBatch,
@@ -344,7 +343,7 @@ class SourceHead(Operator):
         elif self._is_columnar:
             self.out.columns(batch)
         else:
-            rows, _ = python_rows(batch, self.guard)
+            rows, _ = self.python_rows(batch)
             if rows:
                 self.out.rows(rows, times)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
@@ -57,7 +56,7 @@ class AssignTimestamps(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         if not self.takes_columns:
-            rows, _ = python_rows(without_form(batch), self.guard)
+            rows, _ = self.python_rows(without_form(batch))
             if rows:
                 self.rows(rows)
             return

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.connector_contract import Source, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.stamped_records import stamp_of
@@ -123,7 +122,7 @@ class TimedHead(SourceHead):
         is_rows = isinstance(batch, list)
         if self._is_columnar and not is_rows:
             return assigner.assign_columns(batch, self.guard, self._recorder, where)
-        rows = batch if is_rows else python_rows(batch, self.guard)[0]
+        rows = batch if is_rows else self.python_rows(batch)[0]
         rows, times = assigner.assign(rows, self.guard, self._recorder, where)
         return ([row for _, row in rows] if assigner.of is stamp_of else rows), times
 

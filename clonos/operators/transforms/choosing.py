@@ -7,7 +7,6 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from clonos.core.values import encode_value
-from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps import stateless
@@ -48,7 +47,7 @@ class PeekColumns(stateless.Map):
     takes_columns = True
 
     def columns(self, batch: RecordBatch) -> None:
-        rows, batch = python_rows(batch, self.guard)
+        rows, batch = self.python_rows(batch)
         _, failed = self.guard.each(self._function, rows)
         _pass_on(self.out, batch, [place not in failed for place in range(len(rows))] if failed else None)
 
@@ -60,7 +59,7 @@ class FilterColumns(stateless.Filter):
 
     def columns(self, batch: RecordBatch) -> None:
         is_chosen: list[bool] = []
-        rows, batch = python_rows(batch, self.guard)
+        rows, batch = self.python_rows(batch)
         for index in self.guard.run(lambda records: self._choose(records, is_chosen), rows):
             is_chosen.insert(index, False)  # its predicate raised
         _pass_on(self.out, batch, None if all(is_chosen) else is_chosen)

@@ -17,7 +17,6 @@ from typing import Any
 
 from clonos.core.values.keys import Router, groups_of_task
 from clonos.operators.chain_outputs import ToEdge, routed_deep
-from clonos.operators.columnar.python_rows import python_rows
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RecordError
@@ -116,7 +115,7 @@ class ToChosen(ToTask):
         return self.guard.each(self._target, rows)
 
     def columns(self, batch: Any) -> None:
-        rows, batch = python_rows(without_form(batch), self.guard)
+        rows, batch = self.python_rows(without_form(batch))
         self._send_columns(batch, *self._targets(rows))
 
     def _target(self, row: Any) -> int:
