@@ -14,6 +14,7 @@ from collections import Counter
 from functools import cached_property
 from typing import Any
 
+from clonos.connectors.codecs.avro_values import Checks, Inexact
 from clonos.connectors.codecs.codec import Codec, InvalidCodec, shown
 from clonos.connectors.codecs.schema_registry import SchemaRegistry
 from clonos.core.model.errors import ExtraMissing
@@ -35,13 +36,17 @@ class AvroCodec(Codec[bytes, Any]):
     def _schemas(self) -> tuple[Any, Any]:
         return parsed(self.schema), None if self.reader is None else parsed(self.reader)
 
+    @cached_property
+    def _checks(self) -> Checks:
+        return checks_of(self._schemas[0])
+
     def decode(self, data: bytes) -> Any:
         """See ``Codec``."""
         return decode_datum(self, data, *self._schemas)
 
     def encode(self, value: Any) -> bytes:
         """See ``Codec``."""
-        return encode_datum(self, value, self._schemas[0])
+        return encode_datum(self, value, self._schemas[0], self._checks)
 
 
 class AvroFileCodec(Codec[bytes, list[Any]]):
@@ -52,6 +57,10 @@ class AvroFileCodec(Codec[bytes, list[Any]]):
         self.reader = None if reader is None else checked_schema("codecs.avro_file", reader)
         self.name = "avro_file()"
         fastavro()
+
+    @cached_property
+    def _checks(self) -> Checks:
+        return checks_of(parsed(self.schema))
 
     def decode(self, data: bytes) -> list[Any]:
         """See ``Codec``."""
@@ -70,6 +79,8 @@ class AvroFileCodec(Codec[bytes, list[Any]]):
             raise InvalidCodec(self.name, "it has no schema to write with", "Give codecs.avro_file(schema=...).")
         file = io.BytesIO()
         try:
+            for each in value:
+                self._checks(each)
             # fastavro draws the 16 bytes between blocks at random by default: equal values must give equal bytes.
             marker = hashlib.sha256(json.dumps(self.schema).encode()).digest()[:16]
             fastavro().writer(file, parsed(self.schema), value, sync_marker=marker, strict_allow_default=True)
@@ -102,6 +113,10 @@ class ConfluentAvroCodec(Codec[bytes, Any]):
         return tuple(None if one is None else parsed(one) for one in (self.schema, self.reader))  # type: ignore[return-value]
 
     @cached_property
+    def _checks(self) -> Checks:
+        return checks_of(self._parsed[0])
+
+    @cached_property
     def _head(self) -> bytes:
         assert self.subject is not None
         return HEAD.pack(MAGIC, self.registry.register(self.subject, json.dumps(self.schema)))
@@ -129,7 +144,7 @@ class ConfluentAvroCodec(Codec[bytes, Any]):
         """
         if self.schema is None:
             raise InvalidCodec(self.name, "it has no schema to write with", "Give subject= and schema=.")
-        return self._head + encode_datum(self, value, self._parsed[0])
+        return self._head + encode_datum(self, value, self._parsed[0], self._checks)
 
     def trial(self, value: Any) -> bytes:
         """See ``Codec``. It asks no registry."""
@@ -151,13 +166,14 @@ def decode_datum(codec: Codec[bytes, Any], data: bytes, writer: Any, reader: Any
     return codec.shallow(found, len(data))
 
 
-def encode_datum(codec: Codec[bytes, Any], value: Any, schema: Any) -> bytes:
-    """Encodes one datum. A field that the schema does not have is refused.
+def encode_datum(codec: Codec[bytes, Any], value: Any, schema: Any, check: Checks) -> bytes:
+    """Encodes one datum. A field that the schema does not have is refused, and what its type does not hold.
 
     Raises: UnencodableValue: the value does not have the schema.
     """
     file = io.BytesIO()
     try:
+        check(value)
         fastavro().schemaless_writer(file, schema, value, strict_allow_default=True)
     except Exception as error:  # noqa: BLE001  fastavro lets anything pass
         raise codec.unencodable(value, _reason(error)) from None
@@ -210,7 +226,14 @@ def schema_name(schema: Any) -> str:
     return str(schema.get("name", schema.get("type"))) if isinstance(schema, dict) else shown(schema)
 
 
+def checks_of(schema: Any) -> Checks:
+    """Returns the checks of the values of a parsed schema."""
+    return Checks(schema, fastavro().validation.validate)
+
+
 def _reason(error: Exception) -> str:
+    if isinstance(error, Inexact):
+        return str(error)
     if isinstance(error, EOFError):
         return "it is cut off"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
