@@ -19,7 +19,7 @@ import dataclasses
 import enum
 import json
 from collections.abc import Iterable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
 from types import NoneType
@@ -36,6 +36,7 @@ from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 _AS_IT_IS = frozenset(
     {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
 )
+_WITHOUT_ZONES = _AS_IT_IS - {datetime, time}
 _STR = frozenset({str})
 _KEYS_AS_THEY_ARE = _AS_IT_IS - {NoneType, bool, bytes, bytearray}
 _MAY_BE_INFINITE = frozenset({float, dict, list, tuple})
@@ -166,19 +167,19 @@ def _json_value(value: Any, depth: int) -> Any:
     """Converts a value to what msgspec encodes as the module documents."""
     cls = type(value)
     if cls in _AS_IT_IS:
-        return value
+        return _zoned(value) if cls is datetime or cls is time else value
     if depth >= VALUE_DEPTH_MAX:
         raise _NotJson(TOO_DEEP)
     depth += 1
     if cls is dict:
-        if _STR.issuperset(map(type, value)) and _AS_IT_IS.issuperset(map(type, value.values())):
+        if _STR.issuperset(map(type, value)) and _WITHOUT_ZONES.issuperset(map(type, value.values())):
             return value
         found = {key if type(key) is str else _key(key): _json_value(item, depth) for key, item in value.items()}
         if len(set(map(type, value))) > 1:
             _check_texts(found, len(value))
         return found
     if cls is list or cls is tuple:
-        return value if _AS_IT_IS.issuperset(map(type, value)) else [_json_value(item, depth) for item in value]
+        return value if _WITHOUT_ZONES.issuperset(map(type, value)) else [_json_value(item, depth) for item in value]
     if cls is set or cls is frozenset:
         return sorted((_json_value(item, depth) for item in value), key=_encoder.encode)
     return _json_value_of_record(value, cls, depth)
@@ -197,6 +198,24 @@ def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
     raise _NotJson(f"its {cls.__module__}.{cls.__qualname__} has no JSON form; convert it with a map before the sink")
 
 
+def _zoned(value: Any) -> Any:
+    """Returns a datetime or time whose offset has whole minutes, as JSON has it: of others, the datetime in UTC."""
+    zone = value.tzinfo
+    if zone is None or zone is UTC:
+        return value
+    offset = value.utcoffset()
+    if offset is None:
+        raise _NotJson(f"its time {value} has no offset: the zone {zone} has one only with a date")
+    if not (offset.seconds % 60 or offset.microseconds):
+        return value
+    if type(value) is datetime:
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            pass
+    raise _NotJson(f"the offset of its {value} has seconds, which ISO 8601 has not")
+
+
 def _check_texts(found: dict[Any, Any], count: int) -> None:
     """Checks that keys of several types differ as texts too: 1 and "1" do not."""
     if len({text for key in found for text in msgspec.to_builtins({key: None}, str_keys=True)}) < count:
@@ -205,7 +224,7 @@ def _check_texts(found: dict[Any, Any], count: int) -> None:
 
 def _key(key: Any) -> Any:
     if type(key) in _KEYS_AS_THEY_ARE:
-        return key
+        return _zoned(key) if type(key) is datetime or type(key) is time else key
     if key is None or type(key) is bool:
         return _KEY_WORDS[key]
     if isinstance(key, enum.Enum):

@@ -104,7 +104,7 @@ class Checks:
             if type(value) is tuple:  # names its type
                 return
             for schema, of_type in checks:
-                if isinstance(value, Mapping):  # of records, fastavro takes the one that has most of the fields
+                if isinstance(value, Mapping):  # fastavro takes the record with most of its fields
                     if _is_held(of_type, value):
                         return
                 elif self._takes(schema, value):

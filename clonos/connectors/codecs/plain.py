@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv as csv_module
-import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import inf
@@ -13,6 +12,7 @@ from xml.parsers.expat import ExpatError
 import msgspec
 
 from clonos.connectors.codecs.codec import Codec, InvalidCodec, shown
+from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.json_text import json_lines, parse_json
 from clonos.connectors.typed_records import LineDecoder, check_schema
 from clonos.core.model.errors import ExtraMissing
@@ -183,11 +183,7 @@ class CsvCodec(Codec[str, dict[str, str]]):
         _check_mapping(self, value)
         if set(value) != set(self.columns):
             raise self.unencodable(value, f"its fields are not {list(self.columns)!r}")
-        text = io.StringIO()
-        csv_module.writer(text, delimiter=self.delimiter, lineterminator="").writerow(
-            [value[column] for column in self.columns]
-        )
-        return text.getvalue()
+        return csv_lines([[value[column] for column in self.columns]], self.delimiter).removesuffix("\n")
 
 
 class XmlCodec(Codec[bytes, dict[str, Any]]):

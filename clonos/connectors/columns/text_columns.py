@@ -6,8 +6,6 @@ characters that need an escape, and the values of other types, become Python obj
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,6 +13,7 @@ import pyarrow
 import pyarrow.compute as pc
 
 from clonos.connectors.connector_errors import RowNotWritable
+from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.json_text import json_lines, scalar_text
 from clonos.core.values.columns import validate_columns
 
@@ -106,9 +105,7 @@ def _csv_cells(column: Any) -> Any:
 
 
 def _quoted(cell: str) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([cell])
-    return text.getvalue().removesuffix("\n")
+    return csv_lines([[cell]], ",").removesuffix("\n")
 
 
 def _plain(column: Any) -> Any:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
+from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, check_split, new_files
@@ -191,7 +192,7 @@ class CsvFormat:
         columns = list(
             self.columns or dict.fromkeys(name for path in paths for name in next(_rows(path, self.delimiter), ()))
         )
-        header = _text([columns], self.delimiter) if self.has_header else b""
+        header = csv_lines([columns], self.delimiter).encode() if self.has_header else b""
         if paths:
             file.write(header)
         for path in paths:
@@ -204,7 +205,8 @@ class CsvFormat:
             own = next(rows, [])
             while some := list(islice(rows, WRITE_ROWS)):
                 named = [dict(zip(own, row, strict=False)) for row in some]
-                file.write(_text([[row.get(column, "") for column in columns] for row in named], self.delimiter))
+                cells = [[row.get(column, "") for column in columns] for row in named]
+                file.write(csv_lines(cells, self.delimiter).encode())
 
 
 class CsvRows:
@@ -227,13 +229,10 @@ class CsvRows:
         Raises: RowNotWritable: a row does not fit the columns, or has a lone surrogate.
         """
         columns = self._columns = self._columns or columns_of(rows[0], CONNECTOR)
-        text = io.StringIO()
-        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
-        if not self._has_header:
-            writer.writerow(columns)
-        writer.writerows(_cells(fields_of(row, columns, CONNECTOR, index)) for index, row in enumerate(rows))
+        cells: list[Sequence[Any]] = [] if self._has_header else [columns]
+        cells += [_cells(fields_of(row, columns, CONNECTOR, index)) for index, row in enumerate(rows)]
         try:
-            self._file.write(text.getvalue().encode())
+            self._file.write(csv_lines(cells, self._delimiter).encode())
         except UnicodeEncodeError as error:
             index, row = next((i, row) for i, row in enumerate(rows) if _has_surrogates(row, columns))
             raise row_not_writable(
@@ -252,7 +251,7 @@ class CsvRows:
             return
         self._columns = columns
         if not self._has_header:
-            self._file.write(_text([columns], self._delimiter))
+            self._file.write(csv_lines([columns], self._delimiter).encode())
         self._file.write(text)
         self._has_header = True
 
@@ -275,12 +274,6 @@ def _rows(path: str, delimiter: str) -> Iterator[list[str]]:
             raise OutputCorrupt(path, "CSV", str(error)) from None
         finally:
             csv.field_size_limit(before)
-
-
-def _text(rows: Iterable[Sequence[str]], delimiter: str) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
 
 
 def _has_surrogates(row: Any, columns: tuple[str, ...]) -> bool:
