@@ -45,16 +45,16 @@ _Write = tuple[int, int, ElementKind, bytes]
 """Queued write: first number, count, kind, payload."""
 
 
-_warned_s: dict[str, float] = {}
+warned_s: dict[str, float] = {}
 """When a failure of the external system of a task was last logged here, whichever incarnation had it."""
 
 
-def _warn_of_failure(task: str, error: Exception) -> None:
+def warn_of_failure(task: str, error: Exception) -> None:
     """Warns of a failure that is retried; while the system is away, once in a minute."""
     now_s = monotonic()
-    is_due = now_s - _warned_s.get(task, -WARN_EVERY_S) >= WARN_EVERY_S
+    is_due = now_s - warned_s.get(task, -WARN_EVERY_S) >= WARN_EVERY_S
     if is_due:
-        _warned_s[task] = now_s
+        warned_s[task] = now_s
     level = logging.WARNING if is_due else logging.DEBUG
     logger.log(level, "the external system of %s failed, retrying: %s: %s", task, type(error).__name__, error)
 
@@ -213,7 +213,7 @@ class SinkThread:
                 is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
                 if is_ours or attempt == ATTEMPTS_MAX - 1:
                     raise
-                _warn_of_failure(self._identity.task_name, error)
+                warn_of_failure(self._identity.task_name, error)
                 self._disconnect()
             if self._end.wait(backoff_s):
                 raise _Ended

@@ -117,7 +117,7 @@ def test_a_file_goes_into_a_folder_of_another_file_system(folder: Path, monkeypa
         (["errors", "--into", "in", "--correct", "none.py:f"], "FILE:FUNCTION of a Python file is expected"),
     ],
 )
-def test_what_cannot_go_in_again_is_refused_with_the_reason(
+def test_rows_that_cannot_go_in_again_are_refused_with_the_reason(
     folder: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["errors", "redrive", *arguments]) == JOB_AT_FAULT

@@ -272,8 +272,8 @@ def test_a_system_that_stays_away_is_reported_once_a_minute(
 ) -> None:
     now_s = iter((0.0, 1.0, 59.0, 60.0, 61.0))
     monkeypatch.setattr(sink_thread, "monotonic", lambda: next(now_s))
-    monkeypatch.setattr(sink_thread, "_warned_s", {})
+    monkeypatch.setattr(sink_thread, "warned_s", {})
     with caplog.at_level(logging.WARNING, "clonos.slot"):
         for attempt in range(5):
-            sink_thread._warn_of_failure("write/0", EnvironmentFault(f"away, attempt {attempt}"))
+            sink_thread.warn_of_failure("write/0", EnvironmentFault(f"away, attempt {attempt}"))
     assert [record.getMessage().rpartition(" ")[2] for record in caplog.records] == ["0", "3"]

@@ -47,7 +47,7 @@ def test_a_job_whose_reader_ends_is_ended_at_once_with_a_sentence(tmp_path: Path
 
 
 @pytest.mark.processes
-def test_a_job_goes_on_when_nobody_reads_its_messages_any_more(tmp_path: Path) -> None:
+def test_a_job_goes_on_after_the_reader_of_its_messages_has_ended(tmp_path: Path) -> None:
     job = JOB.replace("sink(stdout())", "peek(lambda n: print('at', n)).sink(files.jsonl('out'))")
     (tmp_path / "job.py").write_text(job.replace("Job, stdout", "Job, files"), "utf-8")
     reader, writer = os.pipe()
