@@ -146,7 +146,8 @@ def _slots_of(kind: type) -> Iterator[str]:
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots
-        yield from base.__dict__.get("__struct_fields__", ())
+    if issubclass(kind, msgspec.Struct):
+        yield from kind.__struct_fields__
 
 
 def masked(text: object) -> str:

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from clonos import Job, collect, postgres, values, web
 from clonos.connectors import secrets
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import SECRET_BYTES_MAX, Secret, SecretMissing, check_text, masked, revealed, without
+from clonos.connectors.secrets import (
+    SECRET_BYTES_MAX,
+    Secret,
+    SecretMissing,
+    check_text,
+    masked,
+    missing_secrets,
+    revealed,
+    without,
+)
 
 VALUE = "Tr0ub4dor&3"
 
@@ -140,3 +149,8 @@ def test_a_missing_secret_ends_the_start_before_anything_is_written(tmp_path: Pa
     with pytest.raises(SecretMissing, match="the variable CLONOS_TEST_NO_SUCH is not set"):
         job.start(slots="thread")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_secret_is_found_in_the_options_of_a_polled_endpoint() -> None:
+    source = web.poll("http://127.0.0.1:1/x", every="1s", token=secrets.env("CLONOS_TEST_NO_SUCH_SECRET"), identity="n")
+    assert {str(secret) for secret in missing_secrets(source)} == {"<secret from $CLONOS_TEST_NO_SUCH_SECRET>"}
