@@ -148,7 +148,7 @@ class ConfluentAvroCodec(Codec[bytes, Any]):
 
     def trial(self, value: Any) -> bytes:
         """See ``Codec``. It asks no registry."""
-        return b"" if self.schema is None else encode_datum(self, value, self._parsed[0])
+        return b"" if self.schema is None else encode_datum(self, value, self._parsed[0], self._checks)
 
 
 def decode_datum(codec: Codec[bytes, Any], data: bytes, writer: Any, reader: Any) -> Any:
