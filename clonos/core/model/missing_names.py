@@ -46,7 +46,7 @@ def name_missing(module: str, name: str, hint: str, frame: FrameType) -> Attribu
 
 
 def explains_names(module: str, hints: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Lets a module say which of its public names (``__all__``) is meant by one that it does not have; to be called
+    """Lets a module answer a name that it does not have by the nearest of its public names (``__all__``); to be called
     when the module has them. ``hints`` say what to use for names of other libraries."""
     members = vars(sys.modules[module])
     public: Collection[str] = members["__all__"]
