@@ -12,7 +12,6 @@ _ENDS_OF_KEYS: Final = re.compile(r'[" \t\r\n]:')
 
 def keys_max(lines: list[str]) -> int:
     """Returns how many colons of lines follow a quote or a blank: each key has one, and few texts have others."""
-    count = getattr(choice.native, "keys_max", None)  # None also in an extension that was built before it
-    if count is not None:
-        return int(count(lines))
+    if choice.native is not None:
+        return int(choice.native.keys_max(lines))
     return sum(len(_ENDS_OF_KEYS.findall(line)) for line in lines)

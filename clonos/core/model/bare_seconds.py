@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 from typing import Final
 
 logger = logging.getLogger("clonos.run")
@@ -21,7 +20,12 @@ def warn_of_seconds(number: float) -> None:
         logger.warning(
             'the length of time %s is a number of seconds, %s: write "%dms" for milliseconds, or "%ds".',
             number,
-            timedelta(seconds=min(number, 1e12)),
+            _clock(number),
             number,
             number,
         )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(min(seconds, 1e12)), 60)
+    return f"{minutes // 60:,}:{minutes % 60:02}:{rest:02} hours"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import fcntl
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -90,15 +90,16 @@ def test_a_task_with_effects_moves_and_repeats_nothing(make: Any, server: Receiv
 
 
 HELD = BEFORE + 5
-"""Number whose call waits for a file."""
+"""Number whose call waits for the lock of a file."""
 
 
 def waiting(gate: Gate, url: str, answer: Path) -> JobGraph:
-    """A step makes calls, one of which is not answered until a file is there."""
+    """A step makes calls, one of which is not answered while the test has locked a file."""
 
     def call(n: int) -> dict[str, int]:
-        while n == HELD and not answer.exists():
-            time.sleep(0.01)
+        if n == HELD:
+            with answer.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
         return {"n": n}
 
     graph = JobGraph("waiting")
@@ -119,7 +120,8 @@ def test_a_task_with_a_call_that_is_not_answered_goes_on_after_the_limit(server:
     graph = waiting(gate, server.url, answer)
     plan = graph.compile(options).plan
     (task,) = (task for task in plan.tasks if plan.task_name(task).startswith("task"))
-    with running(graph, tmp_path, options, slots_needed=len(plan.tasks)) as job:
+    with answer.open("w") as locked, running(graph, tmp_path, options, slots_needed=len(plan.tasks)) as job:
+        fcntl.flock(locked, fcntl.LOCK_EX)
         gate.open_to(BEFORE)
         server.wait_for(BEFORE)
         wait_for_checkpoint(job)
@@ -131,7 +133,7 @@ def test_a_task_with_a_call_that_is_not_answered_goes_on_after_the_limit(server:
         gate.open_to(HELD + STEP)
         server.wait_for(HELD + STEP - 1)  # all but the one whose call is under way
         assert HELD not in {one.value["n"] for one in server.accepted}
-        answer.touch()
+        fcntl.flock(locked, fcntl.LOCK_UN)
         gate.end(HELD + STEP)
         assert isinstance(job.end(), JobDone)
     counts = Counter(one.value["n"] for one in server.accepted)

@@ -102,7 +102,10 @@ def test_a_bare_number_that_looks_like_milliseconds_is_warned_of_once(
     with caplog.at_level(logging.WARNING, "clonos.run"):
         assert describe(f"{code}\n{code}") == ""
     (warning,) = caplog.messages
-    check(warning, f'{number} is a number of seconds, {length}: write "{number}ms" for milliseconds, or "{number}s".')
+    check(
+        warning,
+        f'{number} is a number of seconds, {length} hours: write "{number}ms" for milliseconds, or "{number}s".',
+    )
 
 
 def test_numbers_of_seconds_that_are_meant_are_taken_silently(
