@@ -211,7 +211,7 @@ def test_a_receiver_may_be_dropped_with_its_key(native: Any) -> None:
 def by_hand(records: Iterator[Any], function: Any, table: Table, results: list[Any]) -> None:
     """Does what the kernel does."""
     for key, value in records:
-        state, result = function(key, table.entries.get(key), value)
+        state, result = _pair_of(function(key, table.entries.get(key), value))
         if state is None:
             table.delete(key)
         else:
