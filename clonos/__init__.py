@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
     from clonos.operators.connector_contract import AbortingSink as AbortingSink
+    from clonos.operators.connector_contract import AsideWriter as AsideWriter
     from clonos.operators.connector_contract import CheckingSource as CheckingSource
     from clonos.operators.connector_contract import FinishingSink as FinishingSink
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
@@ -185,6 +186,7 @@ _NAMES = {
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "AbortingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "RefusingSink", "ImmediateWriter", "TruncatingWriter"),
+        "AsideWriter",
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),
     "clonos.operators.row_errors": ("RowNotWritable",),

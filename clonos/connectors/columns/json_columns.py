@@ -16,6 +16,7 @@ from clonos.connectors.columns.line_columns import Lines, bounds_of_lines, one_b
 from clonos.connectors.json_text import parse_json
 from clonos.connectors.value_depth import is_deep, problem_of
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
+from clonos.operators.columnar.plain_columns import repeated_name
 
 CONNECTOR = "files.jsonl"
 BLANKS = b" \t\r\n"
@@ -86,6 +87,10 @@ class JsonLines:
     def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
         """Infers the schema from a block. Raises: pyarrow.ArrowException."""
         found = _read(pyarrow.py_buffer(data), pyarrow.json.ParseOptions()).schema
+        try:
+            repeated_name(found)  # decodes all names, which Arrow has not done
+        except UnicodeDecodeError as error:
+            raise pyarrow.ArrowInvalid(f"a name is not UTF-8: {error}") from None
         return pyarrow.schema([field.with_type(_as_json(field.type)) for field in found])
 
     def names_of(self, path: str, header: bytes, schema: Any) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ def explains_calls(target: Target) -> Target:
                 setattr(target, name, explains_calls(member))
         return target
 
-    @functools.wraps(target)
+    explain = _wrong_call
+
     def call(*arguments: Any, **keywords: Any) -> Any:
         try:
             return target(*arguments, **keywords)
@@ -95,9 +96,11 @@ def explains_calls(target: Target) -> Target:
             at = error.__traceback__
             if at is None or at.tb_next is not None:  # raised inside
                 raise
-            raise _wrong_call(target, str(error), len(arguments)) from None
+            raise explain(target, str(error), len(arguments)) from None
 
-    return call  # type: ignore[return-value]
+    # With the names of its module, in which tools for documents look up the types of its overloads.
+    there = FunctionType(call.__code__, getattr(target, "__globals__", globals()), closure=call.__closure__)
+    return functools.update_wrapper(there, target)  # type: ignore[return-value]
 
 
 def _wrong_call(function: Callable[..., Any], text: str, count: int) -> WrongCall:

@@ -67,6 +67,14 @@ def test_a_line_that_is_not_text_goes_to_the_error_output(
     assert f"{path} at byte 7: b'\\xff' is not utf-8" in errors[0].error
 
 
+def test_a_name_that_is_not_text_is_an_error_of_its_line_while_columns_are_inferred(tmp_path: Path) -> None:
+    content = b'{"a": 1}\n{"a": 2, "\xec": 3}\n{"a": 4, "b": {"\xec": 5}}\n{"a": 6}\n'
+    rows, errors = finished(tmp_path / "in.jsonl", content, lambda path: files.jsonl(path, columns=True), 7)
+    assert [row["a"] for row in rows] == [1, 6]
+    assert all("is not utf-8" in error.error for error in errors)
+    assert len(errors) == 2
+
+
 def test_a_file_of_malformed_lines_gives_no_rows(tmp_path: Path) -> None:
     rows, errors = finished(tmp_path / "in.jsonl", b"one\ntwo\n", files.jsonl, 7)
     assert (rows, [error.record for error in errors]) == ([], ["one", "two"])
