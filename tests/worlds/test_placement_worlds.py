@@ -73,5 +73,5 @@ def test_tasks_of_worlds_with_faults_follow_their_rules_wherever_a_slot_is_left_
             assert not missing, (seed, missing)
             broken += bool(found)
             followed += not found and any(int(p.incarnation) == view.number for p in view.placements)
-    assert followed > 40, followed
+    assert followed > 30, followed
     assert broken > 4, broken
