@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from clonos.cli.run_register import RunRecord, absolute, read_runs
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
 
 TIMEOUT_S: Final = 30.0
+LOOK_EVERY_S: Final = 0.02
 PLACES: Final = ("path", "savepoint")
 """Fields of requests that are paths, which are relative to the folder of the client."""
 
@@ -52,10 +54,22 @@ class RunClient(JobsClient):
             raise RequestFailed(reply["status"], reply["message"])
         return reply["document"]
 
+    def _ended(self) -> RunRecord | None:
+        """Waits until a run that takes no requests any more has left its documents or is gone; returns its record.
+
+        Raises: ServerUnreachable: it goes on.
+        """
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while (found := dict(read_runs()).get(self._file)) is not None and found.lives:
+            if time.monotonic() >= deadline_s:
+                raise ServerUnreachable(self.url, "it does not answer")
+            time.sleep(LOOK_EVERY_S)
+        return found
+
     def _last(self, request: dict[str, Any]) -> Any:
-        """Returns what the run has left. Raises: RequestFailed: it has left nothing, or takes no requests any more."""
-        found = dict(read_runs()).get(self._file)
-        name = self._record.name
+        """Returns what the run has left. Raises: RequestFailed: it has left nothing, or takes no requests any more.
+        ServerUnreachable."""
+        found, name = self._ended(), self._record.name
         if found is None or found.last is None:
             text = f"the process {self._record.pid} of {name} has gone without a word. Start the job with --resume."
             raise RequestFailed(410, text)

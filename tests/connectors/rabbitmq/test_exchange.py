@@ -141,7 +141,7 @@ def test_a_sink_with_a_wrong_name_or_password_is_refused_at_the_start(rabbit: Ra
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"routing_key": lambda _: 7}, "its routing key: 7 is no str"),
+        ({"routing_key": lambda _: 7}, "its routing key: 7 is not a str"),
         ({"routing_key": lambda _: "x" * 256}, "at most 255 bytes"),
         ({"routing_key": lambda row: row["missing"]}, "its routing key: 'missing'"),
         ({"routing_key": "q", "headers": lambda _: {"n": object()}}, "its headers: "),

@@ -1,6 +1,7 @@
 """The tutorial: its commands and files, as they are on the page, and its kill in a real Chromium.
 
-The test has an environment, so it leaves the installation out; and it gives the server a port of its own.
+The test has an environment, so it leaves the installation out, and sets the slots that a reader gets; and it gives the
+server a port of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Reader:
         clonos.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m clonos.cli "$@"\n', "utf-8")
         clonos.chmod(0o755)
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-        self.variables = os.environ | ENVIRONMENT | {"PATH": path, "CLONOS_SERVER": self.url}
+        # A reader who follows the page has no PySpark.
+        self.variables = os.environ | ENVIRONMENT | {"PATH": path, "CLONOS_SERVER": self.url, "CLONOS_SLOTS": "process"}
         for name, content in re.findall(r"^```python (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
             (folder / name).write_text(content, "utf-8")
 
