@@ -111,13 +111,15 @@ class ConsoleRun:
 def _keep_page(url: str) -> None:
     """Lets the page of a job that has ended stay until SIGINT or SIGTERM."""
     report(f"the job has ended; its page stays until Ctrl-C: {url}")
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: a shell starts commands in the background with SIGINT ignored.
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _page(port: int | None) -> AbstractContextManager[Callable[[Handle], str]]:

@@ -36,10 +36,11 @@ RIGHT = 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a job that runs and has no input."""
+    """A server with a job that runs and has no input, and with all that it starts beside it."""
     folder = tmp_path_factory.mktemp("attacked")
     with running_server(folder) as started:
         started.wait_for_status(started.submit(word_count_file(folder)), "RUNNING")
+        wait_for(lambda: started.spare().children(), "the spare driver with its fork server")
         yield started
 
 
@@ -63,7 +64,6 @@ def _right_statuses(server: RunningServer) -> list[int]:
 
 
 def test_an_idle_server_uses_little_of_a_core(server: RunningServer) -> None:
-    wait_for(lambda: server.spare(), "the spare driver, which is started first")
     process = psutil.Process(server.pid)
     before = process.cpu_times()
     threading.Event().wait(IDLE_S)
