@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.cli.run_register import RunRecord, absolute, read_runs
+from clonos.cli.run_register import RegisteredRun, absolute, read_runs
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
 
 TIMEOUT_S: Final = 30.0
@@ -20,7 +20,7 @@ PLACES: Final = ("path", "savepoint")
 class RunClient(JobsClient):
     """Client of one run. When the run has ended, its record answers."""
 
-    def __init__(self, file: Path, record: RunRecord) -> None:
+    def __init__(self, file: Path, record: RegisteredRun) -> None:
         self._file, self._record = file, record
         self.url = f"process {record.pid}"
 
@@ -54,7 +54,7 @@ class RunClient(JobsClient):
             raise RequestFailed(reply["status"], reply["message"])
         return reply["document"]
 
-    def _ended(self) -> RunRecord | None:
+    def _ended(self) -> RegisteredRun | None:
         """Waits until a run that takes no requests any more has left its documents or is gone; returns its record.
 
         Raises: ServerUnreachable: it goes on.

@@ -14,20 +14,20 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from clonos.cli.run_documents import RunDocuments, RunLog
-from clonos.cli.run_register import RunRecord, absolute, folder_of_runs, write_record
+from clonos.cli.run_register import RegisteredRun, absolute, folder_of_runs, write_record
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.savepoint import check_free
 from clonos.io.system.process_identity import machine, started_at
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
-from clonos_standby.driver.printed_lines import PRINTED_LINES
+from clonos.server.last_lines import collecting
 
 logger = logging.getLogger("clonos.run")
 
@@ -42,7 +42,7 @@ LINES_LEFT: Final = 200
 _numbers = itertools.count(1)
 
 
-class RequestRefused(JobError):
+class RunRequestRefused(JobError):
     """A request that cannot be fulfilled. ``status``: of HTTP."""
 
     status: int
@@ -52,19 +52,9 @@ class RequestRefused(JobError):
         return self.message
 
 
-@contextmanager
-def run_log() -> Iterator[RunLog]:
-    """Context in which a log keeps the lines of this process."""
-    log = RunLog()
-    loggers = (logging.getLogger(), PRINTED_LINES)
-    for each in loggers:
-        each.addHandler(log)
-    try:
-        yield log
-    finally:
-        for each in loggers:
-            each.removeHandler(log)
-        log.close()
+def run_log() -> AbstractContextManager[RunLog]:
+    """Returns a context in which a log keeps the lines of this process."""
+    return collecting(RunLog())
 
 
 @contextmanager
@@ -97,7 +87,7 @@ class RunControl:
         self._socket_path = file.with_suffix(".sock")
         pid = os.getpid()
         store = absolute(handle.store_url)
-        self._record = RunRecord(
+        self._record = RegisteredRun(
             *(handle.graph.name, handle.job_id, store, os.getcwd(), pid, machine(), started_at(pid), wall_ns())
         )
         self._requests: set[threading.Thread] = set()
@@ -144,7 +134,7 @@ class RunControl:
             try:
                 request = json.loads(line)
                 reply = {"status": 200, "document": self._reply(request)}
-            except RequestRefused as refused:
+            except RunRequestRefused as refused:
                 reply = {"status": refused.status, "message": refused.message}
             except ClonosError as error:
                 reply = {"status": 409, "message": str(error)}
@@ -153,13 +143,13 @@ class RunControl:
             connection.sendall(msgspec.json.encode(reply) + b"\n")
 
     def _reply(self, request: dict[str, Any]) -> Any:
-        """Returns the document that answers a request. Raises: RequestRefused, and other errors of clonos."""
+        """Returns the document that answers a request. Raises: RunRequestRefused, and other errors of clonos."""
         job, verb = f"/jobs/{self._handle.job_id}", ""
         path, body = request["path"], request.get("body") or {}
         if path.startswith(f"{job}/"):
             verb = path.removeprefix(f"{job}/")
         elif path != job:
-            raise RequestRefused(404, f"there is no {path!r:.100} here.")
+            raise RunRequestRefused(404, f"there is no {path!r:.100} here.")
         match request["method"], verb:
             case "GET", "":
                 return self._documents.summary(self._handle.status())
@@ -170,11 +160,11 @@ class RunControl:
                 return self._log.document(int(query.get("after", 0)))
             case "POST", "savepoint" | "stop" | "cancel":
                 return self._change(verb, body)
-        raise RequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
+        raise RunRequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
 
     def _change(self, verb: str, body: dict[str, Any]) -> Any:
         if self._handle.end() is not None:
-            raise RequestRefused(409, f"the job {self._handle.graph.name} has ended.")
+            raise RunRequestRefused(409, f"the job {self._handle.graph.name} has ended.")
         if verb == "savepoint":
             url = body.get("path") or self._handle.new_savepoint_path()
             check_free(url)

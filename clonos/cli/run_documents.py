@@ -3,69 +3,41 @@
 from __future__ import annotations
 
 import logging
-import re
-import threading
 import time
-from collections import deque
 from typing import Any, Final
 
-from clonos.core.coordinator.coordinator_effects import Ending, JobDone
-from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
-from clonos.io.system.wall_clock import utc_datetime, wall_ns
+from clonos.core.coordinator.coordinator_effects import JobDone
+from clonos.core.model.progress import TaskCounter
+from clonos.io.system.wall_clock import time_text, wall_ns
 from clonos.job.handle import Handle
 from clonos.job.results import error_of
-from clonos.server.job_status import JobStatus
-from clonos.status import Phase, Rate, Status, TaskState
+from clonos.server.job_status import STATUS_OF_ENDING, JobStatus, status_now
+from clonos.server.last_lines import ANSWER_LINES_MAX, LastLines
+from clonos.status import Rate, Status, TaskState
 
-LINES_MAX: Final = 5_000
-ANSWER_LINES_MAX: Final = 1_000
 RECOVERIES_MAX: Final = 20
 RATES_OVER_S: Final = 0.5
 MICROSECONDS_PER_S: Final = 1e6
 RATED: Final = (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US)
-FINAL: Final = {
-    Ending.FINISHED: JobStatus.FINISHED,
-    Ending.DRAINED: JobStatus.FINISHED,
-    Ending.ABORTED: JobStatus.CANCELED,
-}
-_OF_TASK: Final = re.compile(r"\[?([A-Za-z0-9_.+-]+/\d+)(?:\]|:) ")
 
 
-def time_text(at_ns: int) -> str:
-    """Returns an instant (ns since the Unix epoch) as ISO 8601 in UTC with milliseconds."""
-    return utc_datetime(at_ns).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class RunLog(logging.Handler):
+class RunLog(LastLines[dict[str, Any]]):
     """Handler that keeps the last lines of a run."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines: deque[dict[str, Any]] = deque(maxlen=LINES_MAX)
-        self._number = 0
-        self._lines_lock = threading.Lock()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one line."""
-        text = str(getattr(record, "line", "") or record.getMessage())
-        if record.exc_info and record.exc_info[0] is not None:
-            text += "\n" + logging.Formatter().formatException(record.exc_info)
-        writer = _OF_TASK.match(text)
-        line = {
+    def line(self, number: int, record: logging.LogRecord, text: str, task: str | None) -> dict[str, Any]:
+        """Makes a line of a record."""
+        return {
+            "number": number,
             "at": time_text(int(record.created * 1e9)),
             "level": record.levelname,
             "logger": record.name,
             "text": text,
-            "task": getattr(record, "task", None) or (writer[1] if writer else None),
+            "task": task,
         }
-        with self._lines_lock:
-            self._number += 1
-            self._lines.append({"number": self._number, **line})
 
     def document(self, after: int = 0, limit: int = ANSWER_LINES_MAX) -> dict[str, Any]:
         """Returns up to ``limit`` lines after line ``after``, oldest first, and the number that continues."""
-        with self._lines_lock:
-            lines = [line for line in self._lines if line["number"] > after][:limit]
+        lines = self.lines_after(after, limit)
         return {"lines": lines, "next": lines[-1]["number"] if lines else after}
 
 
@@ -96,15 +68,7 @@ class RunDocuments:
 
     def _status(self, status: Status) -> JobStatus:
         end = self._handle.end()
-        if isinstance(end, JobDone):
-            return FINAL[end.ending]
-        if self.is_cancelling:
-            return JobStatus.CANCELLING
-        if status.phase is Phase.STARTING:
-            return JobStatus.CREATED
-        is_settled = all(task.phase in SETTLED_PHASES for task in status.tasks)
-        is_recovering = not is_settled and any(not recovery.is_over for recovery in status.recoveries)
-        return JobStatus.RECOVERING if is_recovering else JobStatus.RUNNING
+        return STATUS_OF_ENDING[end.ending] if isinstance(end, JobDone) else status_now(status, self.is_cancelling)
 
     def status(self, error: str | None = None, rates_over_s: float = RATES_OVER_S) -> dict[str, Any]:
         """Returns the state of the job now, with the rates of the next half second."""

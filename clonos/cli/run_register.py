@@ -24,7 +24,7 @@ ENDED_RETAINED_S: Final = 24 * 3600
 ENDED_RETAINED_MAX: Final = 100
 
 
-class RunRecord(msgspec.Struct, frozen=True):
+class RegisteredRun(msgspec.Struct, frozen=True):
     """One run. ``born``: start time of its process, which tells it from a later process with its number. ``last``: its
     documents by path, once it has ended."""
 
@@ -60,14 +60,14 @@ def folder_of_runs() -> Path:
     return folder
 
 
-def write_record(file: Path, record: RunRecord) -> None:
+def write_record(file: Path, record: RegisteredRun) -> None:
     """Writes a record in place of an earlier one. Raises: OSError."""
     fresh = file.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(record))
     fresh.rename(file)
 
 
-def read_runs() -> list[tuple[Path, RunRecord]]:
+def read_runs() -> list[tuple[Path, RegisteredRun]]:
     """Returns the records of this user, the latest run first, and removes old ones."""
     found = sorted(_records(folder_of_runs()), key=lambda each: -each[1].began_ns)
     ended = [each for each in found if not each[1].lives]
@@ -78,10 +78,10 @@ def read_runs() -> list[tuple[Path, RunRecord]]:
     return [each for each in found if each[0].exists()]
 
 
-def _records(folder: Path) -> Iterator[tuple[Path, RunRecord]]:
+def _records(folder: Path) -> Iterator[tuple[Path, RegisteredRun]]:
     for file in folder.glob("*.json"):
         with suppress(OSError, *DECODE_ERRORS):  # it was removed meanwhile, or is of another version
-            yield file, msgspec.json.decode(file.read_bytes(), type=RunRecord)
+            yield file, msgspec.json.decode(file.read_bytes(), type=RegisteredRun)
 
 
 def _age_s(file: Path) -> float:
@@ -90,7 +90,7 @@ def _age_s(file: Path) -> float:
     return 0.0
 
 
-def runs_called(job: str) -> list[tuple[Path, RunRecord]]:
+def runs_called(job: str) -> list[tuple[Path, RegisteredRun]]:
     """Returns the runs with this id, name or store: those that run now, else the last run that has ended."""
     found = [each for each in read_runs() if each[1].is_called(job)]
     return [each for each in found if each[1].lives] or found[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -40,20 +41,20 @@ class RequestFailed(JobError):
         return self.reason
 
 
-class JobsClient:
+class JobsClient(ABC):
     """Base of the clients of jobs: documents by path, and requests."""
 
+    @abstractmethod
     def get(self, path: str, **query: object) -> Any:
         """Returns a document. ``path``: after /api/v1. Raises: ServerUnreachable. RequestFailed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def post(self, path: str, body: Any) -> Any:
         """Sends a request that changes something. Raises: ServerUnreachable. RequestFailed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find(self, job: str) -> str:
         """Returns the id of a job. Raises: RequestFailed."""
-        raise NotImplementedError
 
     def log_lines(self, job_id: str) -> Iterator[dict[str, Any] | None]:
         """Yields the lines of a job's log without end; None whenever there are no more for now. With a new driver the

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+from clonos.core.coordinator.coordinator_effects import Ending
+from clonos.core.model.progress import SETTLED_PHASES
+from clonos.status import Phase, Status
 
 
 class JobStatus(StrEnum):
@@ -21,3 +26,21 @@ class JobStatus(StrEnum):
     def is_final(self) -> bool:
         """Whether the job has ended for good."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+
+STATUS_OF_ENDING: Final = {
+    Ending.FINISHED: JobStatus.FINISHED,
+    Ending.DRAINED: JobStatus.FINISHED,
+    Ending.ABORTED: JobStatus.CANCELED,
+}
+
+
+def status_now(status: Status, is_cancelling: bool) -> JobStatus:
+    """Returns the status of a job that has not ended. ``is_cancelling``: its end at once was requested."""
+    if is_cancelling:
+        return JobStatus.CANCELLING
+    if status.phase is Phase.STARTING:
+        return JobStatus.CREATED
+    is_settled = all(task.phase in SETTLED_PHASES for task in status.tasks)
+    is_recovering = not is_settled and any(not recovery.is_over for recovery in status.recoveries)
+    return JobStatus.RECOVERING if is_recovering else JobStatus.RUNNING

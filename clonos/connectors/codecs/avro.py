@@ -14,7 +14,7 @@ from collections import Counter
 from functools import cached_property
 from typing import Any
 
-from clonos.connectors.codecs.avro_values import Checks, Inexact
+from clonos.connectors.codecs.avro_values import Checks, NotOfSchema
 from clonos.connectors.codecs.codec import Codec, InvalidCodec, shown
 from clonos.connectors.codecs.schema_registry import SchemaRegistry
 from clonos.core.model.errors import ExtraMissing
@@ -232,7 +232,7 @@ def checks_of(schema: Any) -> Checks:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, Inexact):
+    if isinstance(error, NotOfSchema):
         return str(error)
     if isinstance(error, EOFError):
         return "it is cut off"

@@ -25,7 +25,7 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
 _FLOAT: Final = struct.Struct("<f")
 
 
-class Inexact(ValueError):
+class NotOfSchema(ValueError):
     """A value is none that the schema holds."""
 
 
@@ -46,7 +46,7 @@ class Checks:
         self._check = self._of(schema)
 
     def __call__(self, value: Any) -> None:
-        """Checks a value. Raises: Inexact."""
+        """Checks a value. Raises: NotOfSchema."""
         self._check(value)
 
     def _of(self, schema: Any) -> Check:
@@ -88,8 +88,8 @@ class Checks:
                 if name in value:  # fastavro refuses the lack of others, and fields without a place
                     try:
                         of_field(value[name])
-                    except Inexact as error:
-                        raise Inexact(f"in the field {name!r}, {error}") from None
+                    except NotOfSchema as error:
+                        raise NotOfSchema(f"in the field {name!r}, {error}") from None
 
         return check
 
@@ -109,7 +109,7 @@ class Checks:
                         return
                 elif self._takes(schema, value):
                     return of_type(value)
-            raise Inexact(f"none of its types holds the {type(value).__name__} {value!r:.80}")
+            raise NotOfSchema(f"none of its types holds the {type(value).__name__} {value!r:.80}")
 
         return check
 
@@ -122,14 +122,14 @@ class Checks:
             return False
 
 
-def _unfit(kind: str, value: Any) -> Inexact:
-    return Inexact(f"{kind} does not hold the {type(value).__name__} {value!r:.80}")
+def _unfit(kind: str, value: Any) -> NotOfSchema:
+    return NotOfSchema(f"{kind} does not hold the {type(value).__name__} {value!r:.80}")
 
 
 def _is_held(check: Check, value: Any) -> bool:
     try:
         check(value)
-    except Inexact:
+    except NotOfSchema:
         return False
     return True
 

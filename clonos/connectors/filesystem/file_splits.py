@@ -138,7 +138,7 @@ def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallel
 
 
 def _check_known(splits: Sequence[FileSplit]) -> None:
-    """Checks files that were found before. One that is removed later was read, or its reader says that it is gone."""
+    """Checks files that were found before. A file that is gone has been read, or its reader raises."""
     listed = statuses_of([split.path for split in splits if is_url(split.path)])
     for split in splits:
         found = listed.get(split.path)

@@ -33,6 +33,12 @@ def utc_datetime(instant_ns: int) -> datetime:
     return _UNIX_EPOCH + timedelta(microseconds=instant_ns // 1_000)
 
 
+def time_text(instant_ns: int) -> str:
+    """Returns an instant (nanoseconds since the Unix epoch) as ISO 8601 in UTC with milliseconds."""
+    at = utc_datetime(instant_ns)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
+
+
 def utc_now() -> datetime:
     """Returns the wall clock as an aware UTC datetime."""
     return datetime.now(UTC)

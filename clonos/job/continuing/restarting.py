@@ -26,7 +26,7 @@ OF_A_RESTART: Final[Mapping[str, object]] = {
 begun."""
 
 
-class Attempts(Protocol):
+class Restartable(Protocol):
     """Attempts to run one job. ``checkpoint``: number of its last completed checkpoint as far as is known."""
 
     checkpoint: int
@@ -39,7 +39,7 @@ class Attempts(Protocol):
 
 def run_to_its_end(
     name: str,
-    attempts: Attempts,
+    attempts: Restartable,
     command_line: Mapping[str, object],
     strategy: RestartStrategy,
     report: Callable[[str, int], None],

@@ -36,7 +36,7 @@ class FieldNotPython(RecordError):
 def python_rows(batch: Any, guard: Guard) -> tuple[list[Any], Any]:
     """Returns the rows of a batch and the batch that has just these records; the others go to the error output.
 
-    Raises: StepFailed: Python has no value for a field, and there is no error output.
+    Raises: StepFailed: Python cannot hold the value of a field, and the job has no error output.
     """
     try:
         return rows_of(batch), batch

@@ -20,7 +20,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.server.app.forwarding import forward, forward_events
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.job_source import Refused
-from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
+from clonos.server.last_lines import ANSWER_LINES_MAX
 
 logger = logging.getLogger("clonos.server")
 

@@ -32,8 +32,8 @@ from clonos.server.job_api.documents import (
     StopRequest,
 )
 from clonos.server.job_api.job_source import Refused
-from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
 from clonos.server.job_api.open_streams import OpenStreams
+from clonos.server.last_lines import ANSWER_LINES_MAX
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverSilent
 

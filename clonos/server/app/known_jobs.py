@@ -9,7 +9,8 @@ import json
 from typing import Any, Final
 
 from clonos.connectors.secrets import masked
-from clonos.server.job_api.documents import CheckpointList, JobSummary, RecoveryList, SeriesDocument, time_text
+from clonos.io.system.wall_clock import time_text
+from clonos.server.job_api.documents import CheckpointList, JobSummary, RecoveryList, SeriesDocument
 from clonos.server.job_api.job_source import Refused
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord

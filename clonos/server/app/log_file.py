@@ -6,7 +6,8 @@ import re
 from datetime import datetime
 from typing import Final
 
-from clonos.server.job_api.documents import LogDocument, LogLine, time_text
+from clonos.io.system.wall_clock import time_text
+from clonos.server.job_api.documents import LogDocument, LogLine
 from clonos.server.supervision.job_folder import JobFolder
 
 LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)

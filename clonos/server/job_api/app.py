@@ -38,8 +38,8 @@ from clonos.server.job_api.events import events
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, Guard, Role
 from clonos.server.job_api.job_source import Refused
 from clonos.server.job_api.job_watch import JobWatch, is_final
-from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
 from clonos.server.job_api.open_streams import OpenStreams
+from clonos.server.last_lines import ANSWER_LINES_MAX
 
 PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
 NUMBER_MAX: Final = 2**53

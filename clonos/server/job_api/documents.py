@@ -6,7 +6,6 @@ unit. A field that is ``null`` is not known, unless it says otherwise.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -318,18 +317,6 @@ class KillRequest(BaseModel):
     task: str
 
 
-def time_text(at_ns: int) -> str:
-    """Returns an instant (ns since the Unix epoch) as ISO 8601 in UTC with milliseconds."""
-    from clonos.io.system.wall_clock import utc_datetime
-
-    return iso_text(utc_datetime(at_ns))
-
-
 def slot_text(slot: int) -> str:
     """Returns the id of a slot in hex, because JavaScript has no integers of 64 bits."""
     return f"{slot:016x}" if slot else ""
-
-
-def iso_text(at: datetime) -> str:
-    """Returns a time in UTC as ISO 8601 with milliseconds."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"

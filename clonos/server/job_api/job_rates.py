@@ -8,8 +8,9 @@ from typing import Final
 
 from clonos.core.model.progress import TaskCounter
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
+from clonos.io.system.wall_clock import time_text
 from clonos.job.prometheus.job_counters import GrowingHistogram, quantile
-from clonos.server.job_api.documents import EdgeDocument, PlanDocument, TaskDocument, TaskRates, slot_text, time_text
+from clonos.server.job_api.documents import EdgeDocument, PlanDocument, TaskDocument, TaskRates, slot_text
 from clonos.status import Rate, Status, TaskState
 
 RATED: Final = (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US, TaskCounter.BLOCKED_US)

@@ -13,14 +13,15 @@ from typing import Any, Final, Protocol
 from clonos.api.graph import JobGraph
 from clonos.config import describe
 from clonos.connectors.secrets import masked
-from clonos.core.coordinator.coordinator_effects import Ending, JobDone
+from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.savepoint import check_free
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
 from clonos.job.results import error_of
 from clonos.operators.job_image import JobImage
-from clonos.server.job_api.documents import JobStatus, PlanDocument, PlanEdge, StepDocument, VertexDocument
+from clonos.server.job_api.documents import PlanDocument, PlanEdge, StepDocument, VertexDocument
+from clonos.server.job_status import STATUS_OF_ENDING, JobStatus
 from clonos.status import CheckpointState, Status
 from clonos_standby.driver.driver import JobEnd, Progress
 
@@ -30,12 +31,6 @@ PEEK_S: Final = 3.0
 """Seconds that a look at the rows of a step waits for them."""
 
 PEEKED_CHARACTERS_MAX: Final = 2_000
-
-FINISHED: Final = {
-    Ending.FINISHED: JobStatus.FINISHED,
-    Ending.DRAINED: JobStatus.FINISHED,
-    Ending.ABORTED: JobStatus.CANCELED,
-}
 
 
 class Refused(JobError):
@@ -161,7 +156,7 @@ class HandleSource:
         if end is None:
             return None
         if isinstance(end, JobDone):
-            return FINISHED[end.ending], None
+            return STATUS_OF_ENDING[end.ending], None
         return JobStatus.FAILED, str(error_of(self.name, end))
 
     def is_cancelling(self) -> bool:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
-from clonos.core.model.progress import SETTLED_PHASES
-from clonos.io.system.wall_clock import wall_ns
+from clonos.io.system.wall_clock import time_text, wall_ns
 from clonos.job.prometheus.collector import JobCollector
 from clonos.server.job_api.advice import advice_for
 from clonos.server.job_api.documents import (
@@ -23,7 +22,6 @@ from clonos.server.job_api.documents import (
     AlarmDocument,
     CheckpointDocument,
     CheckpointList,
-    JobStatus,
     JobSummary,
     RecoveryDocument,
     RecoveryPhase,
@@ -32,12 +30,12 @@ from clonos.server.job_api.documents import (
     StatusDocument,
     UserMetricDocument,
     slot_text,
-    time_text,
 )
 from clonos.server.job_api.job_rates import JobRates
 from clonos.server.job_api.job_source import JobSource
 from clonos.server.job_api.log_ring import LogRing
-from clonos.status import CheckpointState, MetricValue, Phase, RecoveryState, SlotState, Status, metric_values
+from clonos.server.job_status import JobStatus, status_now
+from clonos.status import CheckpointState, MetricValue, RecoveryState, SlotState, Status, metric_values
 from clonos_standby.driver.driver import Progress
 
 SAMPLE_EVERY_S: Final = 1.0
@@ -197,13 +195,7 @@ class JobWatch:
     def _job_status(self, status: Status, final: JobStatus | None) -> JobStatus:
         if final is not None:
             return JobStatus.FAILING if final is JobStatus.FAILED and not self.source.is_over() else final
-        if self.source.is_cancelling():
-            return JobStatus.CANCELLING
-        if status.phase is Phase.STARTING:
-            return JobStatus.CREATED
-        is_settled = all(task.phase in SETTLED_PHASES for task in status.tasks)
-        is_recovering = not is_settled and any(not recovery.is_over for recovery in status.recoveries)
-        return JobStatus.RECOVERING if is_recovering else JobStatus.RUNNING
+        return status_now(status, self.source.is_cancelling())
 
     def document(self) -> StatusDocument:
         """Returns the state of the job now."""
