@@ -100,6 +100,7 @@ class Start:
     snapshots: Sequence[Snapshot] = ()  # a chain, oldest (full) first; none at the job's start
     offset_bytes: int = 0
     is_single_step: bool = False
+    journal: bytes = b""
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -152,6 +153,7 @@ class ScriptedTask(TaskPort):
                 1,
                 self.start.is_single_step,
                 "job",
+                self.start.journal,
             ),
             job.options,
         )

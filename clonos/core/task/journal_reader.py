@@ -22,6 +22,11 @@ class JournalReader:
         """Offset up to which the chain has read."""
         return self.end_bytes - self._chain.unread_bytes()
 
+    @property
+    def has_readable(self) -> bool:
+        """Whether the chain has records that a live task may read."""
+        return self.is_released and self._chain.unread_bytes() > 0
+
     def recover(self, data: bytes) -> None:
         """Feeds the gathered journal, for replay only, because some keepers may lack a part of it."""
         self.feed(data)

@@ -58,6 +58,7 @@ class SourceReader:
         self.has_read_all = False
         self._has_found_nothing = False  # at the last poll
         self._poll_backoff = PollBackoff()
+        self._last_trigger: Triggered | None = None  # waits until the task has read what its producer counts as taken
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
         self.drift: DriftAlignment | None = None
         if vertex.is_timed:
@@ -67,10 +68,18 @@ class SourceReader:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
             self.journal = JournalReader(cast(JournalledChain, task.chain), task.port, offset_bytes)
 
-    def heed(self, trigger: Triggered) -> None:
-        """Reads nothing more behind a barrier that the job stops at, or at which the input is to end."""
+    def heed(self, trigger: Triggered) -> bool:
+        """Reads nothing more after a barrier that the job stops at, or at which the input is to end.
+
+        Returns whether the barrier is due. One that the job stops at waits until the task has read all that was
+        acknowledged to its producer, so that the output of the stopped job has it.
+        """
+        if trigger.then_pause and self.journal is not None and self.journal.has_readable:
+            self._last_trigger = trigger
+            return False
         self.is_paused = self.is_paused or trigger.then_pause
         self._is_to_end = self._is_to_end or trigger.then_end
+        return True
 
     @property
     def journal_end_bytes(self) -> int:
@@ -134,6 +143,10 @@ class SourceReader:
         task = self.task
         if self.drift is not None and self.drift.take_report():
             task.emit()
+        if self._last_trigger is not None and self.journal is not None and not self.journal.has_readable:
+            trigger, self._last_trigger = self._last_trigger, None
+            task.take(trigger)
+            return
         if self.is_paused or self.has_read_all:
             task.take(task.port.receive(task.chain.next_timer_ns() if self.has_read_all else None))
             return

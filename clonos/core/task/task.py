@@ -224,8 +224,8 @@ class Task:
         elif isinstance(command, Resumed):
             self.is_suspended = False
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
-            self.reading.heed(command)
-            if command.checkpoint > self.checkpoint:
+            is_due = self.reading.heed(command)
+            if is_due and command.checkpoint > self.checkpoint:
                 tag = d.LAST_TRIGGER if command.then_pause else d.TRIGGER
                 self.log.append(d.numbers(tag, command.checkpoint))
                 self._trigger(command.checkpoint, tag)

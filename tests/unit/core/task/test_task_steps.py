@@ -18,8 +18,8 @@ from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, TaskStopped, Triggered
+from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
+from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, Journalled, TaskStopped, Triggered
 from clonos.core.ports.task_snapshot import stops_at
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
@@ -338,6 +338,44 @@ def test_a_source_that_is_to_end_reads_nothing_after_its_barrier_and_ends() -> N
     assert life.task.is_final
     again = source(start=Start(life.log), records=4).run()
     assert again.story == ["b1", "end"]
+
+
+class PushedChain(RecordingChain):
+    """Source of one split whose records, of a byte each, come from a journal."""
+
+    def feed(self, data: bytes) -> bool:
+        self.splits[0] = [*self.splits[0], *data]
+        return True
+
+    def unread_bytes(self) -> int:
+        return len(self.splits[0]) - self.offsets[0]
+
+    def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
+        return (0, min(records_max, self.unread_bytes())) if self.unread_bytes() else NothingToRead.NOW
+
+
+class PushedTask(Scripted):
+    def open_journal(self) -> None:
+        pass
+
+
+def pushed(*script: Command | str, start: Start | None = None) -> PushedTask:
+    vertices = Vertex("reader", 1, is_source=True, is_journalled=True), READER.vertices[1]
+    plan = replace(READER, vertices=vertices)
+    job = Job(plan, TaskId(0), lambda _: PushedChain((nothing,), splits={0: []}), options=Options(step_records_first=2))
+    return PushedTask(job, script, start)
+
+
+def test_a_task_reads_all_that_its_producer_counts_as_taken_before_the_barrier_that_the_job_stops_at() -> None:
+    life = pushed()
+    life.arrivals = [Journalled(b"abcde"), trigger(1, then_pause=True), trigger(1, then_pause=True)]
+    assert life.run().story == [*b"abcde", "b1"]
+    assert [snapshot.is_at_stop for snapshot in life.snapshots] == [True]
+
+
+def test_a_task_stops_at_once_where_some_keepers_may_lack_what_its_producer_gave() -> None:
+    life = pushed(trigger(1, then_pause=True), start=Start(journal=b"abcde"))
+    assert life.run().story == ["b1"]
 
 
 def test_a_final_source_ignores_triggers() -> None:
