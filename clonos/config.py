@@ -31,11 +31,11 @@ FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
 FOREIGN_VARIABLE_PREFIXES: Final = (
-    *("CLONOS_TEST_", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN"),
+    *("CLONOS_TEST_", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN", "CLONOS_RUNS"),
     kernels.VARIABLE,
 )
-"""Prefixes of variables that are not options: the test run marks its child processes with one, and three are of servers
-and their clients."""
+"""Prefixes of variables that are not options: the test run marks its child processes with one, three are of servers and
+their clients, and one names the folder in which runs can be found."""
 
 NANOSECONDS: Final = {
     "ns": 1,

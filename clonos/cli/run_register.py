@@ -1,6 +1,7 @@
 """Register of the jobs that ``clonos run`` runs, or has run lately, for this user on this machine.
 
 Each run has a file with its record, and a Unix socket for requests beside it. Only this user may enter the folder.
+``CLONOS_RUNS`` names another one: runs of tests are in a folder of their own, which the plugin for pytest makes.
 A run that has ended leaves its last documents in its record, for a day.
 """
 
@@ -20,6 +21,7 @@ from clonos.io.system.process_identity import machine, started_at
 from clonos.io.system.wall_clock import wall_ns
 
 FOLDER: Final = "runs"
+VARIABLE: Final = "CLONOS_RUNS"
 ENDED_RETAINED_S: Final = 24 * 3600
 ENDED_RETAINED_MAX: Final = 100
 
@@ -55,7 +57,7 @@ def absolute(place: str) -> str:
 
 def folder_of_runs() -> Path:
     """Returns the folder of the records, and creates it if needed. Raises: OSError."""
-    folder = default_root() / FOLDER
+    folder = Path(os.environ.get(VARIABLE) or default_root() / FOLDER)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

@@ -24,13 +24,20 @@ def show(*parts: RenderableType) -> None:
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> Table:
-    """Returns a table of jobs."""
+    """Returns a table of jobs, a line for each: of an error as much as fits."""
     table = _table("job", "status", "started", "ended", "recoveries", "restarts", "checkpoint", "error")
     for job in jobs:
         status = f"{job['status']} (stopped)" if job["stopped"] else job["status"]
-        cells = (job["id"], status, job["started_at"], job["ended_at"] or "", job["recoveries"], job["restarts"])
-        table.add_row(*map(_cell, cells), _cell(job["checkpoint"]), _cell((job["error"] or "").partition("\n")[0]))
+        times = (_seconds(job["started_at"]), _seconds(job["ended_at"]))
+        cells = (job["id"], status, *times, job["recoveries"], job["restarts"], job["checkpoint"])
+        error = (job["error"] or "").partition("\n")[0]
+        table.add_row(*map(_cell, cells), Text(error, no_wrap=True, overflow="ellipsis"))
     return table
+
+
+def _seconds(at: str | None) -> str:
+    """Returns a time of ISO 8601 without its fraction of a second."""
+    return f"{at.partition('.')[0]}Z" if at else ""
 
 
 def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
@@ -48,7 +55,9 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
 
 
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yields the last recoveries and alarms of a job."""
+    """Yields the error, the last recoveries and the last alarms of a job."""
+    if error := document["job"]["error"]:
+        yield f"error: {error}"
     for recovery in document["recoveries"][:3]:
         took = "is under way" if recovery["duration_ms"] is None else f"{recovery['duration_ms']:.0f} ms"
         yield f"recovery of {recovery['task']}: {recovery['cause']}, {took}"

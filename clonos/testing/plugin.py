@@ -1,10 +1,16 @@
-"""The pytest plugin: the fixtures `crash_test` and `harness`, and options that repeat a world or run more of them."""
+"""The pytest plugin: the fixtures `crash_test` and `harness`, and options that repeat a world or run more of them.
+
+Jobs of tests are registered in a folder of their own, so ``clonos jobs`` does not list them.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -12,6 +18,8 @@ from clonos.testing.crash_test_options import options
 
 if TYPE_CHECKING:
     from clonos.testing import Harness
+
+RUNS_VARIABLE: Final = "CLONOS_RUNS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Stores the options for the crash tests of this process.
+    """Stores the options for the crash tests of this process, and makes the folder of its runs.
 
     Raises: UsageError: the options contradict each other.
     """
@@ -36,6 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--clonos-seeds {options.seeds} runs no world: give 1 or more")
     if options.seed is None and (options.faults, options.records) != (None, None):
         raise pytest.UsageError("--clonos-faults and --clonos-records apply to one world: name it with --clonos-seed")
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has the folder of its controller
+        folder = os.environ[RUNS_VARIABLE] = tempfile.mkdtemp(prefix="clonos-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def _faults(text: str) -> tuple[int, ...]:

@@ -37,10 +37,9 @@ words.key_by(lambda word: word).count(name="count").sink(files.jsonl("out"))
 
 @pytest.fixture(autouse=True)
 def _runs_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Has a register of its own: its folder is in that for temporary files."""
+    """Has a register of its own."""
     folder = Path(tempfile.mkdtemp(prefix="c", dir="/tmp"))  # short, because it has sockets
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("CLONOS_RUNS", str(folder))
     monkeypatch.chdir(tmp_path)
     for name in ("CLONOS_TOKEN", "CLONOS_SERVER"):
         monkeypatch.delenv(name, raising=False)
@@ -102,7 +101,7 @@ def test_a_job_of_run_is_watched_saved_and_stopped_by_its_name_or_its_store(
         assert _printed(capsys, "savepoint", "endless", "kept").strip() == str(tmp_path / "kept")
         assert "savepoint of endless written" in _printed(capsys, "logs", "endless")
         assert "not" in _printed(capsys, "state", "show", "endless", "count")
-        (socket_path,) = Path(tempfile.gettempdir()).glob("*/runs/*.sock")
+        (socket_path,) = Path(os.environ["CLONOS_RUNS"]).glob("*.sock")
         silent = socket.socket(socket.AF_UNIX)
         silent.connect(str(socket_path))  # and holds nothing up
         assert _answer(socket_path, b"nonsense\n")["status"] == 400

@@ -127,3 +127,15 @@ def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
     for name, text in examples.items():
         (tmp_path / name).write_text(text, "utf-8")
     assert "8 passed" in run(tmp_path, tests="")
+
+
+def test_runs_of_tests_are_in_a_folder_of_their_own_which_goes_with_them(tmp_path: Path) -> None:
+    tests = """
+import os
+
+def test_folder():
+    print("runs in", os.environ["CLONOS_RUNS"])
+"""
+    (folder,) = re.findall("runs in (.*)", run(tmp_path, "-s", tests=tests))
+    assert folder != os.environ["CLONOS_RUNS"]
+    assert not Path(folder).exists()

@@ -167,7 +167,7 @@ def test_a_key_that_resembles_no_option_is_refused_with_all_options() -> None:
 
 
 def test_the_variables_of_a_test_run_are_not_options() -> None:
-    for name in ("CLONOS_TEST_RUN", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN"):
+    for name in ("CLONOS_TEST_RUN", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN", "CLONOS_RUNS"):
         assert resolve_settings({}, environment={name: "7"}, file=NO_FILE).origins == {}
 
 

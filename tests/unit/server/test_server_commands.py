@@ -57,6 +57,21 @@ def test_jobs_are_printed_as_a_table_and_as_json(register: Register, capsys: pyt
     assert [job["id"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["words-2", "words-1"]
 
 
+def test_a_long_error_is_cut_in_the_list_of_jobs_and_whole_in_the_status(
+    register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = f"it broke {'again and ' * 40}again\nand more"
+    broken = JobRecord("words-3", "broken", JobStatus.FAILED, 3_000, "job.py", error=error)
+    register.add(msgspec.structs.replace(broken, started_at_ms=3_250, ended_at_ms=3_500))
+    assert main(["jobs"]) == 0
+    _, latest, *others = capsys.readouterr().out.splitlines()
+    assert latest.split()[:4] == ["words-3", "FAILED", "1970-01-01T00:00:03Z", "1970-01-01T00:00:03Z"]
+    assert latest.rstrip().endswith("agai…")
+    assert len(others) == 2
+    assert main(["status", "broken"]) == 0
+    assert f"error: {error}\n" in capsys.readouterr().out
+
+
 def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
     register: Register, capsys: pytest.CaptureFixture[str]
 ) -> None:
