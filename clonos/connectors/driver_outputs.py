@@ -23,7 +23,7 @@ from clonos.core.model.errors import InternalError, JobError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import ValueBeyondLimit, decode_rows, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.io.system.closed_pipes import discard
 from clonos.operators.connector_contract import WriterContext
 from clonos.operators.deep_rows import too_deep
@@ -347,8 +347,7 @@ def _decode(part: bytes, sink: str) -> _RowsPart:
         found = _part_decoder.decode(part)
     except DECODE_ERRORS as error:
         raise InternalError(f"{part[:80]!r} is not a prepared part of {sink}: {error}") from None
-    if found.format > PART_FORMAT:
-        raise InternalError(f"a prepared part of {sink} has format {found.format}: update clonos")
+    check_format(f"a prepared part of {sink}", found.format, PART_FORMAT)
     return found
 
 

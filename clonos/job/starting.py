@@ -176,7 +176,7 @@ class Start:
         """Refuses a store whose job has both another file and another plan: a file may be renamed, and a plan may be
         changed."""
         own = self._identity
-        if found.file and own.file and found.file != own.file and found.plan not in ("", plan_fingerprint(plan)):
+        if found.file and own.file and found.file != own.file and found.plan != plan_fingerprint(plan):
             raise StoreOfAnotherJob(self.store.url, f"{found.name!r} of {found.file}", f"{own.name!r} of {own.file}")
 
     def _id_to_replace(self, found: JobRecord, image: JobImage) -> str:
@@ -246,9 +246,8 @@ class Start:
             return f"{name} ended before its first checkpoint: it begins its input again"
         if resumed.is_final:
             return f"{name} had read all its input at checkpoint {resumed.checkpoint}: only its output is completed"
-        written_ns = self.store.written_ns(resumed.checkpoint)
-        age = f", which is {age_text((wall_ns() - written_ns) / 1e9)} old" if written_ns else ""
-        return f"{name} continues from checkpoint {resumed.checkpoint}{age}"
+        age_s = (wall_ns() - self.store.written_ns(resumed.checkpoint)) / 1e9
+        return f"{name} continues from checkpoint {resumed.checkpoint}, which is {age_text(age_s)} old"
 
     def _prepare_outputs(self, image: JobImage, job_id: str, is_taken_over: bool) -> None:
         """Prepares each output, and withdraws what was committed after the checkpoint from which the job resumes.

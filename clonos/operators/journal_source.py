@@ -82,9 +82,9 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 
     unread: bytes
     has_ended: bool
-    seen: tuple[bytes, ...] = ()
-    end_bytes: int = 0
-    cursor: bytes | None = None
+    seen: tuple[bytes, ...]
+    end_bytes: int
+    cursor: bytes | None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

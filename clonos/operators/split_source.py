@@ -80,7 +80,7 @@ class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
     mark: bytes | None
     skip: Count
     is_done: bool
-    found: bytes = b""
+    found: bytes
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

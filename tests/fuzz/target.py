@@ -20,7 +20,8 @@ class Several(int):
 
 @dataclass(frozen=True)
 class Target:
-    """``make`` an input from random numbers; ``feed`` it; whatever it raises besides ``declared`` is unexpected.
+    """``make`` an input from random numbers; ``feed`` it; whatever it raises besides ``declared`` and
+    ``FormatUnknown`` is unexpected.
 
     ``share``: calls of ``feed`` in proportion to those of other targets; slow ones have few.
     """

@@ -19,7 +19,7 @@ from clonos.connectors.filesystem.file_patterns import could_match
 from clonos.connectors.object_stores.object_input import ObjectInput, stamp_ns, statuses_of
 from clonos.connectors.object_stores.urls import is_url, name_of
 from clonos.connectors.order_choice import OrderChoice
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 
 SPLIT_FORMAT = 1
@@ -62,16 +62,15 @@ encode_split: Callable[[FileSplit], bytes] = _encode
 
 
 def decode_split(data: bytes) -> FileSplit:
-    """Decodes a split, also one of an earlier version of the job.
+    """Decodes a split.
 
-    Raises: SplitMalformed: these bytes are not a split.
+    Raises: SplitMalformed: these bytes are not a split. FormatUnknown: another version of this library wrote it.
     """
     try:
         split = _decoder.decode(data)
     except DECODE_ERRORS as error:
         raise SplitMalformed("split of a file", data, str(error)) from None
-    if split.format > SPLIT_FORMAT:
-        raise SplitMalformed("split of a file", data, f"format {split.format} is newer than {SPLIT_FORMAT}")
+    check_format(f"the split of {split.path}", split.format, SPLIT_FORMAT)
     return split
 
 

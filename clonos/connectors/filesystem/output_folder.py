@@ -58,6 +58,7 @@ from clonos.connectors.filesystem.output_parts import (
     part_order,
 )
 from clonos.connectors.formats.named_parts import check_names_free, still_hidden
+from clonos.core.wire.decoding import FormatUnknown
 
 logger = logging.getLogger("clonos.run")
 
@@ -369,7 +370,7 @@ class OutputFolder:
         """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
         self.files.remove(f"{self._manifests}/{LAST}")
         for number in reversed(self._numbers()):
-            with suppress(OutputCorrupt):
+            with suppress(OutputCorrupt, FormatUnknown):
                 self._remove_named(number)
             self.files.remove(f"{self._manifests}/{manifest_name(number)}")
         self.files.remove(f"{self._manifests}/{OWNER}")

@@ -14,7 +14,7 @@ from clonos.connectors.filesystem.file_splits import PREPARED as PREPARED
 from clonos.connectors.filesystem.output_files import OutputFile, OutputFiles, files_of
 from clonos.connectors.filesystem.output_files import state_folder as state_folder
 from clonos.core.model.errors import InternalError
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.operators.connector_contract import WriterContext
 
 OUTPUT_FORMAT = 1
@@ -108,40 +108,36 @@ class Owner(msgspec.Struct, frozen=True):
 
     format: int
     job_id: str
-    is_single: bool = False
+    is_single: bool
 
 
-_part_decoder = msgspec.json.Decoder(Part | tuple[Part, ...])
+_parts_decoder = msgspec.json.Decoder(tuple[Part, ...])
 
 
 def decode_parts(data: bytes, output: str) -> tuple[Part, ...]:
-    """Decodes and checks what a writer has prepared: a part, or several.
+    """Decodes and checks the parts that a writer has prepared.
 
-    Raises: InternalError: these bytes are not a part, or of a newer version.
+    Raises: InternalError: these bytes are not parts. FormatUnknown: another version wrote them.
     """
     try:
-        decoded = _part_decoder.decode(data)
+        parts = _parts_decoder.decode(data)
     except DECODE_ERRORS as error:
         raise InternalError(f"{data[:80]!r} is not a prepared part of {output}: {error}") from None
-    parts = decoded if isinstance(decoded, tuple) else (decoded,)
     for part in parts:
-        if part.format > OUTPUT_FORMAT:
-            reason = "has a format that this clonos does not know"
-            raise InternalError(f"the prepared part {part.name!r} of {output} {reason}")
+        check_format(f"the prepared part {part.name!r} of {output}", part.format, OUTPUT_FORMAT)
     return parts
 
 
 def decode_record(data: bytes, record_type: Any, path: str) -> Any:
     """Decodes a manifest or owner.
 
-    Raises: OutputCorrupt: the file is damaged, or of a newer version.
+    Raises: OutputCorrupt: the file is damaged. FormatUnknown: another version wrote it.
     """
     try:
         record = msgspec.json.decode(data, type=record_type)
     except DECODE_ERRORS as error:
         raise OutputCorrupt(path, "JSON written by clonos", str(error)) from None
-    if record.format > OUTPUT_FORMAT:
-        raise OutputCorrupt(path, f"at most format {OUTPUT_FORMAT} (update clonos)", f"format {record.format}")
+    check_format(path, record.format, OUTPUT_FORMAT)
     return record
 
 
@@ -340,13 +336,10 @@ class PartsWriter:
         if not open_parts:
             return None
         assert self._context is not None, "a writer is opened before it writes"
-        if not self._rolling.is_set:
-            prepared: Part | list[Part] = open_parts[0].publish(self._context, checkpoint)
-        else:
-            prepared = [
-                part.publish(self._context, checkpoint, number=f"-{number:03}")
-                for number, part in enumerate(open_parts)
-            ]
+        prepared = [
+            part.publish(self._context, checkpoint, number=f"-{number:03}" if self._rolling.is_set else "")
+            for number, part in enumerate(open_parts)
+        ]
         self._part, self._full = None, []
         return msgspec.json.encode(prepared)
 

@@ -24,7 +24,7 @@ from clonos.connectors.kafka.message import RowForm
 from clonos.connectors.kafka.transactions import Outgoing, Transactions
 from clonos.core.model.errors import InternalError
 from clonos.core.values.column_rows import rows_of_columns
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.lz4_frames import RATIO_MAX, FrameDamaged, compress, decompress
 from clonos.operators.connector_contract import WriterContext
@@ -265,8 +265,7 @@ def _decode(part: bytes) -> _Part:
         found = _part_decoder.decode(part)
     except DECODE_ERRORS as error:
         raise _no_part(part, str(error)) from None
-    if found.format > PART_FORMAT:
-        raise InternalError(f"a prepared part of {CONNECTOR} has format {found.format}: update clonos")
+    check_format(f"a prepared part of {CONNECTOR}", found.format, PART_FORMAT)
     return found
 
 

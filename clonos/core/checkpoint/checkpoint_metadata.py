@@ -14,15 +14,14 @@ import msgspec
 from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of, state_shape_of
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.model.plan import Partitioning, Plan
-from clonos.core.wire.decoding import DECODE_ERRORS, ObjectName
+from clonos.core.model.plan import Plan
+from clonos.core.wire.decoding import DECODE_ERRORS, ObjectName, check_format
 from clonos.core.wire.log_delta import NUMBER, Count
 
 DIFFERENCES_MAX = 8
 """Differences between two plans that a message names."""
 
 METADATA_FORMAT = 1
-"""Format number of the metadata. Older formats are read, newer ones are refused with an error that names the format."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -50,10 +49,7 @@ class VertexParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written.
-
-    ``plan`` is None in metadata of versions that stored only the fingerprint.
-    """
+    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written."""
 
     format: int
     job_id: str
@@ -62,9 +58,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     generation: Count
     checkpoint: Annotated[CheckpointId, NUMBER]
     highest_checkpoint: Annotated[CheckpointId, NUMBER]
-    plan_fingerprint: str
     tasks: tuple[TaskEntry, ...]  # index = task
-    plan: PlanShape | None = None
+    plan: PlanShape
 
     @property
     def is_final(self) -> bool:
@@ -90,14 +85,11 @@ class MetadataMalformed(EnvironmentFault):
 
 
 class PlanChanged(JobError):
-    """Error for a stored checkpoint that does not fit the job.
-
-    ``differences`` says in words what has changed; it is empty if the checkpoint does not tell.
-    """
+    """Error for a stored checkpoint that does not fit the job. ``differences`` says in words what has changed."""
 
     job_name: str
     checkpoint: int
-    differences: tuple[str, ...] = ()
+    differences: tuple[str, ...]
 
     def __str__(self) -> str:
         what = "; ".join(self.differences[:DIFFERENCES_MAX])
@@ -105,29 +97,13 @@ class PlanChanged(JobError):
             what += f"; and {len(self.differences) - DIFFERENCES_MAX} more"
         return (
             f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}, because the job has changed:"
-            f" {what or 'steps, names or parallelism differ (an older version wrote it, which did not store which)'}."
-            " Resume with the job as it was, or start afresh with --overwrite."
+            f" {what}. Resume with the job as it was, or start afresh with --overwrite."
         )
 
 
 def plan_fingerprint(plan: Plan) -> str:
     """Returns 32 hex digits that are equal in every process and change with everything that stored state depends on."""
-    return _digest(msgspec.msgpack.encode(state_shape_of(plan)))
-
-
-def _fingerprint_without_steps(plan: Plan) -> str:
-    """Returns the fingerprint that versions computed which did not store the plan."""
-    partitionings = {Partitioning.EXTERNAL: "outside"}
-    shape = (
-        plan.max_parallelism,
-        [(v.name, v.parallelism, v.is_source, v.has_effects, v.is_transactional) for v in plan.vertices],
-        [(e.source, e.target, partitionings.get(e.partitioning, str(e.partitioning)), e.port) for e in plan.edges],
-    )
-    return _digest(msgspec.msgpack.encode(shape))
-
-
-def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
+    return blake2b(msgspec.msgpack.encode(state_shape_of(plan)), digest_size=16).hexdigest()
 
 
 def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
@@ -140,7 +116,6 @@ def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
         generation=0,
         checkpoint=CheckpointId(0),
         highest_checkpoint=CheckpointId(0),
-        plan_fingerprint=plan_fingerprint(plan),
         tasks=tuple(TaskEntry(task, Incarnation(0), CheckpointId(0), (), 0, False, ()) for task in plan.tasks),
         plan=shape_of(plan),
     )
@@ -151,13 +126,10 @@ def check_resumable(plan: Plan, metadata: CheckpointMetadata) -> None:
 
     Raises: PlanChanged, if it does not; its text names each difference.
     """
-    if metadata.plan is not None:
-        found = differences(metadata.plan, shape_of(plan))
-        is_changed = bool(found)
-    else:
-        found = ()
-        is_changed = metadata.plan_fingerprint != _fingerprint_without_steps(plan)
-    if is_changed or len(metadata.tasks) != len(plan.tasks):
+    found = differences(metadata.plan, shape_of(plan))
+    if len(metadata.tasks) != len(plan.tasks):
+        found += (f"it had {len(metadata.tasks)} tasks, and has {len(plan.tasks)}",)
+    if found:
         raise PlanChanged(plan.job_name, metadata.checkpoint, found)
 
 
@@ -170,9 +142,15 @@ def parts_by_vertex(plan: Plan, metadata: CheckpointMetadata) -> tuple[VertexPar
     return tuple(VertexParts(vertex, tuple(parts)) for vertex, parts in sorted(found.items()))
 
 
+class _Format(msgspec.Struct, frozen=True):
+    """Metadata of any format."""
+
+    format: int
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(CheckpointMetadata)
-_format_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_format_decoder = msgspec.msgpack.Decoder(_Format)
 
 encode_metadata = _encoder.encode
 
@@ -180,13 +158,11 @@ encode_metadata = _encoder.encode
 def decode_metadata(data: bytes | memoryview, name: str) -> CheckpointMetadata:
     """Returns the metadata in ``data``; ``name`` is the name of the entry, for the error.
 
-    Raises: MetadataMalformed, if the bytes are no valid metadata or have a newer format.
+    Raises: MetadataMalformed, if the bytes are no valid metadata. FormatUnknown: another version wrote them.
     """
     try:
-        # Check the format first: fields of a newer format may look malformed to this schema.
-        found = msgspec.msgpack.decode(_format_decoder.decode(data).get("format", msgspec.Raw(b"\xc0")))
-        if isinstance(found, int) and found > METADATA_FORMAT:
-            raise MetadataMalformed(name, f"format {found} is newer than {METADATA_FORMAT}: update clonos")
+        # Check the format first: fields of another format may look malformed to this schema.
+        check_format(f"the checkpoint metadata {name}", _format_decoder.decode(data).format, METADATA_FORMAT)
         metadata = _decoder.decode(data)
     except DECODE_ERRORS as error:
         raise MetadataMalformed(name, str(error)) from None

@@ -28,20 +28,17 @@ class StepShape(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     kind: str
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...]
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
-    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has. ``outputs`` are its sinks by number.
-
-    Older versions stored no outputs.
-    """
+    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has. ``outputs`` are its sinks by number."""
 
     name: str
     parallelism: int
     flags: tuple[str, ...]
     steps: tuple[StepShape, ...]
-    outputs: tuple[StepShape, ...] = ()
+    outputs: tuple[StepShape, ...]
 
 
 class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
@@ -86,7 +83,7 @@ def shape_of(plan: Plan) -> PlanShape:
 
 
 def state_shape_of(plan: Plan) -> list[object]:
-    """Returns what the fingerprint covers: the shape without the outputs, as all versions have computed it."""
+    """Returns what the fingerprint covers: the shape without the outputs, on which no state depends."""
     shape = shape_of(plan)
     vertices = [(vertex.name, vertex.parallelism, vertex.flags, vertex.steps) for vertex in shape.vertices]
     return [shape.max_parallelism, vertices, shape.edges]
@@ -137,8 +134,6 @@ def _vertex_differences(before: VertexShape, now: VertexShape) -> Iterator[str]:
 
 def _output_differences(before: tuple[StepShape, ...], now: tuple[StepShape, ...]) -> Iterator[str]:
     """Compares sinks by number: what they have prepared carries it."""
-    if not before:
-        return
     for was, sink in zip(before, now, strict=False):
         yield from step_differences(was, sink)
     yield from (f'the sink "{sink.name}" is gone, was {sink.kind}' for sink in before[len(now) :])

@@ -11,7 +11,7 @@ from msgspec import structs
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 
 SNAPSHOT_FORMAT = 2
 
@@ -91,12 +91,11 @@ def pieces_of_payload(payload: bytes | memoryview, name: str) -> tuple[bytes, ..
 def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
     """Returns the snapshot in ``data``, whose checksum the store has verified.
 
-    Raises: SnapshotMalformed, if the bytes are no snapshot or have a newer format.
+    Raises: SnapshotMalformed, if the bytes are no snapshot. FormatUnknown: another version wrote them.
     """
     try:
         snapshot = _decoder.decode(data)
     except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
-    if snapshot.format > SNAPSHOT_FORMAT:
-        raise SnapshotMalformed(name, f"format {snapshot.format} is newer than {SNAPSHOT_FORMAT}: update clonos")
+    check_format(f"the snapshot {name}", snapshot.format, SNAPSHOT_FORMAT)
     return snapshot

@@ -148,7 +148,6 @@ def metadata_of(ledger: Ledger, number: CheckpointId, messages: dict[TaskId, Sna
         generation=ledger.generation,
         checkpoint=number,
         highest_checkpoint=ledger.highest,
-        plan_fingerprint=ledger.completed.plan_fingerprint,
         tasks=tuple(_entry(ledger.completed, messages[task]) for task in ledger.plan.tasks),
         plan=ledger.completed.plan,
     )

@@ -64,7 +64,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     except PlanChanged as error:
         state.fail(JobFailed(error.blame, str(error)))
         return
-    completed = msgspec.structs.replace(completed, plan=start.plan, plan_fingerprint=start.plan_fingerprint)
+    completed = msgspec.structs.replace(completed, plan=start.plan)
     generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
     no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint

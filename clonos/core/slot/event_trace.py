@@ -37,6 +37,7 @@ from clonos.core.slot.slot_events import (
 )
 from clonos.core.wire.channel_messages import Mark
 from clonos.core.wire.codec import decode_message, encode_message
+from clonos.core.wire.decoding import check_format
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 TRACE_FORMAT = 2
@@ -100,8 +101,8 @@ class TracedSlot:
 def replay(trace: bytes) -> Slot:
     """Returns a slot in the state to which the events of a trace have led.
 
-    Raises: TraceUnreadable, without a header of this format, or where an event is damaged; TraceDiffers, at the first
-    event whose effects differ from those that it had.
+    Raises: TraceUnreadable, without a header, or where an event is damaged; FormatUnknown, if another version wrote it;
+    TraceDiffers, at the first event whose effects differ from those that it had.
     """
     records = _records(trace)
     first = next(records, None)
@@ -124,8 +125,7 @@ def replay(trace: bytes) -> Slot:
 def _header(record: bytes) -> Header:
     try:
         found = msgspec.msgpack.decode(record, type=_AnyHeader)
-        if found.format != TRACE_FORMAT:
-            raise TraceUnreadable(f"it has format {found.format}, this version of clonos reads {TRACE_FORMAT}")
+        check_format("the trace of the slot", found.format, TRACE_FORMAT)
         return msgspec.msgpack.decode(record, type=Header)
     except msgspec.DecodeError as error:
         raise TraceUnreadable(f"its header is damaged: {error}") from None

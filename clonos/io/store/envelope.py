@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.wire.decoding import check_format
 from clonos.io.lz4_frames import FrameDamaged, compress, decompress
 
 OBJECT_FORMAT = 3
@@ -71,15 +72,13 @@ def seal(content: bytes, name: str) -> bytes:
 def unseal(data: bytes, name: str) -> bytes:
     """Returns the content of the object ``name``.
 
-    Raises: ObjectCorrupt when it is damaged, another object, or of a newer format.
+    Raises: ObjectCorrupt when it is damaged, or another object. FormatUnknown: another version wrote it.
     """
     if len(data) < _HEAD_BYTES:
         raise ObjectCorrupt(name, f"it has {len(data)} bytes, but its head alone needs {_HEAD_BYTES}")
     magic, found, compression, length_bytes = _FACTS.unpack_from(data)
-    if magic != _MAGIC:
-        raise ObjectCorrupt(name, "it does not begin with the magic bytes of a checkpoint store")
-    if found > OBJECT_FORMAT:
-        raise ObjectCorrupt(name, f"format {found} is newer than {OBJECT_FORMAT}: update clonos")
+    _check_magic(magic, name)
+    check_format(f"the object {name}", found, OBJECT_FORMAT)
     stored, checksum = memoryview(data)[_HEAD_BYTES:], data[_FACTS.size : _HEAD_BYTES]
     if (actual := _checksum(data[: _FACTS.size], stored)) != checksum:
         raise ObjectCorrupt(name, f"checksum {actual.hex()}, expected {checksum.hex()}")
@@ -145,14 +144,18 @@ def seal_pieces(pieces: Iterable[bytes], name: str, digest: ObjectDigest | None 
 
 
 def unseal_pieces(data: bytes, name: str, expected: str = "") -> Iterator[bytes | memoryview]:
-    """Returns the pieces of the object ``name``, each verified when it is reached; an object without pieces is one
-    piece. ``expected``: its digest, compared at its end; "" if that is not known.
+    """Returns the pieces of the object ``name``, each verified when it is reached.
+
+    ``expected``: its digest, compared at its end; "" if that is not known.
 
     Raises: ObjectCorrupt when a piece is damaged, or the object is another one, truncated or has bytes after its end.
+    FormatUnknown: another version wrote it.
     """
-    if data[: _ROW.size] != _ROW.pack(_MAGIC, OBJECT_OF_PIECES_FORMAT):
-        yield unseal(data, name)
-        return
+    if len(data) < _ROW.size:
+        raise ObjectCorrupt(name, f"it has {len(data)} bytes, but its head alone needs {_ROW.size}")
+    magic, found = _ROW.unpack_from(data)
+    _check_magic(magic, name)
+    check_format(f"the object {name}", found, OBJECT_OF_PIECES_FORMAT)
     whole, count, digest = memoryview(data), 0, ObjectDigest()
     at = _ROW.size + _check_label(whole[_ROW.size :], name)
     label, begin = whole[_ROW.size : at], at + _PIECE_CHECKSUM.size
@@ -181,6 +184,11 @@ def unseal_pieces(data: bytes, name: str, expected: str = "") -> Iterator[bytes 
             raise ObjectCorrupt(name, f"compression {compression} of piece {count}")
         yield stored if compression == _PLAIN else _decompressed(stored, content_bytes, name)
         count += 1
+
+
+def _check_magic(found: bytes, name: str) -> None:
+    if found != _MAGIC:
+        raise ObjectCorrupt(name, "it does not begin with the magic bytes of a checkpoint store")
 
 
 def _label(name: str) -> bytes:

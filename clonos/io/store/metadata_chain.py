@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.store.envelope import ObjectCorrupt, seal, unseal
 from clonos.io.store.object_files import ObjectFiles, ObjectMissing
@@ -43,7 +43,7 @@ class ChainEntry(msgspec.Struct, frozen=True):
 
     ``checkpoint``: in an entry of a term, 0 or the checkpoint that the job resumes from; later checkpoints that are
     completed before this entry are void. ``claimant``: random bytes of the writing process, so that two processes never
-    write equal entries of a term. ``written_ns``: the time of a checkpoint; 0 in entries of earlier versions.
+    write equal entries of a term. ``written_ns``: the time of a checkpoint, 0 in an entry of a term.
     """
 
     format: int
@@ -51,9 +51,9 @@ class ChainEntry(msgspec.Struct, frozen=True):
     job_id: str
     term: Term
     claimant: bytes
-    checkpoint: Count = 0
-    metadata: bytes = b""
-    written_ns: Count = 0
+    checkpoint: Count
+    metadata: bytes
+    written_ns: Count
 
 
 class AppendOutcome(StrEnum):
@@ -98,8 +98,7 @@ class StoreChain:
             entry = _decoder.decode(content)
         except DECODE_ERRORS as error:
             raise ObjectCorrupt(name, str(error)) from None
-        if entry.format > CHAIN_FORMAT:
-            raise ObjectCorrupt(name, f"format {entry.format} is newer than {CHAIN_FORMAT}: update clonos")
+        check_format(f"the entry {name}", entry.format, CHAIN_FORMAT)
         return entry
 
     def append(self, entry: ChainEntry) -> AppendOutcome:

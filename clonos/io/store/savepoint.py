@@ -20,7 +20,7 @@ from xxhash import xxh3_128_hexdigest
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata, encode_metadata
 from clonos.core.model.errors import JobError
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, FormatUnknown, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.store.envelope import (
     ObjectCorrupt,
@@ -31,7 +31,7 @@ from clonos.io.store.envelope import (
     unseal_pieces,
 )
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
-from clonos.io.store.store import JOB_NAME, OBJECTS, CheckpointStore, HashSeed, JobRecord, open_files
+from clonos.io.store.store import JOB_NAME, OBJECTS, STORE_FORMAT, CheckpointStore, HashSeed, JobRecord, open_files
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.wall_clock import wall_ns
 
@@ -197,14 +197,11 @@ class SavepointReader:
         try:
             content = unseal(self._files.read(MANIFEST_NAME), MANIFEST_NAME)
             self.manifest = _decoder.decode(content)
+            check_format("the manifest", self.manifest.format, SAVEPOINT_FORMAT)
         except ObjectMissing:
             raise SavepointMissing(url) from None
-        except (ObjectCorrupt, *DECODE_ERRORS) as error:
+        except (ObjectCorrupt, FormatUnknown, *DECODE_ERRORS) as error:
             raise SavepointCorrupt(url, str(error).rstrip(".")) from None
-        if self.manifest.format > SAVEPOINT_FORMAT:
-            raise SavepointCorrupt(
-                url, f"format {self.manifest.format} is newer than {SAVEPOINT_FORMAT}: update clonos"
-            )
         self._objects = {each.name: each for each in self.manifest.objects}
 
     @property
@@ -215,7 +212,7 @@ class SavepointReader:
     def record(self) -> JobRecord:
         """Returns the record of the job that the savepoint was taken of."""
         m = self.manifest
-        return JobRecord(SAVEPOINT_FORMAT, m.job_name, m.job_id, m.splits, m.hash_seed, m.file, m.plan)
+        return JobRecord(STORE_FORMAT, m.job_name, m.job_id, m.splits, m.hash_seed, m.file, m.plan, "")
 
     def metadata(self) -> CheckpointMetadata:
         """Returns the metadata of its checkpoint. Raises: MetadataMalformed."""

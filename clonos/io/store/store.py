@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.core.model.errors import JobError
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.io.store.bucket_files import BucketFiles
 from clonos.io.store.cloud_files import CloudFiles
 from clonos.io.store.envelope import (
@@ -47,19 +47,19 @@ HashSeed: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,9})
 class JobRecord(msgspec.Struct, frozen=True):
     """Identity of a job, created at its first start. ``splits``: the splits of its sources at that time.
 
-    ``hash_seed``: PYTHONHASHSEED of its slots, which is secret; "0" in the records of older jobs, before it was drawn.
-    ``file`` and ``plan``: the file that describes the job and the fingerprint of its plan; empty in older records.
-    ``savepoint``: the savepoint from which it started; its first checkpoint is the copy of that.
+    ``hash_seed``: PYTHONHASHSEED of its slots, which is secret. ``file`` and ``plan``: the file that describes the job
+    and the fingerprint of its plan. ``savepoint``: the savepoint from which it started, "" without one; its first
+    checkpoint is the copy of that.
     """
 
     format: int
     name: str
     job_id: str
-    splits: dict[str, tuple[bytes, ...]] = {}
-    hash_seed: HashSeed = "0"
-    file: str = ""
-    plan: str = ""
-    savepoint: str = ""
+    splits: dict[str, tuple[bytes, ...]]
+    hash_seed: HashSeed
+    file: str
+    plan: str
+    savepoint: str
 
 
 class StoreInUse(JobError):
@@ -264,7 +264,8 @@ class CheckpointStore:
             self.files.remove_empty_folders()
 
     def read_job(self) -> JobRecord | None:
-        """Returns the record of the job in the store; None when the store is empty. Raises: ObjectCorrupt."""
+        """Returns the record of the job in the store; None when the store is empty. Raises: ObjectCorrupt,
+        FormatUnknown."""
         try:
             content = unseal(self.files.read(JOB_NAME), JOB_NAME)
         except ObjectMissing:
@@ -273,8 +274,7 @@ class CheckpointStore:
             record = _decoder.decode(content)
         except DECODE_ERRORS as error:
             raise ObjectCorrupt(JOB_NAME, str(error)) from None
-        if record.format > STORE_FORMAT:
-            raise ObjectCorrupt(JOB_NAME, f"format {record.format} is newer than {STORE_FORMAT}: update clonos")
+        check_format("the record of the job", record.format, STORE_FORMAT)
         return record
 
     # ------------------------------------------------------------------ the chain
@@ -305,7 +305,8 @@ class CheckpointStore:
         assert self._record is not None, "find_job comes first"
         last = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0)
         self._term = max(last, term_before) + 1  # terms grow
-        entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, resume_from)
+        own = self._record.job_id, self._term, self._claimant
+        entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, *own, resume_from, b"", 0)
         if self.chain.append(entry) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
@@ -345,16 +346,15 @@ class CheckpointStore:
         return sorted(entry.checkpoint for entry in self._completed())
 
     def written_ns(self, checkpoint: int) -> int:
-        """Returns the time of a completed checkpoint in nanoseconds since the Unix epoch; 0 if it is unknown."""
-        return next((entry.written_ns for entry in self._completed() if entry.checkpoint == checkpoint), 0)
+        """Returns the time of a completed checkpoint in nanoseconds since the Unix epoch."""
+        return next(entry.written_ns for entry in self._completed() if entry.checkpoint == checkpoint)
 
     def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:
         """Completes a checkpoint. Returns TAKEN when another coordinator has begun a term; may be repeated after
         ``StoreFailed``."""
         assert self._record is not None, "open_job comes first"
-        entry = ChainEntry(
-            CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata
-        )
+        own = self._record.job_id, self._term, self._claimant
+        entry = ChainEntry(CHAIN_FORMAT, EntryKind.CHECKPOINT, *own, checkpoint, metadata, 0)
         if self._appended is None or entry != msgspec.structs.replace(self._appended, written_ns=0):
             self._appended = msgspec.structs.replace(entry, written_ns=wall_ns())  # a repetition writes equal bytes
         outcome = self.chain.append(self._appended)

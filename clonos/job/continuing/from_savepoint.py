@@ -16,7 +16,6 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
     TaskEntry,
     encode_metadata,
-    plan_fingerprint,
 )
 from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, differences, shape_of
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
@@ -136,8 +135,6 @@ class SavepointStart:
     def check_fit(self, image: JobImage) -> None:
         """Checks that the state fits the job. Raises: SavepointUnfit, StateWouldBeDropped."""
         plan, url, stored = image.plan, self.reader.url, self._metadata.plan
-        if stored is None:
-            raise SavepointUnfit(plan.job_name, url, ("an older version wrote it, which did not store its steps",))
         current, sources = shape_of(plan), tuple(self.reader.manifest.splits)
         own = {step.name for vertex in current.vertices for step in vertex.steps}
         dropped = [step.name for vertex in stored.vertices for step in vertex.steps if step.name not in own]
@@ -170,7 +167,6 @@ class SavepointStart:
             term=store.term,
             tasks=entries,
             plan=shape_of(plan),
-            plan_fingerprint=plan_fingerprint(plan),
         )
         if store.append_checkpoint(metadata.checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(store.url)

@@ -39,7 +39,6 @@ def differences_of_transfer(
 
 def _step_differences(metadata: CheckpointMetadata, image: JobImage, source_of: Mapping[int, str]) -> Iterator[str]:
     stored, current = metadata.plan, shape_of(image.plan)
-    assert stored is not None, "the savepoint tells its plan"
     if stored.max_parallelism != current.max_parallelism:
         yield f"max_parallelism was {stored.max_parallelism}, is {current.max_parallelism}"
     for number, vertex in enumerate(current.vertices):
@@ -70,7 +69,6 @@ class Ends:
     """Which tasks of a job have ended at the checkpoint of a savepoint: those whose state and input come from such."""
 
     def __init__(self, metadata: CheckpointMetadata, image: JobImage, source_of: Mapping[int, str]) -> None:
-        assert metadata.plan is not None, "the savepoint tells its plan"
         self.image, self._metadata, self._stored, self._source_of = image, metadata, metadata.plan, source_of
         self._firsts = first_tasks(metadata.plan)
         self._known: dict[int, bool] = {}
@@ -133,7 +131,6 @@ class StateTransfer:
     def __init__(
         self, reader: SavepointReader, metadata: CheckpointMetadata, image: JobImage, source_of: Mapping[int, str]
     ) -> None:
-        assert metadata.plan is not None, "the savepoint tells its plan"
         self._reader, self._metadata, self._image = reader, metadata, image
         self._stored, self._plan, self._source_of = metadata.plan, image.plan, source_of
         self._firsts = first_tasks(self._stored)

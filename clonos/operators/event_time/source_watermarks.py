@@ -30,7 +30,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     is_idle: bool
     check_ns: Count
     splits: dict[int, SplitTime]
-    flush_ns: Count = 0
+    flush_ns: Count
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -1,6 +1,6 @@
 """Encoded changes of keyed state: pieces of about 1 MiB, each of which can be applied by itself, in order.
 
-Equal entries give equal bytes in every process. Older formats can be read.
+Equal entries give equal bytes in every process.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.core.values import Column, column_of, decode_rows, rows_of
+from clonos.core.values import Column, column_of, rows_of
 from clonos.core.values.key_encoding import EncodedKey
 from clonos.core.values.keys import key_of, state_keys
 from clonos.core.values.numpy_scalars import keeping_types
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 
 if TYPE_CHECKING:
     from clonos.operators.state.column_changes import ColumnSection
 
 CHANGES_FORMAT: Final = 3
-"""Format of pieces with changes of columns. Those without are in format 2. Format 1 also had the key group of each key,
-which follows from the key.
-"""
-
-FORMAT_OF_ROWS: Final = 2
 
 SECTION_BYTES: Final = 1 << 20
 """Target size of a section: it fits the processor's cache, and encoding it holds the interpreter lock for 0.5 ms."""
@@ -87,25 +82,12 @@ class Section(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.deleted.size_bytes + self.keys.size_bytes + self.values.size_bytes
 
 
-class _SectionOfFormat1(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    name: str
-    deleted: bytes
-    keys: bytes
-    groups: bytes
-    values: bytes
-
-    def read(self) -> Section:
-        """Converts the section to the present format."""
-        deleted, keys, values = (column_of(decode_rows(data)) for data in (self.deleted, self.keys, self.values))
-        return Section(self.name, deleted, keys, values)
-
-
 class _Piece(msgspec.Struct, frozen=True, array_like=True):
     format: int
     is_full: bool
     dropped: tuple[str, ...]
     sections: msgspec.Raw
-    columns: msgspec.Raw = msgspec.Raw(b"\x90")
+    columns: tuple[msgspec.Raw, ...]
 
 
 class Changes(NamedTuple):
@@ -121,7 +103,6 @@ _NOTHING: Final = column_of([])
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Piece)
 _decoder_of_sections: Final = msgspec.msgpack.Decoder(tuple[Section, ...])
-_decoder_of_sections_1: Final = msgspec.msgpack.Decoder(tuple[_SectionOfFormat1, ...])
 
 
 def encode_piece(
@@ -131,34 +112,28 @@ def encode_piece(
     columns: tuple[ColumnSection, ...] = (),
 ) -> bytes:
     """Encodes a piece."""
-    if columns:
-        return _encoder.encode((CHANGES_FORMAT, is_full, dropped, sections, columns))
-    return _encoder.encode((FORMAT_OF_ROWS, is_full, dropped, sections))
+    return _encoder.encode((CHANGES_FORMAT, is_full, dropped, sections, columns))
 
 
 def decode_piece(data: bytes | memoryview) -> Changes:
     """Decodes a piece.
 
-    Raises: StateMalformed: these bytes are not a piece, or of a newer format.
+    Raises: StateMalformed: these bytes are not a piece. FormatUnknown: another version wrote them.
     """
     try:
         piece = _decoder.decode(data)
-        if piece.format > CHANGES_FORMAT:
-            raise StateMalformed(f"format {piece.format} is newer than {CHANGES_FORMAT}: update clonos")
-        if piece.format == 1:
-            sections = tuple([section.read() for section in _decoder_of_sections_1.decode(piece.sections)])
-        else:
-            sections = _decoder_of_sections.decode(piece.sections)
-        columns = _columns_of(piece.columns) if piece.format == CHANGES_FORMAT else ()
+        check_format("a piece of state in a snapshot", piece.format, CHANGES_FORMAT)
+        sections = _decoder_of_sections.decode(piece.sections)
+        columns = _columns_of(piece.columns) if piece.columns else ()
         return Changes(piece.is_full, piece.dropped, sections, columns)
     except DECODE_ERRORS as error:
         raise StateMalformed(str(error)) from error
 
 
-def _columns_of(data: msgspec.Raw) -> tuple[ColumnSection, ...]:
+def _columns_of(sections: tuple[msgspec.Raw, ...]) -> tuple[ColumnSection, ...]:
     from clonos.operators.state.column_changes import ColumnSection
 
-    return msgspec.msgpack.decode(data, type=tuple[ColumnSection, ...])
+    return tuple([msgspec.msgpack.decode(section, type=ColumnSection) for section in sections])
 
 
 def encode_deleted(name: str, deleted: Iterable[Any]) -> Section:

@@ -17,7 +17,7 @@ DEFAULT_FILE: Final = "register.sqlite"
 def open_register(address: str | None, folder: Path) -> Register:
     """Opens a register. ``address``: None for a file in the server's ``folder``.
 
-    Raises: RegisterFailed. RegisterInUse. RegisterOfAnotherVersion. ExtraMissing.
+    Raises: RegisterFailed. RegisterInUse. FormatUnknown. ExtraMissing.
     """
     scheme = urlsplit(address or "").scheme
     if address is None or not scheme:

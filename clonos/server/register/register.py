@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.wire.decoding import check_format
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.transitions import JobEvent, next_status
 
 Rows = Sequence[Sequence[Any]]
 
-SCHEMA_VERSION: Final = 1
+REGISTER_FORMAT: Final = 1
 INTENTIONS: Final = {JobEvent.STOP: "stop", JobEvent.CANCEL: "cancel"}
 
 
@@ -61,19 +62,6 @@ class RegisterInUse(EnvironmentFault):
         return f"another server uses {self.where}: stop it first, or give this one a folder and a register of its own."
 
 
-class RegisterOfAnotherVersion(EnvironmentFault):
-    """Another version of this library wrote the register."""
-
-    where: str
-    found: int
-
-    def __str__(self) -> str:
-        return (
-            f"the register in {self.where} has version {self.found} and this library writes {SCHEMA_VERSION}:"
-            " run the version that wrote it."
-        )
-
-
 class JobUnknown(JobError):
     """The register has no such job."""
 
@@ -100,7 +88,7 @@ class Register:
     def __init__(self, database: Database, where: str) -> None:
         """Opens the register, and creates its tables. ``where``: how messages name it.
 
-        Raises: RegisterOfAnotherVersion. RegisterFailed.
+        Raises: FormatUnknown: another version wrote it. RegisterFailed.
         """
         self._database, self._where = database, where
         database.run(self._create)
@@ -114,9 +102,9 @@ class Register:
         )
         versions = run("SELECT version FROM clonos_register")
         if not versions:
-            run("INSERT INTO clonos_register (version) VALUES (?)", SCHEMA_VERSION)
-        elif versions[0][0] != SCHEMA_VERSION:
-            raise RegisterOfAnotherVersion(self._where, versions[0][0])
+            run("INSERT INTO clonos_register (version) VALUES (?)", REGISTER_FORMAT)
+        else:
+            check_format(f"the register in {self._where}", versions[0][0], REGISTER_FORMAT)
 
     def close(self) -> None:
         """Closes the database."""

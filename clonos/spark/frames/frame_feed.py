@@ -69,7 +69,7 @@ class FrameFeed:
             )
             for part in written
         ]
-        self._output.commit(owner, batch, map(msgspec.json.encode, parts))
+        self._output.commit(owner, batch, [msgspec.json.encode(parts)])
         self._owner = owner
 
     def _query_of(self, frame: DataFrame) -> str:

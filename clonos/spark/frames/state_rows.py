@@ -60,15 +60,13 @@ def tasks_with_state(url: str, step: str, checkpoint: int | None) -> list[TaskSt
 
 def steps_with_state(metadata: CheckpointMetadata) -> list[str]:
     """Returns the names of the steps of a checkpoint that may have state."""
-    vertices = () if metadata.plan is None else metadata.plan.vertices
-    return [each.name for vertex in vertices for each in vertex.steps]
+    return [each.name for vertex in metadata.plan.vertices for each in vertex.steps]
 
 
 def tasks_of(metadata: CheckpointMetadata, step: str) -> list[TaskState]:
     """Returns the tasks of a step in a checkpoint that have state."""
-    vertices = () if metadata.plan is None else metadata.plan.vertices
     found, first = [], 0
-    for vertex in vertices:
+    for vertex in metadata.plan.vertices:
         if any(each.name == step for each in vertex.steps):
             entries = metadata.tasks[first : first + vertex.parallelism]
             found += [TaskState(f"{vertex.name}/{number}", entry.objects) for number, entry in enumerate(entries)]

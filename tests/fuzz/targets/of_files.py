@@ -263,7 +263,7 @@ def _outputs() -> list[Target]:
         encode(Manifest(OUTPUT_FORMAT, "job-1", 3, None, (part, csv))),
         encode(Manifest(OUTPUT_FORMAT, "job-1", 3, None, ())),
     ]
-    owners = [encode(Owner(OUTPUT_FORMAT, "job-1"))]
+    owners = [encode(Owner(OUTPUT_FORMAT, "job-1", False))]
     words = (*WORDS, b"../../outside", b"/etc/passwd", b"..", b"true", b"null", b"1e400", b"-1")
 
     def show(manifest: bytes, owner: bytes) -> None:
@@ -282,7 +282,7 @@ def _outputs() -> list[Target]:
         Target("owners of outputs", of_json(owners, words), partial(show, manifests[0]), declared, share=2),
         Target(
             "prepared parts",
-            of_json([encode(part), encode(csv)], words),
+            of_json([encode([part]), encode([part, csv])], words),
             lambda data: decode_parts(data, "out"),
             (InternalError,),
             share=5,

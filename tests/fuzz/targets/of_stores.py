@@ -21,6 +21,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     decode_metadata,
     encode_metadata,
 )
+from clonos.core.checkpoint.plan_shape import PlanShape, VertexShape
 from clonos.core.checkpoint.snapshot import (
     SNAPSHOT_FORMAT,
     SnapshotMalformed,
@@ -76,7 +77,6 @@ METADATA = CheckpointMetadata(
     1 << 32 | 1,
     CheckpointId(2),
     CheckpointId(3),
-    "0" * 32,
     tuple(
         TaskEntry(
             TaskId(task),
@@ -89,6 +89,7 @@ METADATA = CheckpointMetadata(
         )
         for task in range(3)
     ),
+    PlanShape(128, (VertexShape("lines", 3, ("a source",), (), ()),), ()),
 )
 
 
@@ -204,10 +205,10 @@ def _frame(random: Random) -> bytes:
 
 def _records() -> list[Target]:
     entries = [
-        ChainEntry(CHAIN_FORMAT, EntryKind.TERM, "job-1234", 1, b"12345678"),
-        ChainEntry(CHAIN_FORMAT, EntryKind.CHECKPOINT, "job-1234", 1, b"12345678", 2, encode_metadata(METADATA)),
+        ChainEntry(CHAIN_FORMAT, EntryKind.TERM, "job-1234", 1, b"12345678", 0, b"", 0),
+        ChainEntry(CHAIN_FORMAT, EntryKind.CHECKPOINT, "job-1234", 1, b"12345678", 2, encode_metadata(METADATA), 3),
     ]
-    records = [JobRecord(STORE_FORMAT, "job", "job-1234", {"lines": (b"split", b"other"), "": ()})]
+    records = [JobRecord(STORE_FORMAT, "job", "job-1234", {"lines": (b"split", b"other"), "": ()}, "7", "", "", "")]
     encode = msgspec.msgpack.encode
     entry, record = encode(entries[1]), encode(records[0])
     declared = (ObjectCorrupt, NothingToResume)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
+from clonos.core.checkpoint.plan_shape import PlanShape
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, encode_snapshot
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_snapshot import Snapshot
@@ -39,5 +40,7 @@ def test_a_task_truncates_by_its_snapshot_of_the_checkpoint_and_not_by_a_later_f
     watch = LogWatch(cast(Any, world))
     objects = ("3", "4")
     entry = TaskEntry(TaskId(0), Incarnation(1), CheckpointId(4), objects, 0, True, ())
-    watch.completed(CheckpointMetadata(1, "job", "job", 1, 1, CheckpointId(3), CheckpointId(3), "", (entry,)))
+    watch.completed(
+        CheckpointMetadata(1, "job", "job", 1, 1, CheckpointId(3), CheckpointId(3), (entry,), PlanShape(1, (), ()))
+    )
     assert watch.positions[CheckpointId(3)] == {ChannelId(0): 23}

@@ -248,16 +248,6 @@ def test_a_released_reader_holds_no_old_values_while_another_one_reads() -> None
     assert [*retained, table.old_values] == [0, 5]
 
 
-def test_pieces_without_columns_are_read_by_earlier_versions() -> None:
-    backend = StateBackend(None)
-    backend.table("step/state").set("a", 1)
-    assert msgspec.msgpack.decode(backend.changes(True))[0] == 2
-    backend.column_table(NAME, COUNTS)
-    assert msgspec.msgpack.decode(backend.changes(False))[0] == 2
-    backend.column_table(NAME, COUNTS).slots(numpy.arange(1))
-    assert msgspec.msgpack.decode(backend.changes(False))[0] == 3
-
-
 def damaged(piece: bytes, change: Callable[[list[Any]], None], part: str) -> bytes:
     decoded = msgspec.msgpack.decode(piece)
     change(next(section for section in decoded[4] if section[1] == part))

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow
 import pytest
 
@@ -176,14 +175,3 @@ def test_a_change_that_does_not_move_the_output_is_taken(tmp_path: Path, monkeyp
         first, *others = [plan_of(make()) for make in makes]
         for other in others:
             assert differences(first, other) == []
-
-
-def test_checkpoints_of_versions_that_stored_no_outputs_are_taken(tmp_path: Path) -> None:
-    plan = plan_of(files.jsonl(tmp_path / "rows"))
-    metadata = metadata_of_start(plan, "etl-1", 1)
-    assert metadata.plan is not None
-    older = msgspec.structs.replace(
-        metadata.plan,
-        vertices=tuple(msgspec.structs.replace(vertex, outputs=()) for vertex in metadata.plan.vertices),
-    )
-    check_resumable(plan_of(files.jsonl(tmp_path / "rows2")), msgspec.structs.replace(metadata, plan=older))

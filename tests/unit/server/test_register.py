@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clonos.core.wire.decoding import FormatUnknown
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import DriverProcess, Intention, JobRecord
 from clonos.server.register.opening import open_register
@@ -16,7 +17,6 @@ from clonos.server.register.register import (
     JobUnknown,
     Register,
     RegisterFailed,
-    RegisterOfAnotherVersion,
     RequestRefused,
     Transaction,
 )
@@ -133,7 +133,9 @@ def test_a_register_of_another_version_is_refused(register: Register, tmp_path: 
     with sqlite3.connect(tmp_path / "register.sqlite") as connection:
         connection.execute("UPDATE clonos_register SET version = 99")
     connection.close()
-    with pytest.raises(RegisterOfAnotherVersion, match="has version 99"):
+    with pytest.raises(
+        FormatUnknown, match=r"register\.sqlite has format 99, and this version of clonos reads format 1"
+    ):
         open_register(None, tmp_path)
 
 
