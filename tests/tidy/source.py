@@ -63,6 +63,13 @@ def sources() -> tuple[Source, ...]:
 
 
 @functools.cache
+def product() -> tuple[Source, ...]:
+    """Returns the Python files of the packages, without those of tests, benchmarks, documents and examples."""
+    folders = [folder.relative_to(ROOT).as_posix() for folder in PACKAGE_FOLDERS.values()]
+    return tuple(source for source in sources() if source.is_under(*folders))
+
+
+@functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
     """Returns all files that people read, with their text; files that git ignores are left out."""
     folders = [ROOT / folder for folder in (*CODE_FOLDERS, ".ci")]
