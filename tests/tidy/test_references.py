@@ -31,8 +31,14 @@ def _about_us(path: str, text: str) -> str:
     return re.sub(r"^\| [^|]*", "", text, flags=re.MULTILINE) if path == COMPARISON else text
 
 
-DOCUMENTS = {path: _about_us(path, text) for path, text in texts() if path.endswith(".md") and path != "CHANGELOG.md"}
-"""What is written about the present state; the changelog may name what is gone."""
+ABOUT_THE_PAST = ("CHANGELOG.md", "benchmarks/results/")
+"""Documents that may name what is gone."""
+DOCUMENTS = {
+    path: _about_us(path, text)
+    for path, text in texts()
+    if path.endswith(".md") and not path.startswith(ABOUT_THE_PAST)
+}
+"""What is written about the present state."""
 FILE_SUFFIXES = ("cfg", "json", "jsonl", "md", "png", "py", "so", "toml", "txt", "yml")
 OBJECTS_OF_EXAMPLES = {
     **dict.fromkeys(("a", "b", "joined", "other", "payments", "rules"), clonos.Stream),
@@ -53,7 +59,7 @@ NAMES_OF_OTHERS = re.compile(
 """Settings of Spark, HDFS and Kafka, a message type, and what the class of an example calls or has."""
 FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}
 FOLDERS_OF_RUNS = ("build/", "benchmarks/results/")
-"""What commands write; git ignores it."""
+"""What commands write; git ignores it, but for dated measurements."""
 
 
 def _inline_code(text: str) -> Iterator[str]:
