@@ -36,9 +36,9 @@ from clonos.core.model.errors import (
     SHORTAGE_ADVICE,
     ClonosError,
     EnvironmentFault,
-    ExtraMissing,
     JobError,
     is_shortage,
+    needing_extra,
 )
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.closed_pipes import discard, is_closed
@@ -57,9 +57,6 @@ WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
 PORT_MAX: Final = 65_535
 SHELLS: Final = ("bash", "zsh", "fish")
-
-CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
-"""Libraries that failure injection needs in addition to those of every job."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,13 +219,9 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
 
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:
-    try:
+    with needing_extra(f"clonos chaos {command}", "chaos"):
         commands = importlib.import_module("clonos_chaos.runs.cli")
         return int(getattr(commands, "chaos_suite" if command == "all" else command)(arguments))
-    except ModuleNotFoundError as missing:
-        if missing.name not in CHAOS_LIBRARIES:
-            raise
-        raise ExtraMissing(f"clonos chaos {command}", missing.name, "chaos") from None
 
 
 def _known_options(parsed: argparse.Namespace) -> RunOptions | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.cli.pairs import pairs
-from clonos.core.model.errors import ExtraMissing
+from clonos.core.model.errors import needing_extra
 
 if TYPE_CHECKING:
     from clonos.cli.server_client import JobsClient, ServerClient
@@ -25,15 +25,6 @@ LOOK_EVERY_S: Final = 0.5
 DEFAULT_PORT: Final = 8480
 SLOTS_HELP: Final = (
     "where tasks run: spark, process (child processes), thread, or auto (default): Spark where it is installed"
-)
-SERVER_LIBRARIES: Final = (
-    "fastapi",
-    "httpx",
-    "multipart",
-    "prometheus_client",
-    "pydantic",
-    "python_multipart",
-    "uvicorn",
 )
 
 
@@ -102,12 +93,8 @@ def _add_serve(commands: Any) -> None:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    try:
+    with needing_extra("clonos serve", "server"):
         from clonos.server.serving import ServeOptions, serve, show_on_standard_error
-    except ModuleNotFoundError as missing:
-        if missing.name not in SERVER_LIBRARIES:
-            raise
-        raise ExtraMissing("clonos serve", missing.name, "server") from None
     options = ServeOptions(
         folder=parsed.folder.resolve(),
         port=parsed.port,

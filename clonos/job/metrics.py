@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from clonos.config import RunOptions
-from clonos.core.model.errors import EnvironmentFault, ExtraMissing
+from clonos.core.model.errors import EnvironmentFault, needing_extra
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import CheckpointState, Status, late_by_step
 
@@ -92,10 +92,6 @@ def start_exporters(
 def _endpoint(
     host: str, port: int, status: Callable[[], Status], checkpoints: Callable[[], tuple[CheckpointState, ...]]
 ) -> Exporter:
-    try:
+    with needing_extra("metrics_port", "server"):
         from clonos.job.prometheus.endpoint import MetricsEndpoint
-    except ModuleNotFoundError as missing:
-        if missing.name != "prometheus_client":
-            raise
-        raise ExtraMissing("metrics_port", missing.name, "server") from None
     return MetricsEndpoint(host, port, status, checkpoints)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from clonos.core.model.errors import ExtraMissing
+from clonos.core.model.errors import needing_extra
 
 if TYPE_CHECKING:
     from clonos.job.handle import Handle
-
-LIBRARIES = ("fastapi", "pydantic", "starlette", "uvicorn")
 
 
 @contextmanager
@@ -24,13 +22,9 @@ def job_page(port: int | None) -> Iterator[Callable[[Handle], str]]:
 
     Raises: ExtraMissing: the libraries are not installed. PortTaken.
     """
-    try:
+    with needing_extra("the page of a job", "server"):
         from clonos.server.job_api.log_ring import log_ring
         from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp, served_job
-    except ModuleNotFoundError as missing:
-        if missing.name not in LIBRARIES:
-            raise
-        raise ExtraMissing("the page of a job", missing.name, "server") from None
     with ExitStack() as stack:
         listener = listen_tcp(LOOPBACK, port)
         stack.callback(listener.close)

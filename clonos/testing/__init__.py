@@ -7,7 +7,7 @@ Names are loaded lazily, because pytest imports this package at its start for th
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test
@@ -44,21 +44,14 @@ _MODULE_OF = {
 
 __all__ = list(_MODULE_OF)
 
-LIBRARIES: Final = ("greenlet", "psutil", "toxiproxy")
-"""Packages that simulated worlds, processes that are killed and network faults need besides those of every job."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'clonos.testing' has no attribute {name!r}")
-    try:
-        module = import_module(_MODULE_OF[name])
-    except ModuleNotFoundError as missing:
-        if missing.name not in LIBRARIES:
-            raise
-        from clonos.core.model.errors import ExtraMissing  # late, because the plugin needs nothing of the runtime
+    from clonos.core.model.errors import needing_extra  # late, because the plugin needs nothing of the runtime
 
-        raise ExtraMissing(f"clonos.testing.{name}", missing.name, "testing") from None
+    with needing_extra(f"clonos.testing.{name}", "testing"):
+        module = import_module(_MODULE_OF[name])
     found = getattr(module, name)
     globals()[name] = found
     return found

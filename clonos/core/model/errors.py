@@ -14,6 +14,8 @@ All fields are passed to ``Exception``, so that an error survives pickling on it
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from inspect import Parameter, Signature, get_annotations
 from typing import Any, ClassVar, Final, dataclass_transform
@@ -96,6 +98,17 @@ class ExtraMissing(EnvironmentFault):
 
     def __str__(self) -> str:
         return f"{self.what} needs {self.module}, which is not installed: pip install 'clonos[{self.extra}]'."
+
+
+@contextmanager
+def needing_extra(what: str, extra: str) -> Iterator[None]:
+    """Context that imports what needs the libraries of an extra. Raises: ExtraMissing: one is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("clonos"):
+            raise
+        raise ExtraMissing(what, missing.name.partition(".")[0], extra) from None
 
 
 class InternalError(ClonosError):

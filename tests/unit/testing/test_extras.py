@@ -35,6 +35,14 @@ def test_failure_injection_without_its_libraries_is_a_one_line_environment_error
     assert (ended.returncode, ended.stderr) == (3, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["starlette", "uvicorn", "fastapi", "prometheus_client"])
+def test_a_server_without_its_libraries_is_a_one_line_environment_error(module: str) -> None:
+    ended = _run_without(module, "from clonos.cli import main; sys.exit(main(['serve', '--folder', '/nonexistent/f']))")
+    expected = f"clonos: {ExtraMissing('clonos serve', module, 'server')}\n"
+    assert (ended.returncode, ended.stderr) == (3, expected)
+
+
 def test_a_job_runs_without_the_optional_libraries() -> None:
     program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.slot.host, clonos.demo.show"
     assert _run_without("greenlet", program).returncode == 0
