@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from clonos.connectors import stdout as stdout
     from clonos.connectors import values as values
     from clonos.connectors import web as web
+    from clonos.connectors.kit.external_system import MessageRefused as MessageRefused
+    from clonos.connectors.kit.external_system import PayloadMalformed as PayloadMalformed
+    from clonos.connectors.kit.external_system import SystemRefused as SystemRefused
+    from clonos.connectors.kit.external_system import SystemUnreachable as SystemUnreachable
     from clonos.core.log.call_outcomes import CallInDoubt as CallInDoubt
     from clonos.core.log.call_outcomes import CallNeverHappened as CallNeverHappened
     from clonos.core.log.call_outcomes import RecordedError as RecordedError
@@ -174,6 +178,9 @@ _NAMES = {
     "clonos_services.service": ("service",),
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
+    "clonos.connectors.kit.external_system": (
+        *("SystemUnreachable", "SystemRefused", "MessageRefused", "PayloadMalformed"),
+    ),
     "clonos.operators.connector_contract": (
         *(
             "Source",

@@ -13,7 +13,13 @@ ERRORS_ADVICE: Final = " Job(..., errors=sink) sets such records aside."
 
 
 class RecordError(JobError):
-    """Base of the errors of one record that go to the error output if there is one."""
+    """Base of the errors of one record that go to the error output if there is one.
+
+    A class writes ``set_aside_text``; or ``__str__``, if its text has no such advice anywhere.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """Returns the text for the error output, without the advice to have one."""
@@ -26,9 +32,6 @@ class FieldMissing(RecordError):
     field: str
     problem: str
     advice: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""

@@ -16,10 +16,7 @@ import pytest
 from clonos.connectors import codecs, kafka, nats, rabbitmq
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kafka.kafka_errors import KafkaRefused
-from clonos.connectors.nats import NatsRefused
-from clonos.connectors.postgres import DatabaseRefused
-from clonos.connectors.rabbitmq import BrokerRefused
+from clonos.connectors.kit.external_system import SystemRefused
 from clonos.operators.connector_contract import WriterIdentity
 from tests.connectors.nats.streams import add_stream, found, read_all
 from tests.connectors.servers.certificates import OTHER_ADDRESS, Authority
@@ -86,7 +83,7 @@ def test_nats_whose_authority_is_unknown_is_refused(
 ) -> None:
     server = start_nats(False)
     for ca in (None, stranger.ca):
-        with pytest.raises(NatsRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+        with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
             nats.sink("tls", url=server.full_url, ca=ca).check_start()
 
 
@@ -95,7 +92,7 @@ def test_nats_that_asks_for_a_certificate_gets_that_of_the_client(
 ) -> None:
     server = start_nats(True)
     add_stream(server, "MUTUAL")
-    with pytest.raises(NatsRefused, match="certificate"):
+    with pytest.raises(SystemRefused, match="certificate"):
         nats.sink("mutual", url=server.full_url, ca=authority.ca).check_start()
     written(nats.sink("mutual", url=server.full_url, ca=authority.ca, certificate=authority.client("ann")), [b"x"])
     assert [body for _, _, body in found(server, "MUTUAL")] == [b"x"]
@@ -116,7 +113,7 @@ def test_nats_that_ends_the_connection_before_it_asks_for_a_certificate_is_a_ref
         server.start()
         sink = nats.sink("mutual", url=f"tls://127.0.0.1:{listener.getsockname()[1]}", ca=authority.ca)
         try:
-            with pytest.raises(NatsRefused, match="asks for a certificate of the client"):
+            with pytest.raises(SystemRefused, match="asks for a certificate of the client"):
                 sink.check_start()
         finally:
             server.join()
@@ -140,7 +137,7 @@ def test_nats_without_tls_gets_no_secret_if_the_url_asks_for_tls(user: str) -> N
         server.start()
         url = f"tls://{user}127.0.0.1:{listener.getsockname()[1]}"
         try:
-            with pytest.raises(NatsRefused, match="does not offer TLS, which tls:// asks for"):
+            with pytest.raises(SystemRefused, match="does not offer TLS, which tls:// asks for"):
                 nats.sink("plain", url=url).check_start()
         finally:
             server.join()
@@ -168,7 +165,7 @@ def test_rabbitmq_with_tls_is_read_and_written(rabbit: RabbitServer) -> None:
 def test_rabbitmq_whose_authority_is_unknown_is_refused(rabbit: RabbitServer, stranger: Authority) -> None:
     for ca in (None, stranger.ca):
         sink = rabbitmq.exchange("", url=rabbit.secure_url, routing_key="tls", ca=ca)
-        with pytest.raises(BrokerRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+        with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
             sink.check_start()
 
 
@@ -198,7 +195,7 @@ def test_kafka_with_sasl_and_tls_is_read_and_written(broker: KafkaServer) -> Non
 
 def test_kafka_whose_authority_is_unknown_is_refused(broker: KafkaServer, stranger: Authority) -> None:
     sink = kafka.sink("tls", servers=broker.secure_servers, options=login(broker, stranger.ca))
-    with pytest.raises(KafkaRefused, match="certificate verify failed"):
+    with pytest.raises(SystemRefused, match="certificate verify failed"):
         sink.check_start()
 
 
@@ -212,16 +209,16 @@ def test_postgres_with_verify_full_checks_authority_and_name(
         url = f"{postgres.full_url}?sslmode=verify-full&sslrootcert={ca}"
         return pg.table(url, "words", {"word": "text"})
 
-    with pytest.raises(DatabaseRefused, match="server does not support SSL, but SSL was required"):
+    with pytest.raises(SystemRefused, match="server does not support SSL, but SSL was required"):
         sink(authority.ca).check_start()
     with postgres.encrypted(*authority.server()):
         written(sink(authority.ca), [("a",)])
         assert postgres.run("SELECT word FROM words") == [("a",)]
-        with pytest.raises(DatabaseRefused, match=r"certificate verify failed.*sslrootcert"):
+        with pytest.raises(SystemRefused, match=r"certificate verify failed.*sslrootcert"):
             sink(stranger.ca).check_start()
-        with pytest.raises(DatabaseRefused, match=r"root certificate file .* does not exist"):
+        with pytest.raises(SystemRefused, match=r"root certificate file .* does not exist"):
             sink(authority.ca.with_name("missing.pem")).check_start()
-    with postgres.encrypted(*authority.server(OTHER_ADDRESS)), pytest.raises(DatabaseRefused, match="does not match"):
+    with postgres.encrypted(*authority.server(OTHER_ADDRESS)), pytest.raises(SystemRefused, match="does not match"):
         sink(authority.ca).check_start()
 
 

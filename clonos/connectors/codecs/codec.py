@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from clonos.connectors.value_depth import TOO_DEEP, is_too_deep
 from clonos.core.model.errors import JobError
-from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+from clonos.operators.row_errors import RecordError
 
 Outer = TypeVar("Outer")
 Inner = TypeVar("Inner")
@@ -23,9 +23,6 @@ class UndecodableBytes(RecordError):
     codec: str
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
-
     def set_aside_text(self) -> str:
         """See ``RecordError``."""
         return f"{self.codec} cannot decode this record: {self.reason}."
@@ -37,9 +34,6 @@ class UnencodableValue(RecordError):
     codec: str
     value: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""

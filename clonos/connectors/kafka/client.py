@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kafka.kafka_errors import KafkaRefused, KafkaUnreachable, UnknownTopic
-from clonos.core.model.errors import ClonosError, ExtraMissing
+from clonos.connectors.kafka.kafka_errors import KAFKA, UnknownTopic
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
+from clonos.core.model.errors import ClonosError
 
 REQUEST_S: Final = 30.0
 """Time in which a broker has to answer."""
@@ -66,19 +67,6 @@ LIBRARY_LOGGER.setLevel(logging.CRITICAL + 1)
 Result = TypeVar("Result")
 
 
-def library() -> Any:
-    """Returns the module of the client library.
-
-    Raises: ExtraMissing: it is not installed.
-    """
-    try:
-        return import_module("confluent_kafka")
-    except ModuleNotFoundError as error:
-        if error.name != "confluent_kafka":
-            raise
-        raise ExtraMissing("clonos.kafka", "confluent-kafka", "kafka") from None
-
-
 @dataclass(frozen=True)
 class Cluster:
     """Addresses of a cluster, and options of librdkafka. A value may be a secret, which is looked up when a client is
@@ -101,7 +89,7 @@ class Cluster:
     def client(self, kind: str, settings: Mapping[str, Any]) -> Client:
         """Creates a client; ``kind`` is the class of the library. Options of the user go before ``settings``.
 
-        Raises: KafkaRefused: the library does not take an option.
+        Raises: SystemRefused: the library does not take an option.
         """
         given = {name: getattr(value, "reveal", lambda value=value: value)() for name, value in self.options.items()}
         return Client(self.servers, kind, {**settings, **given, "bootstrap.servers": self.servers})
@@ -128,7 +116,7 @@ class Client:
 
     def __init__(self, servers: str, kind: str, settings: dict[str, Any]) -> None:
         self.servers = servers
-        self._library = library()
+        self._library = KAFKA.library("clonos.kafka")
         self.exception: type[Exception] = self._library.KafkaException
         self._reports = Reports()
         self._pause = threading.Event()  # never set
@@ -137,9 +125,9 @@ class Client:
         try:
             self.raw: Any = made(settings)
         except self.exception as error:
-            raise KafkaRefused(servers, "the options", _text(error.args[0])) from None
+            raise SystemRefused(KAFKA, servers, "the options", _text(error.args[0])) from None
         except (TypeError, ValueError) as error:
-            raise KafkaRefused(servers, "the options", str(error)) from None
+            raise SystemRefused(KAFKA, servers, "the options", str(error)) from None
 
     def close(self) -> None:
         """Ends the client and its connections. What a producer has not sent is dropped."""
@@ -167,9 +155,9 @@ class Client:
         return was_down
 
     def check(self, doing: str) -> None:
-        """Raises: KafkaRefused: the brokers have refused the credentials meanwhile."""
+        """Raises: SystemRefused: the brokers have refused the credentials meanwhile."""
         if self._reports.refusal is not None:
-            raise KafkaRefused(self.servers, doing, _text(self._reports.refusal))
+            raise SystemRefused(KAFKA, self.servers, doing, _text(self._reports.refusal))
 
     def place(self, topic: str, partition: int, offset: int, metadata: str = "") -> Any:
         """Returns a position in a partition, as the library has it."""
@@ -178,7 +166,7 @@ class Client:
     def ask(self, doing: str, call: Callable[[float], Result], limit_s: float = REQUEST_S) -> Result:
         """Returns the result of ``call``, which takes a timeout in seconds, and is repeated while a retry may help.
 
-        Raises: KafkaRefused: no retry helps. KafkaUnreachable: ``limit_s`` have passed.
+        Raises: SystemRefused: no retry helps. SystemUnreachable: ``limit_s`` have passed.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -198,9 +186,9 @@ class Client:
     def failure(self, error: Any, doing: str) -> ClonosError:
         """Returns what an error of the library means."""
         if error.name() in REFUSALS:
-            return KafkaRefused(self.servers, doing, _text(error))
+            return SystemRefused(KAFKA, self.servers, doing, _text(error))
         last = self.last_error
-        return KafkaUnreachable(self.servers, doing, f"{_text(error)}; {last}" if last else _text(error))
+        return SystemUnreachable(KAFKA, self.servers, doing, f"{_text(error)}; {last}" if last else _text(error))
 
     def topics(self, doing: str, limit_s: float = START_S) -> dict[str, Any]:
         """Returns the metadata of all topics by name.

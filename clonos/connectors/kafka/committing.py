@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, NumberLost
+from clonos.connectors.kafka.kafka_errors import KAFKA, NumberLost
 from clonos.connectors.kafka.numbering import (
     SESSIONS_MAX,
     Answer,
@@ -22,6 +22,7 @@ from clonos.connectors.kafka.numbering import (
     Read,
     Stamp,
 )
+from clonos.connectors.kit.external_system import SystemUnreachable
 
 Committing: TypeAlias = Generator[Command, Answer, None]
 
@@ -42,7 +43,7 @@ class TaskOutput:
 
         ``may_be_first``: a missing number means that the task has written nothing.
 
-        Raises: NumberLost: it does not mean that, and is missing. KafkaUnreachable: transactions fail repeatedly.
+        Raises: NumberLost: it does not mean that, and is missing. SystemUnreachable: transactions fail repeatedly.
         """
         for _ in range(self._sessions_max):
             if self._number is None:
@@ -61,7 +62,8 @@ class TaskOutput:
                 self._number = number
                 return
             self._number = None  # the next session shows whether the transaction was committed
-        raise KafkaUnreachable(
+        raise SystemUnreachable(
+            KAFKA,
             self._servers,
             f"committing checkpoint {checkpoint} as {self._group}",
             f"{self._sessions_max} attempts failed",
@@ -71,7 +73,7 @@ class TaskOutput:
 def mark_started(group: str, servers: str, sessions_max: int = SESSIONS_MAX) -> Committing:
     """Commits the number that shows that the groups of the job have not expired.
 
-    Raises: KafkaUnreachable: transactions fail repeatedly.
+    Raises: SystemUnreachable: transactions fail repeatedly.
     """
     for _ in range(sessions_max):
         if (yield Begin()) is not Outcome.DONE:
@@ -80,7 +82,9 @@ def mark_started(group: str, servers: str, sessions_max: int = SESSIONS_MAX) -> 
             continue
         if (yield Commit(0, 0, Committed(STARTED, Stamp(0, 0, STARTED, False)))) is Outcome.DONE:
             return
-    raise KafkaUnreachable(servers, f"committing the start of the job as {group}", f"{sessions_max} attempts failed")
+    raise SystemUnreachable(
+        KAFKA, servers, f"committing the start of the job as {group}", f"{sessions_max} attempts failed"
+    )
 
 
 def is_started() -> Generator[Command, Answer, bool]:

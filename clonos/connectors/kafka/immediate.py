@@ -33,7 +33,7 @@ class ImmediateWriter:
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Registers this incarnation and fences earlier ones.
 
-        Raises: WriterFenced: a later one has registered. NumberLost, GroupForeign, KafkaRefused, KafkaUnreachable.
+        Raises: WriterFenced: a later one has registered. NumberLost, GroupForeign, SystemRefused, SystemUnreachable.
         """
         name = group_of(identity.job_id, identity.task_name)
         self._task, self._generation = identity.task_name.encode(), b"%d" % identity.generation

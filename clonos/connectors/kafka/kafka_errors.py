@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from clonos.connectors.kit.external_system import ExternalSystem, MessageRefused
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
-
-class KafkaUnreachable(EnvironmentFault):
-    """No broker answers, or a request fails for longer than the connector waits."""
-
-    servers: str
-    doing: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"Kafka at {self.servers} failed at {self.doing}: {self.reason}. Nothing is lost: check that the brokers"
-            " run and are reachable from every process of the job, then resume."
-        )
-
-
-class KafkaRefused(JobError):
-    """The brokers refuse what the job asks for: its credentials, its rights, or an option."""
-
-    servers: str
-    doing: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"Kafka at {self.servers} refused {self.doing}: {self.reason}."
-            " Correct the credentials or the rights, or the options= of the connector."
-        )
+KAFKA: Final = ExternalSystem(
+    "Kafka",
+    module="confluent_kafka",
+    package="confluent-kafka",
+    extra="kafka",
+    unreachable_advice="Nothing is lost: check that the brokers run and are reachable from every process of the job,"
+    " then resume.",
+    refused_advice="Correct the credentials or the rights, or the options= of the connector.",
+)
 
 
 class UnknownTopic(JobError):
@@ -109,36 +93,11 @@ class GroupForeign(JobError):
         )
 
 
-class MessageRefused(JobError):
-    """Kafka refuses a row, for example because it is too large."""
-
-    topic: str
-    row: str
-    reason: str
-
-    def __str__(self) -> str:
-        advice = "Drop or cut such rows in a step before the sink, or raise the limit of the topic and of the sink."
-        if "partition" in self.reason.lower():
-            advice = "Correct partition= of the sink, or the number of partitions of the topic."
-        elif "timestamp" in self.reason.lower():
-            advice = "Correct timestamp= of the sink, or the limits of the topic for timestamps."
-        return (
-            f"the topic {self.topic} refused the row {self.row}: {self.reason}. No row of this transaction was written."
-            f" {advice}"
-        )
-
-
-class UndecodableMessage(RecordError):
-    """The bytes of a message cannot be decoded."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
-
-    def set_aside_text(self) -> str:
-        """See ``RecordError``."""
-        return f"offset {self.offset} of partition {self.partition} of the topic {self.topic}: {self.reason}."
+def message_refused(topic: str, row: str, reason: str) -> MessageRefused:
+    """Returns the error for a row that the brokers do not take."""
+    advice = "Drop or cut such rows in a step before the sink, or raise the limit of the topic and of the sink."
+    if "partition" in reason.lower():
+        advice = "Correct partition= of the sink, or the number of partitions of the topic."
+    elif "timestamp" in reason.lower():
+        advice = "Correct timestamp= of the sink, or the limits of the topic for timestamps."
+    return MessageRefused(f"the topic {topic}", row, reason, f"No row of this transaction was written. {advice}")

@@ -28,7 +28,7 @@ class KafkaSink:
     def check_start(self) -> None:
         """Looks for the topic, in the driver before the job begins.
 
-        Raises: UnknownTopic, KafkaRefused, KafkaUnreachable: it cannot be written.
+        Raises: UnknownTopic, SystemRefused, SystemUnreachable: it cannot be written.
         """
         admin = self.cluster.client("AdminClient", {})
         try:

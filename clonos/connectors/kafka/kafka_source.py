@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from clonos.connectors.codecs import for_decoding
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Client, Cluster
-from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import UnknownTopic
 from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import (
     CONNECTOR,
@@ -23,6 +23,7 @@ from clonos.connectors.kafka.partitions import (
 )
 from clonos.connectors.kafka.reader import PartitionReader
 from clonos.connectors.kafka.topic_ids import TopicIds
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.stamped_records import stamp_of
@@ -76,7 +77,7 @@ class KafkaSource(Generic[T]):
     def splits(self, parallelism: int) -> list[bytes]:
         """Lists the partitions, with the offsets at which the job begins to read them.
 
-        Raises: UnknownTopic, InvalidConnector, KafkaRefused, KafkaUnreachable.
+        Raises: UnknownTopic, InvalidConnector, SystemRefused, SystemUnreachable.
         """
         client = self.cluster.client("Consumer", {"group.id": self.group or READERS})
         try:
@@ -98,7 +99,7 @@ class KafkaSource(Generic[T]):
             ]
             ids = self.topic_ids.found(topic for topic, _ in new)
             return [found.encoded() for found in resolved(client, new, "earliest", False, ids)]
-        except (KafkaUnreachable, UnknownTopic) as error:
+        except (SystemUnreachable, UnknownTopic) as error:
             logger.info("no new partitions are looked for now: %s", error)
             return []
         finally:

@@ -23,7 +23,8 @@ from collections.abc import Generator
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
-from clonos.connectors.kafka.kafka_errors import GroupForeign, KafkaUnreachable, NumberLost
+from clonos.connectors.kafka.kafka_errors import KAFKA, GroupForeign, NumberLost
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 
@@ -103,7 +104,7 @@ class Numbering:
         """Registers an incarnation.
 
         Raises: WriterFenced: a later one has registered. NumberLost: the group has no number, or a smaller one than the
-        rows of the snapshot. KafkaUnreachable: other sessions or failures keep this one from registering.
+        rows of the snapshot. SystemUnreachable: other sessions or failures keep this one from registering.
         """
         self._identity, self._restored_number = identity, restored_number
         for _ in range(self._sessions_max):
@@ -117,14 +118,14 @@ class Numbering:
                 self._committed = committed
                 number, stamp = committed
                 return Registration(number, stamp.highest if stamp.is_new and stamp.highest > number else None)
-        raise KafkaUnreachable(
-            self._servers, f"registering in the group {self._group}", f"{self._sessions_max} sessions were ended"
+        raise SystemUnreachable(
+            KAFKA, self._servers, f"registering in the group {self._group}", f"{self._sessions_max} sessions were ended"
         )
 
     def write(self, first_number: int, count: int) -> Writing:
         """Writes ``count`` rows from ``first_number`` on, without those that are there; returns the next number.
 
-        Raises: KafkaUnreachable: transactions fail repeatedly. Else as ``register``.
+        Raises: SystemUnreachable: transactions fail repeatedly. Else as ``register``.
         """
         end = first_number + count
         for _ in range(self._sessions_max):
@@ -140,8 +141,11 @@ class Numbering:
                 self._committed = committed
                 return end
             yield from self.register(self._identity, self._restored_number)
-        raise KafkaUnreachable(
-            self._servers, f"writing rows in the group {self._group}", f"{self._sessions_max} transactions failed"
+        raise SystemUnreachable(
+            KAFKA,
+            self._servers,
+            f"writing rows in the group {self._group}",
+            f"{self._sessions_max} transactions failed",
         )
 
     def repeat(self) -> Writing:

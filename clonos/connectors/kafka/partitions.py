@@ -76,7 +76,7 @@ class TopicChoice:
     def listed(self, client: Client, limit_s: float = START_S) -> list[tuple[str, int]]:
         """Returns all partitions that exist now: by topic, then by number.
 
-        Raises: UnknownTopic: a topic that is named does not exist, or none matches. KafkaRefused, KafkaUnreachable.
+        Raises: UnknownTopic: a topic that is named does not exist, or none matches. SystemRefused, SystemUnreachable.
         """
         doing = f"looking for the topics {self!r}"
         if self.pattern is None:
@@ -113,7 +113,7 @@ def resolved(
 
     ``ids`` has the id of each topic, asked for before: a topic made anew meanwhile is noticed when it is read.
 
-    Raises: InvalidConnector: an offset is not in its partition. KafkaRefused, KafkaUnreachable.
+    Raises: InvalidConnector: an offset is not in its partition. SystemRefused, SystemUnreachable.
     """
     places = list(places)
     at_time = _offsets_at(client, places, start) if isinstance(start, datetime) else {}
@@ -138,7 +138,7 @@ def resolved(
 def bounds(client: Client, topic: str, number: int) -> tuple[int, int]:
     """Returns the first offset of a partition and that behind its last record.
 
-    Raises: UnknownTopic: there is no such partition. KafkaRefused, KafkaUnreachable.
+    Raises: UnknownTopic: there is no such partition. SystemRefused, SystemUnreachable.
     """
     place = client.place(topic, number, 0)
     doing = f"asking for the offsets of partition {number} of {topic}"

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
-from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, RecordsLost, UndecodableMessage, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import KAFKA, RecordsLost, UnknownTopic
 from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import Partition, bounds, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.connectors.kit.external_system import SystemUnreachable
+from clonos.connectors.kit.payloads import decoded
+from clonos.operators.connector_contract import MalformedRecord
 from clonos.operators.event_time.stamped_records import StampedRecords
-from clonos.operators.row_errors import RecordError
 
 logger = logging.getLogger("clonos.slot")
 
@@ -23,7 +24,6 @@ DOWN_S: Final = 60.0
 """Time without a broker after which a reader fails, and with it the attempt of its task."""
 
 MILLISECOND_NS: Final = 1_000_000
-REASON_CHARACTERS_MAX: Final = 300
 
 SETTINGS: Final = {
     "enable.auto.commit": False,
@@ -66,7 +66,7 @@ class PartitionReader:
         """Opens a partition at an offset.
 
         Raises: RecordsLost: the partition has no such offset any more. SplitMalformed: the mark is no offset.
-        TopicMadeAnew: the topic is another one of the same name. KafkaRefused, KafkaUnreachable, UnknownTopic.
+        TopicMadeAnew: the topic is another one of the same name. SystemRefused, SystemUnreachable, UnknownTopic.
         """
         self._split = found = partition_of(split)
         if mark is not None and not mark.isdigit():
@@ -133,7 +133,7 @@ class PartitionReader:
     def _take_event(self, message: Any) -> None:
         """Takes over the end of the partition; control records count in its offset.
 
-        Raises: RecordsLost, TopicMadeAnew, UnknownTopic, KafkaRefused: the partition cannot be read any more.
+        Raises: RecordsLost, TopicMadeAnew, UnknownTopic, SystemRefused: the partition cannot be read any more.
         """
         assert self._client is not None, "a split is opened before it is read"
         error, split = message.error(), self._split
@@ -148,12 +148,12 @@ class PartitionReader:
             raise UnknownTopic(self._cluster.servers, split.topic)
         else:
             failure = self._client.failure(error, f"reading partition {split.number} of {split.topic}")
-            if not isinstance(failure, KafkaUnreachable):
+            if not isinstance(failure, SystemUnreachable):
                 raise failure
             self._check_connection()
 
     def _check_connection(self) -> None:
-        """Raises: KafkaUnreachable: no broker has answered for a minute. KafkaRefused."""
+        """Raises: SystemUnreachable: no broker has answered for a minute. SystemRefused."""
         assert self._client is not None, "a split is opened before it is read"
         client = self._client
         client.check(f"reading the topic {self._split.topic}")
@@ -165,14 +165,14 @@ class PartitionReader:
             client.ask(f"reading the topic {self._split.topic}", lambda s: client.raw.list_topics(timeout=s), 2.0)
             self._down_s = None
 
-    def _unreachable(self, reason: str) -> KafkaUnreachable:
+    def _unreachable(self, reason: str) -> SystemUnreachable:
         if self._client is not None and self._client.last_error:
             reason = f"{reason}; {self._client.last_error}"
-        return KafkaUnreachable(self._cluster.servers, f"reading {self._place}", reason)
+        return SystemUnreachable(KAFKA, self._cluster.servers, f"reading {self._place}", reason)
 
     @property
     def _place(self) -> str:
-        return f"partition {self._split.number} of {self._split.topic}"
+        return f"partition {self._split.number} of the topic {self._split.topic}"
 
     # ------------------------------------------------------------------ records
 
@@ -182,11 +182,8 @@ class PartitionReader:
         if self._decode is None:
             records: list[Any] = [self._message(message) for message in messages]
         else:
-            decode = self._decode
-            try:
-                records = [None if (value := message.value()) is None else decode(value) for message in messages]
-            except RecordError:  # each record is tried alone
-                records = PartlyMalformed(map(self._decoded_alone, messages))
+            payloads = [message.value() for message in messages]
+            records = decoded(self._decode, payloads, lambda at: self._described(messages[at]))
         if not self._is_stamped:
             return records
         return StampedRecords(
@@ -206,12 +203,5 @@ class PartitionReader:
             tuple(message.headers() or ()),
         )
 
-    def _decoded_alone(self, message: Any) -> Any:
-        assert self._decode is not None, "there is a decoder"
-        value = message.value()
-        try:
-            return None if value is None else self._decode(value)
-        except RecordError as error:
-            reason = error.set_aside_text().rstrip(".")[:REASON_CHARACTERS_MAX]
-            malformed = UndecodableMessage(self._split.topic, self._split.number, message.offset(), reason)
-            return MalformedRecord(self._message(message), malformed)
+    def _described(self, message: Any) -> tuple[Message, str]:
+        return self._message(message), f"offset {message.offset()} of {self._place}"

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from clonos.connectors.kafka.client import START_S, Client, Cluster, library
-from clonos.connectors.kafka.kafka_errors import TopicMadeAnew, UnknownTopic
+from clonos.connectors.kafka.client import START_S, Client, Cluster
+from clonos.connectors.kafka.kafka_errors import KAFKA, TopicMadeAnew, UnknownTopic
 
 ASK_EVERY_S: Final = 5.0
 UNKNOWN_ID: Final = ""
@@ -39,7 +39,7 @@ class TopicIds:
     def found(self, topics: Iterable[str]) -> dict[str, str]:
         """Returns the ids that topics have now, by name.
 
-        Raises: UnknownTopic: a topic does not exist. KafkaRefused, KafkaUnreachable.
+        Raises: UnknownTopic: a topic does not exist. SystemRefused, SystemUnreachable.
         """
         names = sorted(set(topics))
         if not names:
@@ -66,7 +66,7 @@ class TopicIds:
     def check(self, topic: str, began_id: str) -> None:
         """Asks for the id of a topic, and waits for the answer.
 
-        Raises: TopicMadeAnew: it is not ``began_id``. UnknownTopic, KafkaRefused, KafkaUnreachable.
+        Raises: TopicMadeAnew: it is not ``began_id``. UnknownTopic, SystemRefused, SystemUnreachable.
         """
         if began_id != UNKNOWN_ID:
             _compare(topic, began_id, self.found([topic])[topic])
@@ -91,7 +91,9 @@ class TopicIds:
 
 
 def _request(client: Client, names: list[str]) -> Mapping[str, Any]:
-    described: Mapping[str, Any] = client.raw.describe_topics(library().TopicCollection(names), request_timeout=START_S)
+    described: Mapping[str, Any] = client.raw.describe_topics(
+        KAFKA.library("clonos.kafka").TopicCollection(names), request_timeout=START_S
+    )
     return described
 
 

@@ -145,7 +145,7 @@ class TransactionalKafkaSink(KafkaSink):
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Writes the rows of each task in one transaction, unless they are there.
 
-        Raises: NumberLost, MessageRefused, KafkaRefused, KafkaUnreachable.
+        Raises: NumberLost, MessageRefused, SystemRefused, SystemUnreachable.
         """
         of_task = outputs_of(parts)
         may_be_first = bool(of_task) and self._is_marked(job_id)

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from clonos.connectors.connector_errors import RECORD_CHARACTERS_MAX
 from clonos.connectors.kafka.client import Client, Cluster, may_pass
-from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, MessageRefused
+from clonos.connectors.kafka.kafka_errors import message_refused
 from clonos.connectors.kafka.numbering import Answer, Begin, Command, Commit, Outcome, Read, committed_of
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.model.errors import JobError
 
 logger = logging.getLogger("clonos.slot")
@@ -71,7 +72,7 @@ class Transactions:
     ) -> Result:
         """Runs a call of the protocol; ``messages`` are the rows from ``first_number`` on.
 
-        Raises: what the protocol raises. MessageRefused, KafkaRefused, KafkaUnreachable.
+        Raises: what the protocol raises. MessageRefused, SystemRefused, SystemUnreachable.
         """
         self._messages, self._first = messages, first_number
         answer: Answer = None
@@ -121,7 +122,7 @@ class Transactions:
         )
         try:
             self._producer.ask(f"beginning transactions as {self.name}", self._producer.raw.init_transactions)
-        except KafkaUnreachable as error:
+        except SystemUnreachable as error:
             if any(f"({name})" in error.reason for name in FENCINGS):
                 return Outcome.FENCED
             raise
@@ -228,14 +229,14 @@ class Transactions:
     def _after(self, error: Any, command: Commit) -> Outcome:
         """Returns the answer for a transaction that failed.
 
-        Raises: MessageRefused: because of a row. KafkaRefused: the job has no right to it.
+        Raises: MessageRefused: because of a row. SystemRefused: the job has no right to it.
         """
         assert self._producer is not None, "a session begins first"
         with suppress(self._producer.exception):  # a fatal error is raised again
             self._producer.raw.poll(0)  # the reports of deliveries
         if self._refused is not None and self._refused[0].name() in ROW_ERRORS:
             refusal, value = self._refused
-            raise MessageRefused(self._topic, repr(value)[:RECORD_CHARACTERS_MAX], refusal.str())
+            raise message_refused(self._topic, repr(value)[:RECORD_CHARACTERS_MAX], refusal.str())
         self._producer.check(f"a transaction as {self.name}")
         failure = self._producer.failure(error, f"a transaction as {self.name}")
         if isinstance(failure, JobError):

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from clonos.connectors.nats.message import Message
 from clonos.connectors.nats.nats_errors import (
-    MessageRefused,
     MessagesLost,
-    NatsRefused,
-    NatsUnreachable,
-    PayloadMalformed,
 )
 from clonos.connectors.nats.stream_source import source
 from clonos.connectors.nats.subject_sink import sink
@@ -21,11 +17,7 @@ __all__ = [
     "source",
     "sink",
     "Message",
-    "NatsRefused",
-    "NatsUnreachable",
     "MessagesLost",
-    "MessageRefused",
-    "PayloadMalformed",
 ]
 
 explains_names(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
 from clonos.connectors.tls_context import is_of_tls, tls_advice
-from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
-from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+from clonos.core.model.errors import ClonosError, EnvironmentFault
 
 ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
 TOO_LARGE: Final = 10054
@@ -19,30 +19,19 @@ _OF_RIGHTS: Final = (
 )
 
 
-class NatsUnreachable(EnvironmentFault):
-    """A NATS server cannot be reached, has closed the connection, or does not answer."""
-
-    server: str
-    doing: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"NATS at {self.server} failed at {self.doing}: {self.reason}. Check that the server runs with JetStream"
-            " and that every process of the job reaches it, then resume."
-        )
-
-
-class NatsRefused(JobError):
-    """A NATS server refuses what the job asks for: its credentials, its rights, a stream or a subject."""
-
-    server: str
-    doing: str
-    reason: str
-
-    def __str__(self) -> str:
-        other = "Correct the name, the credentials or the rights; streams must exist before the job starts."
-        return f"NATS at {self.server} refused {self.doing}: {self.reason}. {tls_advice(self.reason) or other}"
+NATS: Final = ExternalSystem(
+    "NATS",
+    module="nats",
+    package="nats-py",
+    extra="nats",
+    unreachable_advice="Check that the server runs with JetStream and that every process of the job reaches it, then"
+    " resume.",
+    refused_advice="Correct the name, the credentials or the rights; streams must exist before the job starts.",
+)
+ROW_ADVICE: Final = (
+    "Drop or cut such rows in a step before the sink, or raise the limit of the stream or of the server, and resume the"
+    " job: no row is lost."
+)
 
 
 class MessagesLost(EnvironmentFault):
@@ -57,36 +46,6 @@ class MessagesLost(EnvironmentFault):
             f"the stream {self.stream} has lost messages that the job may not have read: sequence {self.sequence} is"
             f" next, but {self.reason}. To go on without them, start afresh with --overwrite."
         )
-
-
-class MessageRefused(JobError):
-    """A stream refuses a row, for example because it is too large."""
-
-    subject: str
-    row: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"the row {self.row} cannot be published to {self.subject}: {self.reason}. Drop or cut such rows in a step"
-            " before the sink, or raise the limit of the stream or of the server, and resume the job: no row is lost."
-        )
-
-
-class PayloadMalformed(RecordError):
-    """The payload of a message cannot be decoded."""
-
-    stream: str
-    sequence: int
-    subject: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
-
-    def set_aside_text(self) -> str:
-        """See ``RecordError``."""
-        return f"sequence {self.sequence} of the stream {self.stream}, subject {self.subject}: {self.reason}."
 
 
 def failure_of(server: str, doing: str, error: BaseException, clean: Callable[[str], str]) -> ClonosError:
@@ -109,8 +68,8 @@ def refusal_of(server: str, doing: str, text: str, code: int | None) -> ClonosEr
     """Returns what an answer of a server means; ``code`` is its status, as that of HTTP."""
     text = " ".join(text.split()).rstrip(".")
     if code in (400, 404) or is_of_rights(text):
-        return NatsRefused(server, doing, text)
-    return NatsUnreachable(server, doing, text)
+        return SystemRefused(NATS, server, doing, text, tls_advice(text))
+    return SystemUnreachable(NATS, server, doing, text)
 
 
 def is_of_rights(error: object) -> bool:

@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.kit.external_system import MessageRefused, SystemUnreachable
 from clonos.connectors.nats.loop_thread import LoopThread
-from clonos.connectors.nats.nats_errors import TOO_LARGE, MessageRefused, NatsUnreachable
+from clonos.connectors.nats.nats_errors import NATS, ROW_ADVICE, TOO_LARGE
 from clonos.connectors.nats.server import Connection, Server
 from clonos.core.model.errors import EnvironmentFault
 
@@ -48,7 +49,7 @@ class Publisher:
     def __init__(self, server: Server, stream: str | None, confirm_s: float = CONFIRM_S) -> None:
         """Connects.
 
-        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         self._server, self._confirm_s = server, confirm_s
         self._headers = {} if stream is None else {STREAM_HEADER: stream}
@@ -63,7 +64,7 @@ class Publisher:
     def publish(self, batch: list[Outgoing]) -> Published:
         """Publishes messages, and waits until each is confirmed or refused.
 
-        Raises: MessageRefused: the stream or the server refuses a row for good. NatsRefused.
+        Raises: MessageRefused: the stream or the server refuses a row for good. SystemRefused.
         """
         found: Published = self._thread.run(self._publish(batch))
         return found
@@ -89,7 +90,7 @@ class Publisher:
                 reason = f"no stream has confirmed in {self._confirm_s:g} s"
                 if self._batch.has_foreign_answer:
                     reason += ", but something else has answered: does a service listen to the subject?"
-                failure = NatsUnreachable(self._server.place, doing, reason)
+                failure = SystemUnreachable(NATS, self._server.place, doing, reason)
         except EnvironmentFault as error:
             failure = error
         for each in batch:
@@ -115,7 +116,7 @@ class Publisher:
     def _failure(self, each: Outgoing, refusal: dict[str, Any]) -> EnvironmentFault:
         """Returns why a row is not confirmed now.
 
-        Raises: MessageRefused, NatsRefused: it never will be.
+        Raises: MessageRefused, SystemRefused: it never will be.
         """
         text = str(refusal.get("description", refusal))
         if refusal.get("err_code") == TOO_LARGE:
@@ -185,4 +186,4 @@ def _answer_of_stream(data: bytes) -> dict[str, Any] | None:
 
 
 def _refused(each: Outgoing, reason: str) -> MessageRefused:
-    return MessageRefused(each.subject, row_not_writable("", 0, each.row, "").row, reason)
+    return MessageRefused(f"the subject {each.subject}", row_not_writable("", 0, each.row, "").row, reason, ROW_ADVICE)

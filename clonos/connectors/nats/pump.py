@@ -14,8 +14,9 @@ import time
 from collections import deque
 from typing import Any, Final
 
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.nats.message import Message, consumer_sequence, message_of, pending_behind
-from clonos.connectors.nats.nats_errors import NatsUnreachable
+from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.server import Connection, Server
 from clonos.connectors.nats.stream_splits import StreamSplit, check_sequences, consumer_config
 from clonos.core.model.errors import ClonosError
@@ -72,7 +73,7 @@ class Pump:
 
         Waits for messages that were in the stream when it was opened.
 
-        Raises: NatsUnreachable, NatsRefused, MessagesLost: there are none, and will be none.
+        Raises: SystemUnreachable, SystemRefused, MessagesLost: there are none, and will be none.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._messages or self._is_caught_up or self._failure, wait_s)
@@ -106,7 +107,7 @@ class Pump:
             before_s = self._answered_s
             try:
                 await self._connected()
-            except NatsUnreachable as error:
+            except SystemUnreachable as error:
                 if self._answered_s != before_s:
                     backoff_s = BACKOFF_FIRST_S
                     logger.warning("the source of the stream %s waits: %s", self._split.stream, error)
@@ -129,7 +130,9 @@ class Pump:
                 logger.info("the source of the stream %s needs a new consumer: %s", self._split.stream, lost)
                 if time.monotonic() - self._answered_s > self._down_s:
                     reason = f"each of its consumers vanishes: {lost}"
-                    raise NatsUnreachable(self._server.place, f"reading the stream {self._split.stream}", reason)
+                    raise SystemUnreachable(
+                        NATS, self._server.place, f"reading the stream {self._split.stream}", reason
+                    )
                 backoff_s = BACKOFF_FIRST_S if self._answered_s != before_s else min(BACKOFF_S_MAX, 2 * backoff_s)
                 await asyncio.sleep(backoff_s)
         finally:
@@ -138,7 +141,7 @@ class Pump:
     async def _consumed(self, connection: Connection) -> ConsumerLost:
         """Fetches messages by one consumer; returns what has ended it.
 
-        Raises: NatsUnreachable, NatsRefused, MessagesLost.
+        Raises: SystemUnreachable, SystemRefused, MessagesLost.
         """
         try:
             await self._consume(connection)
@@ -149,7 +152,7 @@ class Pump:
     async def _consume(self, connection: Connection) -> None:
         """Fetches messages by one consumer.
 
-        Raises: ConsumerLost. NatsUnreachable, NatsRefused, MessagesLost.
+        Raises: ConsumerLost. SystemUnreachable, SystemRefused, MessagesLost.
         """
         split, jetstream = self._split, connection.jetstream
         doing = f"reading the stream {split.stream}"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.nats.nats_errors import failure_of, is_of_rights, refusal_of
+from clonos.connectors.nats.nats_errors import NATS, failure_of, is_of_rights, refusal_of
 from clonos.connectors.secrets import Secret, check_text, revealed, without
 from clonos.connectors.tables.database_text import place_of
 from clonos.connectors.tls_context import TlsContext, Trust
-from clonos.core.model.errors import ClonosError, ExtraMissing
+from clonos.core.model.errors import ClonosError
 
 CONNECT_S: Final = 10
 ANSWER_S: Final = 10.0
@@ -78,16 +76,7 @@ class Server:
 
         Raises: ExtraMissing: it is not installed.
         """
-        try:
-            found = import_module("nats")
-        except ModuleNotFoundError as error:
-            if error.name != "nats":
-                raise
-            raise ExtraMissing(self.connector, "nats-py", "nats") from None
-        log = logging.getLogger("nats")
-        if log.level == logging.NOTSET:  # what it says that matters is in the errors of the connectors
-            log.setLevel(logging.CRITICAL + 1)
-        return found
+        return NATS.library(self.connector)
 
     def failure(self, doing: str, error: BaseException) -> ClonosError:
         """Returns what an exception of nats-py means."""
@@ -105,7 +94,7 @@ class Server:
     async def connected(self, on_failure: Callable[[BaseException], None]) -> Any:
         """Connects once; calls ``on_failure`` when the connection ends or the server refuses a publication.
 
-        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         library, options = self.library(), self._options()
         context, must_encrypt = self._trust.context(), _is_encrypted(revealed(self._url))
@@ -221,7 +210,7 @@ class Connection:
     async def answer(self, doing: str, request: Awaitable[Any]) -> Any:
         """Returns what the server answers.
 
-        Raises: NatsRefused, NatsUnreachable.
+        Raises: SystemRefused, SystemUnreachable.
         """
         asked = asyncio.ensure_future(request)
         try:

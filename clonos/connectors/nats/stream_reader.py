@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from clonos.connectors.codecs import Codec
 from clonos.connectors.connector_errors import SplitMalformed
+from clonos.connectors.kit.external_system import SystemUnreachable
+from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
-from clonos.connectors.nats.nats_errors import NatsUnreachable, PayloadMalformed
+from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.server import Server
 from clonos.connectors.nats.stream_splits import split_of
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.connector_contract import MalformedRecord
 from clonos.operators.event_time.stamped_records import StampedRecords
-from clonos.operators.row_errors import RecordError
 
 OPEN_S: Final = 70.0
 """Time in which the messages have to come that were there when a split was opened."""
@@ -55,7 +56,7 @@ class StreamReader:
     def read(self, records_max: int) -> list[Any] | None:
         """Returns messages that have come; [] if there are none at the moment, None at the end of a bounded split.
 
-        Raises: NatsUnreachable: there has been no server for a minute. NatsRefused, MessagesLost.
+        Raises: SystemUnreachable: there has been no server for a minute. SystemRefused, MessagesLost.
         """
         if self._has_ended:
             return None
@@ -65,7 +66,9 @@ class StreamReader:
         self._thread.soon(self._pump.wake)
         if not messages and not are_all:
             doing = f"reading the stream {self._split.stream}"
-            raise NatsUnreachable(self._server.place, doing, f"sequence {self._next} has not come in {OPEN_S:g} s")
+            raise SystemUnreachable(
+                NATS, self._server.place, doing, f"sequence {self._next} has not come in {OPEN_S:g} s"
+            )
         end = self._split.end
         if end >= 0:
             self._has_ended = are_all or self._next >= end
@@ -88,9 +91,8 @@ class StreamReader:
         if self._codec is None:
             records: list[Any] = list(messages)
         else:
-            records = [self._value(self._codec, message) for message in messages]
-            if any(type(record) is MalformedRecord for record in records):
-                records = PartlyMalformed(records)
+            payloads = [message.data for message in messages]
+            records = decoded(self._codec.decode, payloads, lambda at: (messages[at], self._where(messages[at])))
         if not self._is_stamped:
             return records
         return StampedRecords(
@@ -98,10 +100,5 @@ class StreamReader:
             for message, record in zip(messages, records, strict=True)
         )
 
-    def _value(self, codec: Codec[bytes, Any], message: Message) -> Any:
-        try:
-            return codec.decode(message.data)
-        except RecordError as error:
-            reason = error.set_aside_text().rstrip(".")
-            malformed = PayloadMalformed(self._split.stream, message.sequence, message.subject, reason)
-            return MalformedRecord(message, malformed)
+    def _where(self, message: Message) -> str:
+        return f"sequence {message.sequence} of the stream {self._split.stream}, subject {message.subject}"

@@ -59,7 +59,7 @@ class NatsSource(Generic[T]):
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns a split for each of the subjects, with the sequences at which the job begins to read them.
 
-        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         thread = LoopThread(CONNECTOR)
         try:

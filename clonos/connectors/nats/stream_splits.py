@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
-from clonos.connectors.nats.nats_errors import MessagesLost, NatsRefused
+from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.nats.nats_errors import NATS, MessagesLost
 from clonos.connectors.nats.server import Connection, Server
 from clonos.core.wire.decoding import DECODE_ERRORS
 
@@ -102,8 +103,8 @@ def checked_start(start: Start) -> Start:
 async def listed(server: Server, stream: str, subjects: Sequence[str], start: Start, is_bounded: bool) -> list[bytes]:
     """Returns the splits of a stream, with the sequences at which they begin and, if bounded, end.
 
-    Raises: NatsRefused: there is no such stream, or it cannot be read again. InvalidConnector: the stream has no such
-    start. NatsUnreachable.
+    Raises: SystemRefused: there is no such stream, or it cannot be read again. InvalidConnector: the stream has no such
+    start. SystemUnreachable.
     """
     connection = await Connection.opened(server)
     try:
@@ -170,7 +171,7 @@ def check_sequences(split: StreamSplit, info: Any, sequence: int) -> None:
 
 
 def _check_replayable(server: Server, stream: str, config: Any) -> None:
-    """Raises: NatsRefused: the stream removes messages otherwise than from its beginning."""
+    """Raises: SystemRefused: the stream removes messages otherwise than from its beginning."""
     reason = ""
     retention = str(getattr(config.retention, "value", config.retention))
     if retention != "limits":
@@ -180,4 +181,4 @@ def _check_replayable(server: Server, stream: str, config: Any) -> None:
     elif config.allow_rollup_hdrs:
         reason = "it allows roll-ups, which remove messages that a restart reads again"
     if reason:
-        raise NatsRefused(server.place, f"reading the stream {stream} exactly-once", reason)
+        raise SystemRefused(NATS, server.place, f"reading the stream {stream} exactly-once", reason)

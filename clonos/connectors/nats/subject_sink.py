@@ -16,8 +16,9 @@ from typing import Any, Final
 from clonos.connectors.codecs import Codec, for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
 from clonos.connectors.json_text import json_lines
+from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.nats.loop_thread import LoopThread
-from clonos.connectors.nats.nats_errors import NatsRefused
+from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.publishing import Outgoing, Publisher
 from clonos.connectors.nats.server import Connection, Server
 from clonos.connectors.nats.stream_splits import is_subject
@@ -74,7 +75,7 @@ class SubjectSink:
     def check_start(self) -> None:
         """Looks up the stream of the subject, if that is known before there are rows.
 
-        Raises: NatsRefused: there is none, or it confirms nothing. NatsUnreachable.
+        Raises: SystemRefused: there is none, or it confirms nothing. SystemUnreachable.
         """
         thread = LoopThread(CONNECTOR)
         try:
@@ -95,7 +96,9 @@ class SubjectSink:
         finally:
             await connection.close()
         if info.config.no_ack:
-            raise NatsRefused(self.server.place, f"publishing to the stream {stream}", "its no_ack confirms no message")
+            raise SystemRefused(
+                NATS, self.server.place, f"publishing to the stream {stream}", "its no_ack confirms no message"
+            )
         if info.config.duplicate_window < SHORT_WINDOW_S:
             logger.warning(
                 "the stream %s recognises a row that is published again for %g s only: a task that takes longer to be"
@@ -152,8 +155,8 @@ class SubjectWriter:
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Publishes rows until a stream has confirmed each; returns the number of the next row.
 
-        Raises: NatsUnreachable: it did not for longer than ``timeout``. NatsRefused. MessageRefused: the stream does
-            not take a row. RowNotWritable: a row cannot be a message.
+        Raises: SystemUnreachable: it did not for longer than ``timeout``. SystemRefused. MessageRefused: the stream
+            does not take a row. RowNotWritable: a row cannot be a message.
         """
         skipped = max(0, self._next - first_number)
         numbered = enumerate(rows[skipped:], first_number + skipped)
@@ -188,7 +191,7 @@ class SubjectWriter:
     def _publish(self, batch: list[Outgoing]) -> tuple[set[int], EnvironmentFault | None]:
         """Returns the numbers that are confirmed, and why the others are not.
 
-        Raises: MessageRefused. NatsRefused.
+        Raises: MessageRefused. SystemRefused.
         """
         try:
             publisher = self._connect()

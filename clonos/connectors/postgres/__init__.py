@@ -8,7 +8,6 @@ from __future__ import annotations
 from clonos.connectors.postgres.change_stream import Change
 from clonos.connectors.postgres.changes import ChangesLost, changes
 from clonos.connectors.postgres.query import QueryChanged, QueryKeyUnusable, query
-from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable
 from clonos.connectors.postgres.table import table
 from clonos.core.model.missing_names import explains_names
 
@@ -18,8 +17,6 @@ __all__ = [
     "table",
     "Change",
     "ChangesLost",
-    "DatabaseRefused",
-    "DatabaseUnreachable",
     "QueryChanged",
     "QueryKeyUnusable",
 ]

@@ -86,7 +86,7 @@ class Tables:
     def add(self, relation: p.Relation) -> None:
         """Takes in the description of a table, and asks for the types on which its domains are based.
 
-        Raises: psycopg.Error, DatabaseUnreachable, DatabaseRefused: the server does not tell.
+        Raises: psycopg.Error, SystemUnreachable, SystemRefused: the server does not tell.
         """
         self._relations[relation.oid] = relation
         oids = {column.type_oid for column in relation.columns if column.type_oid >= FIRST_OWN_OID}
@@ -156,7 +156,7 @@ class ChangeStream:
     ) -> None:
         """Connects and starts the replication. ``end_lsn``: what was committed before has to come.
 
-        Raises: psycopg.Error: the server does not start it. DatabaseUnreachable, DatabaseRefused.
+        Raises: psycopg.Error: the server does not start it. SystemUnreachable, SystemRefused.
         """
         self.position = position
         self._to_skip = position.taken

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.change_stream import Change, ChangeStream, Position
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
-from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
+from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
@@ -83,7 +84,7 @@ class PostgresChanges:
     def splits(self, parallelism: int) -> list[bytes]:
         """Creates the publication and the slot unless they exist; returns the slot as one split.
 
-        Raises: DatabaseRefused: the server does not do so. DatabaseUnreachable.
+        Raises: SystemRefused: the server does not do so. SystemUnreachable.
         """
         connection = self.server.connect(autocommit=True)
         try:
@@ -130,9 +131,9 @@ class PostgresChanges:
         """Returns the error of the library for one of psycopg."""
         text = self.server.clean(" ".join(str(error).split()))
         if isinstance(error, (self.server.driver().OperationalError, self.server.driver().InterfaceError)):
-            return DatabaseUnreachable(self.server.place, text)
+            return SystemUnreachable(POSTGRESQL, self.server.place, "reading changes", text)
         advice = "Changes need wal_level=logical, a user with REPLICATION who owns or may read the tables, and a slot."
-        return DatabaseRefused(self.server.place, text, advice)
+        return SystemRefused(POSTGRESQL, self.server.place, "the job", text, advice)
 
     def _create_publication(self, connection: Any) -> None:
         find = "SELECT oid FROM pg_publication WHERE pubname = %s"
@@ -142,12 +143,14 @@ class PostgresChanges:
             return
         if not self.tables:
             advice = f"Run CREATE PUBLICATION {self.publication} FOR TABLE ..., or give table=."
-            raise DatabaseRefused(self.server.place, f"there is no publication {self.publication}", advice)
+            raise SystemRefused(
+                POSTGRESQL, self.server.place, "the job", f"there is no publication {self.publication}", advice
+            )
         name = identifier(CONNECTOR, self.publication)
         connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {', '.join(self.tables)}")
 
     def _check_publication(self, connection: Any, publication: int) -> None:
-        """Raises: DatabaseRefused: a publication that exists already has other tables."""
+        """Raises: SystemRefused: a publication that exists already has other tables."""
         compare = (
             "SELECT array(SELECT prrelid FROM pg_publication_rel WHERE prpubid = %s ORDER BY 1)"
             " = array(SELECT DISTINCT CAST(CAST(name AS regclass) AS oid) FROM unnest(%s::text[]) AS name ORDER BY 1)"
@@ -156,7 +159,7 @@ class PostgresChanges:
             name, tables = identifier(CONNECTOR, self.publication), ", ".join(self.tables)
             advice = f"Run ALTER PUBLICATION {name} SET TABLE {tables}, or choose another slot=."
             reason = f"the publication {self.publication} exists, but not for {tables} alone"
-            raise DatabaseRefused(self.server.place, reason, advice)
+            raise SystemRefused(POSTGRESQL, self.server.place, "the job", reason, advice)
 
     def _create_slot(self, connection: Any) -> int:
         """Returns the position of the slot."""
@@ -168,7 +171,7 @@ class PostgresChanges:
         lsn, plugin, is_here = found
         if plugin != "pgoutput" or not is_here:
             reason = f"the slot {self.slot} exists, for another {'plugin' if is_here else 'database'}"
-            raise DatabaseRefused(self.server.place, reason, "Choose another slot=.")
+            raise SystemRefused(POSTGRESQL, self.server.place, "the job", reason, "Choose another slot=.")
         return int(lsn)
 
 
@@ -198,7 +201,7 @@ class ChangesReader:
     def read(self, records_max: int, wait_s: float = 0.0) -> Sequence[Change]:
         """Returns changes, [] if there are none at the moment. A lost connection is opened again for about 15 s.
 
-        Raises: ChangesLost: the slot is ahead of the mark. DatabaseRefused, DatabaseUnreachable.
+        Raises: ChangesLost: the slot is ahead of the mark. SystemRefused, SystemUnreachable.
         """
         driver = self._source.server.driver()
         for attempt in Attempts():
@@ -208,10 +211,10 @@ class ChangesReader:
                 self._report_position(self._stream)
                 changes = self._stream.take(records_max, wait_s)
                 self._position = self._stream.position
-            except (driver.Error, DatabaseUnreachable, ReplicationMalformed) as error:
+            except (driver.Error, SystemUnreachable, ReplicationMalformed) as error:
                 self.close()
                 problem = self._source.refusal(error) if isinstance(error, driver.Error) else error
-                if attempt.is_last or (isinstance(problem, DatabaseRefused) and not _is_in_use(error)):
+                if attempt.is_last or (isinstance(problem, SystemRefused) and not _is_in_use(error)):
                     raise problem from None
                 self._end_other_reader(_is_in_use(error))
             else:
@@ -263,7 +266,7 @@ class ChangesReader:
             return
         try:
             connection = self._source.server.connect(autocommit=True)
-        except (DatabaseUnreachable, DatabaseRefused):
+        except (SystemUnreachable, SystemRefused):
             return
         end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active"
         try:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from clonos.connectors.json_keys import unique
 from clonos.connectors.value_depth import check_depth
-from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+from clonos.operators.row_errors import RecordError
 
 TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
 """Types whose Python objects streams cannot carry: they are read as text, as are ranges."""
@@ -38,9 +38,6 @@ class ValueUnreadable(RecordError):
     value: str
     reason: str
     advice: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""

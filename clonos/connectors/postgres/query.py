@@ -14,10 +14,11 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.order_choice import OrderChoice
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
-from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
+from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
@@ -104,7 +105,7 @@ class PostgresQuery(OrderChoice):
     def splits(self, parallelism: int) -> list[bytes]:
         """Lists the ranges, with about as many rows each; none if the query has no rows.
 
-        Raises: DatabaseRefused: the database does not run the query. QueryKeyUnusable. DatabaseUnreachable.
+        Raises: SystemRefused: the database does not run the query. QueryKeyUnusable. SystemUnreachable.
         """
         count = 1 if self.ordered else self.parts or PARTS_PER_TASK * parallelism
         connection = self.server.connect(autocommit=True)
@@ -152,8 +153,8 @@ class PostgresQuery(OrderChoice):
         """Returns the error of the library for one of psycopg: a lost connection, or a query that cannot run."""
         text = self.server.clean(" ".join(str(error).split()))
         if isinstance(error, (self.server.driver().OperationalError, self.server.driver().InterfaceError)):
-            return DatabaseUnreachable(self.server.place, text)
-        return DatabaseRefused(self.server.place, text, f"Correct the query: {self.sql:.200}")
+            return SystemUnreachable(POSTGRESQL, self.server.place, "running the query", text)
+        return SystemRefused(POSTGRESQL, self.server.place, "the job", text, f"Correct the query: {self.sql:.200}")
 
     def rows_query(self, has_low: bool) -> str:
         """Returns SQL for the rows of a range in the order of their keys, each with its key as text at the end.
@@ -204,7 +205,7 @@ class QueryReader:
     def read(self, records_max: int) -> list[dict[str, Any]] | None:
         """Returns the next rows. A lost connection is opened again behind the last row, for about 15 s.
 
-        Raises: DatabaseUnreachable, DatabaseRefused, QueryKeyUnusable.
+        Raises: SystemUnreachable, SystemRefused, QueryKeyUnusable.
         """
         driver = self._source.server.driver()
         for attempt in Attempts():
@@ -212,10 +213,10 @@ class QueryReader:
                 if self._cursor is None:
                     self._execute()
                 rows = self._fetched(min(records_max, FETCHED_ROWS))
-            except (driver.Error, DatabaseUnreachable) as error:
+            except (driver.Error, SystemUnreachable) as error:
                 self.close()
                 problem = self._source.refusal(error) if isinstance(error, driver.Error) else error
-                if isinstance(problem, DatabaseRefused) or attempt.is_last:
+                if isinstance(problem, SystemRefused) or attempt.is_last:
                     raise problem from None
             else:
                 return self._records(rows) if rows else None
@@ -248,7 +249,9 @@ class QueryReader:
         self._cursor.execute(self._source.rows_query(has_low), [low, self._range.high])
         self._names = [column.name for column in self._cursor.description][:-1]
         if len(set(self._names)) < len(self._names):
-            raise DatabaseRefused(server.place, "two columns of the query have one name", "Name them by AS.")
+            raise SystemRefused(
+                POSTGRESQL, server.place, "the job", "two columns of the query have one name", "Name them by AS."
+            )
 
     def _records(self, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
         keys = [row[-1] for row in rows]

@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
 from clonos.connectors.secrets import Secret, check_text, revealed, without
 from clonos.connectors.tables.database_text import place_of
-from clonos.core.model.errors import EnvironmentFault, ExtraMissing, JobError
+from clonos.core.model.errors import EnvironmentFault, JobError
 
 CONNECT_TIMEOUT_S: Final = 10
 SESSION: Final = "; ".join(
@@ -47,28 +48,15 @@ KEEPALIVES: Final = {"keepalives_idle": 20, "keepalives_interval": 5, "keepalive
 _UNKNOWN_OPTION: Final = re.compile(r'invalid (?:connection option|URI query parameter):? "(\w+)"')
 
 
-class DatabaseUnreachable(EnvironmentFault):
-    """A PostgreSQL server cannot be reached, or has closed the connection."""
-
-    server: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"the database {self.server} cannot be reached: {self.reason}. No record is lost or counted twice: check"
-            " that the server runs and that every process of the job reaches it, then resume."
-        )
-
-
-class DatabaseRefused(JobError):
-    """A PostgreSQL server does not let the job in, or does not do what the job asks for."""
-
-    server: str
-    reason: str
-    advice: str = "Correct the user, the password or the database."
-
-    def __str__(self) -> str:
-        return f"the database {self.server} refused the job: {self.reason}. {self.advice}"
+POSTGRESQL: Final = ExternalSystem(
+    "PostgreSQL",
+    module="psycopg",
+    package="psycopg",
+    extra="postgres",
+    unreachable_advice="No record is lost or counted twice: check that the server runs and that every process of the"
+    " job reaches it, then resume.",
+    refused_advice="Correct the user, the password or the database.",
+)
 
 
 class Server:
@@ -92,7 +80,7 @@ class Server:
     def connect(self, **options: Any) -> Any:
         """Opens a connection. Rows are compared by their text, so the session has settings of its own.
 
-        Raises: DatabaseRefused: the server does not let the job in. DatabaseUnreachable. ExtraMissing. SecretMissing.
+        Raises: SystemRefused: the server does not let the job in. SystemUnreachable. ExtraMissing. SecretMissing.
         InvalidConnector: libpq cannot parse the DSN.
         """
         psycopg = self.driver()
@@ -105,9 +93,11 @@ class Server:
         except psycopg.OperationalError as error:
             text = without(" ".join(str(error).split()), values)
             if _UNTRUSTED.search(text):
-                problem = DatabaseRefused(self.place, text, TLS_ADVICE)
+                problem = SystemRefused(POSTGRESQL, self.place, "the job", text, TLS_ADVICE)
+            elif _REFUSED.search(text):
+                problem = SystemRefused(POSTGRESQL, self.place, "the job", text)
             else:
-                problem = (DatabaseRefused if _REFUSED.search(text) else DatabaseUnreachable)(self.place, text)
+                problem = SystemUnreachable(POSTGRESQL, self.place, "connecting", text)
         raise problem
 
     def driver(self) -> Any:
@@ -115,10 +105,7 @@ class Server:
 
         Raises: ExtraMissing: it is not installed.
         """
-        try:
-            return import_module("psycopg")
-        except ImportError:
-            raise ExtraMissing(self.connector, "psycopg", "postgres") from None
+        return POSTGRESQL.library(self.connector)
 
     def clean(self, text: str) -> str:
         """Returns a text of the server or of psycopg without the password."""

@@ -12,8 +12,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres import exact_types
-from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server
+from clonos.connectors.postgres.server import POSTGRESQL, Server
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
 from clonos.connectors.tables.table_database import Query
@@ -135,11 +136,11 @@ class PostgresTable(TableSink):
 
         Of a database that cannot be reached it warns: the slots may reach it, now or later.
 
-        Raises: DatabaseRefused: it does not let the job in. InvalidConnector: the table or a column is missing.
+        Raises: SystemRefused: it does not let the job in. InvalidConnector: the table or a column is missing.
         """
         try:
             connection = self.server.connect(autocommit=True)
-        except DatabaseUnreachable as error:
+        except SystemUnreachable as error:
             logger.warning("%s cannot be reached now, the job tries on: %s", self.server.place, error.reason)
             return
         try:
@@ -151,8 +152,8 @@ class PostgresTable(TableSink):
 
             known = self.known_columns(query) if found else self._columns_to_be(connection, query)
         except self.server.driver().Error as error:
-            raise DatabaseRefused(
-                self.server.place, self.server.clean(str(error)), "Correct the table's name."
+            raise SystemRefused(
+                POSTGRESQL, self.server.place, "the job", self.server.clean(str(error)), "Correct the table's name."
             ) from None
         finally:
             connection.close()

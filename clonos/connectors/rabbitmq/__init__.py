@@ -8,24 +8,12 @@ from __future__ import annotations
 from clonos.connectors.rabbitmq.exchange_sink import exchange
 from clonos.connectors.rabbitmq.message import Message
 from clonos.connectors.rabbitmq.queue_source import queue
-from clonos.connectors.rabbitmq.rabbitmq_errors import (
-    BodyMalformed,
-    BrokerRefused,
-    BrokerUnreachable,
-    MessageRefused,
-    MessageUnroutable,
-)
 from clonos.core.model.missing_names import explains_names
 
 __all__ = [
     "queue",
     "exchange",
     "Message",
-    "BrokerRefused",
-    "BrokerUnreachable",
-    "BodyMalformed",
-    "MessageUnroutable",
-    "MessageRefused",
 ]
 
 explains_names(

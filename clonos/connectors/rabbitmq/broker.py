@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ
 from clonos.connectors.secrets import Secret, check_text, revealed, without
 from clonos.connectors.tables.database_text import place_of
 from clonos.connectors.tls_context import Trust
-from clonos.core.model.errors import ExtraMissing
 
 CONNECT_TIMEOUT_S: Final = 10
 HEARTBEAT_S: Final = 10
@@ -49,16 +47,7 @@ class Broker:
 
         Raises: ExtraMissing: it is not installed.
         """
-        try:
-            found = import_module("pika")
-        except ModuleNotFoundError as error:
-            if error.name != "pika":
-                raise
-            raise ExtraMissing(self.connector, "pika", "rabbitmq") from None
-        log = logging.getLogger("pika")
-        if log.level == logging.NOTSET:  # what it says that matters is in the errors of the connectors
-            log.setLevel(logging.CRITICAL + 1)
-        return found
+        return RABBITMQ.library(self.connector)
 
     def parameters(self) -> Any:
         """Returns the parameters of a connection.

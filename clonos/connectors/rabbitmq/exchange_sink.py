@@ -16,16 +16,11 @@ from typing import Any, Final
 from clonos.connectors.codecs import Codec, for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
 from clonos.connectors.json_text import json_lines
+from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.publishing import Outgoing, Publisher, exchange_name
-from clonos.connectors.rabbitmq.rabbitmq_errors import (
-    TOO_LARGE,
-    BrokerRefused,
-    BrokerUnreachable,
-    MessageRefused,
-    MessageUnroutable,
-)
+from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ, ROUTE_ADVICE, SIZE_ADVICE, TOO_LARGE
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
@@ -80,7 +75,7 @@ class ExchangeSink:
     def check_start(self) -> None:
         """Looks up the exchange, or the queue that the default exchange is to give all rows to.
 
-        Raises: BrokerRefused: it does not exist, or the credentials are wrong. BrokerUnreachable.
+        Raises: SystemRefused: it does not exist, or the credentials are wrong. SystemUnreachable.
         """
         link = Link(self.broker)
         try:
@@ -152,8 +147,8 @@ class ExchangeWriter:
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Publishes rows until the broker has confirmed each; returns the number of the next row.
 
-        Raises: BrokerUnreachable: it did not for longer than ``timeout``. BrokerRefused. MessageUnroutable: no queue
-            for a row. MessageRefused: a row is too large. RowNotWritable: a row cannot be a message.
+        Raises: SystemUnreachable: it did not for longer than ``timeout``. SystemRefused. MessageRefused: there is no
+            queue for a row, or it is too large. RowNotWritable: a row cannot be a message.
         """
         skipped = max(0, self._next - first_number)
         numbered = enumerate(rows[skipped:], first_number + skipped)
@@ -187,7 +182,7 @@ class ExchangeWriter:
     def _publish(self, batch: list[Outgoing], first_number: int, rows: list[Any]) -> tuple[set[int], EnvironmentFault]:
         """Returns the numbers that are confirmed, and why the others are not.
 
-        Raises: MessageUnroutable: there is no queue for a row. MessageRefused: it is too large. BrokerRefused.
+        Raises: MessageRefused: there is no queue for a row, or it is too large. SystemRefused.
         """
         sink = self._sink
         publisher = self._publisher
@@ -199,7 +194,7 @@ class ExchangeWriter:
             failure = error
             self.close()
             return (set() if publisher is None else set(publisher.confirmed)), failure
-        except BrokerRefused as error:
+        except SystemRefused as error:
             if TOO_LARGE not in error.reason:
                 raise
             largest = max(batch, key=lambda each: len(each.body))
@@ -208,13 +203,15 @@ class ExchangeWriter:
             number, reason = min(publisher.returned.items())
             key = next(each.routing_key for each in batch if each.number == number)
             shown = row_not_writable(CONNECTOR, 0, rows[number - first_number], "").row
-            raise MessageUnroutable(exchange_name(sink.name), key, shown, reason)
+            problem = f"it has no queue for the routing key {key!r}: {reason}"
+            raise MessageRefused(exchange_name(sink.name), shown, problem, ROUTE_ADVICE)
         reason = "it refuses messages, because a queue is full (overflow reject-publish)"
-        failure = BrokerUnreachable(sink.broker.place, f"publishing to {exchange_name(sink.name)}", reason)
+        failure = SystemUnreachable(RABBITMQ, sink.broker.place, f"publishing to {exchange_name(sink.name)}", reason)
         return publisher.confirmed, failure
 
     def _refused(self, row: Any, reason: str) -> MessageRefused:
-        return MessageRefused(exchange_name(self._sink.name), row_not_writable(CONNECTOR, 0, row, "").row, reason)
+        shown = row_not_writable(CONNECTOR, 0, row, "").row
+        return MessageRefused(exchange_name(self._sink.name), shown, reason, SIZE_ADVICE)
 
 
 def _routing_key(found: Any) -> str:

@@ -8,8 +8,9 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.rabbitmq.broker import CONNECT_TIMEOUT_S, Broker
-from clonos.connectors.rabbitmq.rabbitmq_errors import BrokerUnreachable, failure_of
+from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ, failure_of
 from clonos.core.model.errors import ClonosError
 
 ANSWER_S: Final = 20.0
@@ -27,7 +28,7 @@ class Link:
     def __init__(self, broker: Broker) -> None:
         """Connects.
 
-        Raises: BrokerRefused, BrokerUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         self._broker = broker
         self._lock = threading.Lock()
@@ -67,7 +68,7 @@ class Link:
     def ask(self, doing: str, request: Callable[[Any, Reply], None], limit_s: float = ANSWER_S) -> Any:
         """Calls ``request(channel, reply)`` in the thread of the connection, and returns what it replies.
 
-        Raises: BrokerRefused, BrokerUnreachable.
+        Raises: SystemRefused, SystemUnreachable.
         """
         answer = self._expect()
         self.run(doing, lambda channel: request(channel, lambda *given: _set(answer, given[0] if given else None)))
@@ -149,7 +150,7 @@ class Link:
         except FutureTimeoutError:
             blocked = "it blocks publishers, because it lacks memory or space on its disk"
             reason = blocked if self._is_blocked else f"no answer in {limit_s:g} s"
-            raise BrokerUnreachable(self._broker.place, doing, reason) from None
+            raise SystemUnreachable(RABBITMQ, self._broker.place, doing, reason) from None
         finally:
             with self._lock:
                 self._waiting.discard(answer)

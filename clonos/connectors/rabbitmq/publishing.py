@@ -54,7 +54,7 @@ class Publisher:
         Then ``confirmed`` has the numbers that a queue has, and ``returned`` those without a queue, with the reason;
         the others were refused.
 
-        Raises: BrokerUnreachable, BrokerRefused; ``confirmed`` is valid then too.
+        Raises: SystemUnreachable, SystemRefused; ``confirmed`` is valid then too.
         """
         self.confirmed, self.returned = set(), {}
         self._link.ask(self._doing, lambda channel, reply: self._send(channel, batch, reply), CONFIRM_S)

@@ -17,15 +17,13 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.journal_records import cut_records, identity_in
+from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
-from clonos.connectors.rabbitmq.rabbitmq_errors import BodyMalformed
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
-from clonos.operators.row_errors import RecordError
 
 CONNECTOR: Final = "rabbitmq.queue"
 PREFETCH: Final = 1_000
@@ -70,7 +68,7 @@ class RabbitQueue(Generic[T]):
     def connect(self, offset_bytes: int) -> QueueFeed:
         """Connects and begins to consume, as the only consumer of the queue.
 
-        Raises: BrokerRefused, BrokerUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         return QueueFeed(self, offset_bytes)
 
@@ -87,15 +85,15 @@ class RabbitQueue(Generic[T]):
         messages = [message_in(record) for record in records]
         if self.codec is None:
             return messages
-        rows = [self._value(self.codec, message) for message in messages]
-        return PartlyMalformed(rows) if any(type(row) is MalformedRecord for row in rows) else rows
+        return decoded(
+            self.codec.decode,
+            [message.body for message in messages],
+            lambda at: (messages[at], self._where(messages[at])),
+        )
 
-    def _value(self, codec: Codec[bytes, Any], message: Message) -> Any:
-        try:
-            return codec.decode(message.body)
-        except RecordError as error:
-            reason = error.set_aside_text().rstrip(".")
-            return MalformedRecord(message, BodyMalformed(self.name, message.message_id or "", reason))
+    def _where(self, message: Message) -> str:
+        which = f"the message {message.message_id}" if message.message_id else "a message without an id"
+        return f"{which} of the queue {self.name}"
 
 
 class CheckpointedRabbitQueue(RabbitQueue[T]):
@@ -161,7 +159,7 @@ class QueueFeed:
 
         Returns None if the queue is empty and is read only up to its end.
 
-        Raises: BrokerUnreachable, BrokerRefused: the connection has ended.
+        Raises: SystemUnreachable, SystemRefused: the connection has ended.
         """
         self._link.check()  # what has arrived and is not journalled is delivered again
         records: list[bytes] = []

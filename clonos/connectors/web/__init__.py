@@ -11,11 +11,9 @@ from clonos.connectors.web.posts import post
 from clonos.connectors.web.request import Request
 from clonos.connectors.web.web_errors import (
     AnswerMalformed,
-    PolledMalformed,
     PollFailed,
     PollRefused,
     PortUnavailable,
-    RequestMalformed,
     WebSocketFailed,
     WebSocketRefused,
 )
@@ -32,13 +30,11 @@ __all__ = [
     "Request",
     "Reply",
     "PortUnavailable",
-    "RequestMalformed",
     "PollFailed",
     "PollRefused",
     "WebSocketFailed",
     "WebSocketRefused",
     "AnswerMalformed",
-    "PolledMalformed",
 ]
 
 explains_names(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clonos.core.model.errors import EnvironmentFault, JobError, ProducerGivenUp
-from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
 
 class PortUnavailable(EnvironmentFault):
@@ -80,33 +79,3 @@ class AnswerMalformed(JobError):
             f"the answer of {self.url} {self.reason}. Correct records=, cursor= and identity= of web.poll, or give a"
             " function as cursor=."
         )
-
-
-class PolledMalformed(RecordError):
-    """A record of an answer or a message cannot be decoded."""
-
-    address: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
-
-    def set_aside_text(self) -> str:
-        """See ``RecordError``."""
-        return f"a record of {self.address}: {self.reason}."
-
-
-class RequestMalformed(RecordError):
-    """The body of a request cannot be decoded."""
-
-    address: str
-    request_id: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
-
-    def set_aside_text(self) -> str:
-        """See ``RecordError``."""
-        which = f"the request {self.request_id}" if self.request_id else "a request without an id"
-        return f"{which} to {self.address}: {self.reason}."

@@ -14,15 +14,14 @@ from typing import Any, Final, Generic, TypeVar, overload
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.journal_records import cut_records, identity_in
+from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.secrets import Secret, check_text, revealed
 from clonos.connectors.web.http_server import Rules, WebhookServer, digest_of
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import Request, request_in
-from clonos.connectors.web.web_errors import PortUnavailable, RequestMalformed
+from clonos.connectors.web.web_errors import PortUnavailable
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
-from clonos.operators.row_errors import RecordError
 
 CONNECTOR: Final = "web.receive"
 PORT_MAX: Final = 65_535
@@ -96,15 +95,15 @@ class WebhookSource(Generic[T]):
         requests = [request_in(record) for record in records]
         if self.codec is None:
             return requests
-        rows = [self._value(self.codec, request) for request in requests]
-        return PartlyMalformed(rows) if any(type(row) is MalformedRecord for row in rows) else rows
+        return decoded(
+            self.codec.decode,
+            [request.body for request in requests],
+            lambda at: (requests[at], self._where(requests[at])),
+        )
 
-    def _value(self, codec: Codec[bytes, Any], request: Request) -> Any:
-        try:
-            return codec.decode(request.body)
-        except RecordError as error:
-            reason = error.set_aside_text().rstrip(".")
-            return MalformedRecord(request, RequestMalformed(self.address, request.id or "", reason))
+    def _where(self, request: Request) -> str:
+        which = f"the request {request.id}" if request.id else "a request without an id"
+        return f"{which} to {self.address}"
 
 
 class WebhookFeed:

@@ -16,8 +16,8 @@ import msgspec
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
+from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.secrets import Secret, check_text
-from clonos.connectors.web.web_errors import PolledMalformed
 from clonos.connectors.web.web_options import check_number, checked_headers, is_path
 from clonos.connectors.web.websocket_feed import (
     CONNECTOR,
@@ -31,9 +31,7 @@ from clonos.connectors.web.websocket_feed import (
     messages_of,
 )
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import Duration, duration_ns
-from clonos.operators.row_errors import RecordError
 
 REMEMBERED: Final = 10_000
 MESSAGE_BYTES: Final = 1 << 20
@@ -89,15 +87,8 @@ class WebSocketSource:
 
     def decode(self, records: list[bytes]) -> list[Any]:
         """Decodes messages. What cannot be decoded is a ``MalformedRecord``."""
-        rows = [self._value(_decoder.decode(data_in(record)).data) for record in records]
-        return PartlyMalformed(rows) if any(type(row) is MalformedRecord for row in rows) else rows
-
-    def _value(self, data: bytes) -> Any:
-        try:
-            return self.codec.decode(data)
-        except RecordError as error:
-            reason = error.set_aside_text().rstrip(".")
-            return MalformedRecord(data, PolledMalformed(self.endpoint.shown_url, reason))
+        payloads = [_decoder.decode(data_in(record)).data for record in records]
+        return decoded(self.codec.decode, payloads, lambda at: (payloads[at], f"a record of {self.endpoint.shown_url}"))
 
 
 class IdentifiedWebSocketSource(WebSocketSource):

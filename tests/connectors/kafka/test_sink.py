@@ -11,7 +11,8 @@ import pytest
 from clonos.connectors import kafka
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
 from clonos.connectors.kafka.immediate import ImmediateWriter, group_of
-from clonos.connectors.kafka.kafka_errors import GroupForeign, KafkaRefused, MessageRefused, NumberLost, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import GroupForeign, NumberLost, UnknownTopic
+from clonos.connectors.kit.external_system import MessageRefused, SystemRefused
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.connectors.kafka.producing import committed, produce
 from tests.connectors.servers.kafka import USER, KafkaServer
@@ -247,7 +248,7 @@ def test_a_missing_topic_and_a_wrong_password_are_refused_before_the_job_begins(
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
     sink = kafka.sink("invoices", servers=broker.sasl_servers, options={**options, "sasl.password": "wr0ng"})
     began = time.monotonic()
-    with pytest.raises(KafkaRefused, match="Invalid username or password") as refused:
+    with pytest.raises(SystemRefused, match="Invalid username or password") as refused:
         sink.check_start()
     assert time.monotonic() - began < 10
     assert "wr0ng" not in f"{refused.value} {refused.value!r} {sink!r} {sink.describe_output()}"

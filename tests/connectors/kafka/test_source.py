@@ -15,15 +15,10 @@ from confluent_kafka import KafkaException, Producer
 from clonos.connectors import kafka, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Cluster
-from clonos.connectors.kafka.kafka_errors import (
-    KafkaRefused,
-    KafkaUnreachable,
-    RecordsLost,
-    TopicMadeAnew,
-    UnknownTopic,
-)
+from clonos.connectors.kafka.kafka_errors import RecordsLost, TopicMadeAnew, UnknownTopic
 from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import MalformedRecord
 from tests.connectors.kafka.producing import produce
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
@@ -266,7 +261,7 @@ def test_an_unknown_topic_is_named_with_the_most_similar_one(broker: KafkaServer
 
 def test_an_unreachable_broker_is_named() -> None:
     client = Cluster("kafka.source", "127.0.0.1:9").client("Consumer", {"group.id": "clonos"})
-    with pytest.raises(KafkaUnreachable, match=r"Kafka at 127\.0\.0\.1:9 failed at looking for .*Connection refused"):
+    with pytest.raises(SystemUnreachable, match=r"Kafka at 127\.0\.0\.1:9 failed at looking for .*Connection refused"):
         TopicChoice("order").listed(client, 1.0)
     client.close()
 
@@ -278,7 +273,7 @@ def kafka_source_at(servers: str, **options: Any) -> Any:
 
 def test_a_wrong_password_is_refused_at_the_start_and_shown_nowhere(broker: KafkaServer) -> None:
     source = kafka_source_at(broker.sasl_servers, **{**LOGIN, "sasl.password": "wr0ng"})
-    with pytest.raises(KafkaRefused, match="Invalid username or password") as refused:
+    with pytest.raises(SystemRefused, match="Invalid username or password") as refused:
         source.splits(1)
     assert "wr0ng" not in f"{refused.value!s} {refused.value!r} {source!r}"
 

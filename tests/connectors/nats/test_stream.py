@@ -13,7 +13,8 @@ import pytest
 
 from clonos.connectors import nats
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.nats import MessagesLost, NatsRefused, NatsUnreachable, PayloadMalformed
+from clonos.connectors.kit.external_system import PayloadMalformed, SystemRefused, SystemUnreachable
+from clonos.connectors.nats import MessagesLost
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.stream_splits import split_of
@@ -161,7 +162,7 @@ def test_a_stream_that_cannot_be_read_again_is_refused(
     server: NatsServer, options: dict[str, Any], reason: str
 ) -> None:
     add_stream(server, "VANISHING", **options)
-    with pytest.raises(NatsRefused, match=reason):
+    with pytest.raises(SystemRefused, match=reason):
         nats.source("VANISHING", url=server.full_url).splits(1)
 
 
@@ -178,7 +179,7 @@ def test_a_stream_with_a_wrong_name_or_password_is_an_error_of_the_job(
     server: NatsServer, url: str, stream: str, reason: str
 ) -> None:
     add_stream(server, "THERE")
-    with pytest.raises(NatsRefused) as refused:
+    with pytest.raises(SystemRefused) as refused:
         nats.source(stream, url=url.format(place=server.place, password=PASSWORD)).splits(1)
     assert reason in str(refused.value)
     assert "wr0ng" not in str(refused.value)
@@ -191,7 +192,7 @@ def test_a_subject_that_the_stream_does_not_have_is_an_error_of_the_job(server: 
     [split] = source.splits(1)
     with closing(source.reader()) as reader:
         reader.open(split, None)
-        with pytest.raises(NatsRefused, match="filter subject is not a valid subset"):
+        with pytest.raises(SystemRefused, match="filter subject is not a valid subset"):
             reader.read(1)
 
 
@@ -285,7 +286,7 @@ def test_a_reader_whose_consumers_vanish_again_and_again_fails_with_the_reason(s
         finally:
             await asyncio.to_thread(thread.close)
             await watcher.close()
-        with pytest.raises(NatsUnreachable, match="each of its consumers vanishes"):
+        with pytest.raises(SystemUnreachable, match="each of its consumers vanishes"):
             pump.take(1, 0.0)
 
     server.ask(delete_all)

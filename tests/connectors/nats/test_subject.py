@@ -12,7 +12,7 @@ import nats as library
 import pytest
 
 from clonos.connectors import nats
-from clonos.connectors.nats import MessageRefused, NatsRefused, NatsUnreachable
+from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.nats.publishing import Outgoing, Published, Publisher
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.connectors.nats.streams import add_stream, found
@@ -72,7 +72,7 @@ def test_rows_go_to_their_subjects_with_their_headers(server: NatsServer) -> Non
 def test_a_full_stream_gets_the_rest_when_there_is_space(server: NatsServer) -> None:
     add_stream(server, "FULL", max_msgs=3, discard="new")
     hasty = nats.sink("full", url=server.full_url, timeout="10ms")
-    with closing(registered(hasty)) as writer, pytest.raises(NatsUnreachable, match="maximum messages exceeded"):
+    with closing(registered(hasty)) as writer, pytest.raises(SystemUnreachable, match="maximum messages exceeded"):
         writer.write(0, [0, 1, 2, 3])
     assert [body for _, _, body in found(server, "FULL")] == [b"0", b"1", b"2"]
     server.ask(lambda jetstream: jetstream.purge_stream("FULL"))
@@ -110,7 +110,7 @@ def test_a_sink_without_a_stream_that_confirms_is_refused_at_the_start(
 ) -> None:
     add_stream(server, "IS")
     add_stream(server, "SILENT", no_ack=True)
-    with pytest.raises(NatsRefused, match=reason):
+    with pytest.raises(SystemRefused, match=reason):
         nats.sink(**options, url=server.full_url).check_start()
 
 
@@ -126,17 +126,17 @@ def test_a_short_duplicate_window_is_warned_about_at_the_start(
 def test_a_subject_that_no_stream_has_or_that_is_of_another_stream_is_named(server: NatsServer) -> None:
     add_stream(server, "TAKES")
     sink = nats.sink(lambda row: row, url=server.full_url, timeout="10ms")
-    with closing(registered(sink)) as writer, pytest.raises(NatsUnreachable, match="no stream takes the subject"):
+    with closing(registered(sink)) as writer, pytest.raises(SystemUnreachable, match="no stream takes the subject"):
         writer.write(0, ["takes", "nobody"])
     other = nats.sink("takes", url=server.full_url, stream="OTHER", timeout="10ms")
-    with closing(registered(other)) as writer, pytest.raises(NatsRefused, match="expected stream does not match"):
+    with closing(registered(other)) as writer, pytest.raises(SystemRefused, match="expected stream does not match"):
         writer.write(0, ["x"])
 
 
 def test_a_user_who_may_not_publish_is_refused(server: NatsServer) -> None:
     add_stream(server, "CLOSED")
     sink = nats.sink("closed", url=f"nats://{READER}:{PASSWORD}@{server.place}")
-    with closing(registered(sink)) as writer, pytest.raises(NatsRefused, match="permissions violation for publish"):
+    with closing(registered(sink)) as writer, pytest.raises(SystemRefused, match="permissions violation for publish"):
         writer.write(0, ["x"])
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_dies_is_a_fault_and_takes_the_rest_when_it_is_back(server
     hasty = registered(nats.sink("dies", url=server.full_url, timeout="10ms"))
     patient.write(0, [0, 1])
     server.kill()
-    with closing(hasty), pytest.raises(NatsUnreachable):
+    with closing(hasty), pytest.raises(SystemUnreachable):
         hasty.write(0, [0])
     server.launch()
     with closing(patient):

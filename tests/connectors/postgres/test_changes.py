@@ -15,7 +15,8 @@ import pytest
 from clonos.connectors import collect
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
-from clonos.connectors.postgres import Change, ChangesLost, DatabaseRefused
+from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.postgres import Change, ChangesLost
 from clonos.connectors.postgres.change_stream import ChangeStream, Position
 from clonos.connectors.postgres.changes import ChangesReader, PostgresChanges
 from clonos.connectors.postgres.server import Server
@@ -229,16 +230,16 @@ def test_a_slot_that_was_dropped_is_named(orders: PostgresServer) -> None:
 
 
 def test_a_refusal_of_the_server_at_the_start_is_named(orders: PostgresServer) -> None:
-    with pytest.raises(DatabaseRefused, match=r"there is no publication missing.*CREATE PUBLICATION missing"):
+    with pytest.raises(SystemRefused, match=r"there is no publication missing.*CREATE PUBLICATION missing"):
         pg.changes(orders.full_url, publication="missing", slot="s").splits(1)
-    with pytest.raises(DatabaseRefused, match='relation "missing" does not exist'):
+    with pytest.raises(SystemRefused, match='relation "missing" does not exist'):
         pg.changes(orders.full_url, "missing", slot="s").splits(1)
     orders.run("SELECT pg_create_logical_replication_slot('other', 'test_decoding')")
-    with pytest.raises(DatabaseRefused, match="the slot other exists, for another plugin"):
+    with pytest.raises(SystemRefused, match="the slot other exists, for another plugin"):
         pg.changes(orders.full_url, "orders", slot="other").splits(1)
     orders.run("CREATE ROLE plain LOGIN PASSWORD 'unused-by-others'")
     orders.run("CREATE PUBLICATION of_orders FOR TABLE orders")
-    with pytest.raises(DatabaseRefused, match=r"permission denied.*REPLICATION|must be superuser or replication role"):
+    with pytest.raises(SystemRefused, match=r"permission denied.*REPLICATION|must be superuser or replication role"):
         pg.changes(f"postgresql://plain:unused-by-others@{orders.place}", publication="of_orders", slot="s").splits(1)
     orders.run("DROP ROLE plain")
 
@@ -247,9 +248,7 @@ def test_a_refusal_of_the_server_at_the_start_is_named(orders: PostgresServer) -
 def test_a_publication_of_other_tables_is_refused_at_the_start(orders: PostgresServer, tables: list[str]) -> None:
     orders.run("CREATE TABLE items (id int PRIMARY KEY)")
     orders.run("CREATE PUBLICATION orders_slot FOR TABLE " + ("orders" if len(tables) > 1 else "orders, items"))
-    with pytest.raises(
-        DatabaseRefused, match=r"orders_slot exists, but not for .* alone.*ALTER PUBLICATION"
-    ) as refused:
+    with pytest.raises(SystemRefused, match=r"orders_slot exists, but not for .* alone.*ALTER PUBLICATION") as refused:
         pg.changes(orders.full_url, tables, slot="orders_slot").splits(1)
     advice = str(refused.value)
     orders.run(advice[advice.index("ALTER") : advice.index(", or choose another slot=")])

@@ -15,7 +15,8 @@ import pytest
 from clonos.connectors import collect
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
-from clonos.connectors.postgres import DatabaseRefused, QueryChanged, QueryKeyUnusable
+from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.postgres import QueryChanged, QueryKeyUnusable
 from clonos.connectors.postgres.query import PostgresQuery
 from clonos.job import Job
 from tests.connectors.servers.postgres import PostgresServer
@@ -124,13 +125,13 @@ def test_a_row_has_values_that_streams_carry(postgres: PostgresServer) -> None:
         ("SELECT 1 AS id UNION ALL SELECT NULL", QueryKeyUnusable, 'the key "id" of some row is NULL'),
         ("SELECT 1 AS id FROM generate_series(1, 3)", QueryKeyUnusable, 'several rows have the same "id"'),
         ("SELECT n / 8 AS id FROM generate_series(1, 30) n", QueryKeyUnusable, 'several rows have the same "id"'),
-        ("SELECT 1 AS other", DatabaseRefused, 'column "id" does not exist.*Correct the query: SELECT 1 AS other'),
-        ("SELECT * FROM missing", DatabaseRefused, 'relation "missing" does not exist'),
-        ("SELECT 1 AS id, 2 AS id", DatabaseRefused, 'column reference "id" is ambiguous'),
-        ("SELECT 1 AS id, 2 AS a, 3 AS a", DatabaseRefused, "two columns of the query have one name"),
-        ("SELECT json '{}' AS id", DatabaseRefused, "could not identify an ordering operator for type json"),
-        ("SELECT 1 AS id, 1 / 0", DatabaseRefused, "division by zero"),
-        ("DELETE FROM orders", DatabaseRefused, "syntax error"),
+        ("SELECT 1 AS other", SystemRefused, 'column "id" does not exist.*Correct the query: SELECT 1 AS other'),
+        ("SELECT * FROM missing", SystemRefused, 'relation "missing" does not exist'),
+        ("SELECT 1 AS id, 2 AS id", SystemRefused, 'column reference "id" is ambiguous'),
+        ("SELECT 1 AS id, 2 AS a, 3 AS a", SystemRefused, "two columns of the query have one name"),
+        ("SELECT json '{}' AS id", SystemRefused, "could not identify an ordering operator for type json"),
+        ("SELECT 1 AS id, 1 / 0", SystemRefused, "division by zero"),
+        ("DELETE FROM orders", SystemRefused, "syntax error"),
     ],
 )
 def test_a_query_that_cannot_be_read_is_named(

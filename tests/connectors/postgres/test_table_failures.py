@@ -16,7 +16,7 @@ import pytest
 from clonos.connectors import postgres as pg
 from clonos.connectors import secrets, values
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, TableRefused, TableUnavailable
-from clonos.connectors.postgres import DatabaseRefused, DatabaseUnreachable
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.job import Job
 from tests.connectors.postgres.table_samples import COLUMNS, identity, registered, sink_to, words_in
 from tests.connectors.servers.postgres import DATABASE, PASSWORD, USER, PostgresServer
@@ -104,7 +104,7 @@ def test_a_refused_connection_is_an_error_of_the_job_that_shows_no_password(
 ) -> None:
     sink = pg.table(dsn.replace("HOST", f"127.0.0.1:{postgres.port}"), "words", COLUMNS)
     for attempt in (sink.check_start, lambda: sink.immediate_writer().register(identity(1), 0)):
-        with pytest.raises(DatabaseRefused, match=error) as raised:
+        with pytest.raises(SystemRefused, match=error) as raised:
             attempt()
         assert f"the database postgresql://127.0.0.1:{postgres.port}" in str(raised.value)
         shown = f"{raised.value} {raised.value!r} {raised.value.__context__} {sink!r} {sink.describe_output()}"
@@ -119,7 +119,7 @@ def test_a_password_apart_and_a_secret_dsn_let_the_job_in(
     monkeypatch.setenv("PG_WORD", PASSWORD)
     monkeypatch.setenv("PG_DSN", postgres.full_url)
     apart = pg.table(f"host=127.0.0.1 port={postgres.port} user={USER} dbname={DATABASE}", "words", COLUMNS)
-    with pytest.raises(DatabaseRefused, match="no password supplied"):
+    with pytest.raises(SystemRefused, match="no password supplied"):
         apart.check_start()
     for sink in (
         pg.table(postgres.url, "words", COLUMNS, password=secrets.env("PG_WORD")),
@@ -133,7 +133,7 @@ def test_a_password_apart_and_a_secret_dsn_let_the_job_in(
 
 def test_a_dsn_that_cannot_be_parsed_is_not_shown() -> None:
     for dsn in (f"postgresql://ann:{WRONG}/with/slash@h/db", f"host=h {WRONG}", f"postgresql://ann:{WRONG}@h:port/db"):
-        with pytest.raises((InvalidConnector, DatabaseUnreachable)) as raised:
+        with pytest.raises((InvalidConnector, SystemUnreachable)) as raised:
             pg.table(dsn, "words").immediate_writer().register(identity(1), 0)
         assert WRONG not in f"{raised.value} {raised.value.__context__} {raised.value.__cause__}"
     with pytest.raises(InvalidConnector, match="neither a URL of PostgreSQL nor"):
@@ -144,7 +144,7 @@ def test_a_server_that_does_not_run_is_named_and_not_checked_at_the_start(postgr
     sink = sink_to(postgres)
     postgres.kill()
     sink.check_start()
-    with pytest.raises(DatabaseUnreachable, match="cannot be reached: connection failed"):
+    with pytest.raises(SystemUnreachable, match="failed at connecting: connection failed"):
         sink.immediate_writer().register(identity(1), 0)
 
 
@@ -162,7 +162,7 @@ def test_a_restarted_server_gets_what_was_not_written(postgres: PostgresServer) 
     with registered(sink_to(postgres), identity(1)) as writer:
         writer.write(0, [("a", 1)])
         postgres.kill()
-        with pytest.raises(DatabaseUnreachable):
+        with pytest.raises(SystemUnreachable):
             writer.write(1, [("b", 2)])
         postgres.start()
         assert writer.write(1, [("b", 2)]) == 2
@@ -257,6 +257,6 @@ def test_a_session_ends_when_its_machine_has_vanished_in_a_transaction(postgres:
 def test_a_job_whose_database_refuses_it_does_not_start(postgres: PostgresServer, tmp_path: Path) -> None:
     job = Job("refused", slots="process", store=tmp_path / "store")
     job.source(values([("a", 1)])).sink(pg.table(f"postgresql://{USER}:{WRONG}@{postgres.place}", "words", COLUMNS))
-    with pytest.raises(DatabaseRefused, match="password authentication failed"):
+    with pytest.raises(SystemRefused, match="password authentication failed"):
         job.run()
     assert not (tmp_path / "store").exists()

@@ -8,7 +8,7 @@ from typing import Any
 import pika
 import pytest
 
-from clonos.connectors.rabbitmq import BrokerUnreachable
+from clonos.connectors.kit.external_system import SystemUnreachable
 from tests.connectors.servers.rabbitmq import RabbitServer
 
 
@@ -48,7 +48,7 @@ def count(server: RabbitServer, name: str) -> int:
 
 def await_end(feed: Any, text: str) -> None:
     """Receives until the connection has ended with a fault that has this text."""
-    with pytest.raises(BrokerUnreachable, match=text):
+    with pytest.raises(SystemUnreachable, match=text):
         _receive_on(feed)
 
 

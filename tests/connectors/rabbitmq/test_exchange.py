@@ -11,7 +11,7 @@ import pytest
 
 from clonos.connectors import rabbitmq
 from clonos.connectors.connector_errors import RowNotWritable
-from clonos.connectors.rabbitmq import BrokerRefused, BrokerUnreachable, MessageRefused, MessageUnroutable
+from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.rabbitmq.exchange_sink import ExchangeSink, ExchangeWriter
 from clonos.operators.connector_contract import ImmediateSink, Registration, WriterIdentity
 from tests.connectors.rabbitmq.messages import count, declare, publish, taken
@@ -79,7 +79,7 @@ def test_a_row_without_a_queue_ends_the_job_unless_it_may_be_dropped(rabbit: Rab
     keys: dict[str, Any] = {"url": rabbit.full_url, "routing_key": lambda row: name if row["n"] != 4 else "nowhere"}
     with (
         closing(registered(rabbitmq.exchange("", **keys))) as writer,
-        pytest.raises(MessageUnroutable, match=r"'nowhere' of the row \{'n': 4\}: 312 NO_ROUTE"),
+        pytest.raises(MessageRefused, match=r"refused the row \{'n': 4\}: it has no queue .* 'nowhere': 312 NO_ROUTE"),
     ):
         writer.write(0, ROWS)
     assert len(taken(rabbit, name)) == 9
@@ -107,7 +107,7 @@ def test_a_queue_that_stays_full_is_a_fault_behind_the_time_limit(rabbit: Rabbit
     name = declare(rabbit, "stays-full", x_max_length=4, x_overflow="reject-publish")
     with (
         closing(registered(to_queue(rabbit, name, timeout="200ms"))) as writer,
-        pytest.raises(BrokerUnreachable, match="a queue is full"),
+        pytest.raises(SystemUnreachable, match="a queue is full"),
     ):
         writer.write(0, ROWS)
     assert count(rabbit, name) == 4
@@ -117,7 +117,7 @@ def test_a_row_that_is_larger_than_the_broker_allows_is_named_and_the_others_arr
     name = declare(rabbit, "limited")
     with (
         closing(registered(to_queue(rabbit, name))) as writer,
-        pytest.raises(MessageRefused, match=r"does not take the row 'xxx.*larger than configured max size"),
+        pytest.raises(MessageRefused, match=r"refused the row 'xxx.*larger than configured max size"),
     ):
         writer.write(0, ["a", "x" * (17 << 20), "b"])
     with closing(registered(to_queue(rabbit, name), 1)) as successor:
@@ -128,12 +128,12 @@ def test_a_row_that_is_larger_than_the_broker_allows_is_named_and_the_others_arr
 def test_a_sink_with_a_wrong_name_or_password_is_refused_at_the_start(rabbit: RabbitServer) -> None:
     publish(rabbit, declare(rabbit, "there"), [])
     to_queue(rabbit, "there").check_start()
-    with pytest.raises(BrokerRefused, match="no queue 'missing'"):
+    with pytest.raises(SystemRefused, match="no queue 'missing'"):
         to_queue(rabbit, "missing").check_start()
-    with pytest.raises(BrokerRefused, match="no exchange 'missing'"):
+    with pytest.raises(SystemRefused, match="no exchange 'missing'"):
         rabbitmq.exchange("missing", url=rabbit.full_url).check_start()
     wrong = rabbitmq.exchange("amq.topic", url=rabbit.url, password="wr0ng-7731")
-    with pytest.raises(BrokerRefused, match="ACCESS_REFUSED") as refused:
+    with pytest.raises(SystemRefused, match="ACCESS_REFUSED") as refused:
         wrong.check_start()
     assert "wr0ng" not in str(refused.value) + repr(wrong) + str(wrong.describe_output())
 

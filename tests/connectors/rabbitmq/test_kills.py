@@ -13,7 +13,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, rabbitmq
-from clonos.connectors.rabbitmq import BrokerUnreachable
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
@@ -151,9 +151,9 @@ def test_a_broker_that_dies_is_a_fault_and_gives_and_takes_the_rest_when_it_is_b
             pass
         rabbit.kill()
         await_end(feed, "RabbitMQ at")
-    with pytest.raises(BrokerUnreachable, match="connecting"):
+    with pytest.raises(SystemUnreachable, match="connecting"):
         source.connect(0)
-    with closing(hasty), pytest.raises(BrokerUnreachable):
+    with closing(hasty), pytest.raises(SystemUnreachable):
         hasty.write(0, [0])
     rabbit.launch()
     with closing(patient):

@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from clonos.connectors import rabbitmq
-from clonos.connectors.rabbitmq import BodyMalformed, BrokerRefused, BrokerUnreachable
+from clonos.connectors.kit.external_system import PayloadMalformed, SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import MalformedRecord, PushSource, Source
 from clonos.operators.journal_source import IdentifiedSource, JournalHead
 from tests.connectors.rabbitmq.messages import await_end, count, declare, publish, taken
@@ -122,7 +122,7 @@ def test_until_empty_ends_behind_the_last_message(rabbit: RabbitServer) -> None:
 def test_a_second_reader_waits_for_the_first(rabbit: RabbitServer) -> None:
     name = declare(rabbit, "exclusive")
     source = rabbitmq.queue(name, url=rabbit.full_url)
-    with closing(source.connect(0)), pytest.raises(BrokerUnreachable, match="in exclusive use"):
+    with closing(source.connect(0)), pytest.raises(SystemUnreachable, match="in exclusive use"):
         source.connect(0)
     source.connect(0).close()
 
@@ -141,7 +141,7 @@ def test_a_queue_with_a_wrong_name_or_password_is_an_error_of_the_job(
 ) -> None:
     declare(rabbit, "there")
     filled = url.format(place=rabbit.place, port=rabbit.port, password="p4ss-of-the-broker")
-    with pytest.raises(BrokerRefused) as refused:
+    with pytest.raises(SystemRefused) as refused:
         rabbitmq.queue(name, url=filled).connect(0)
     assert reason in str(refused.value)
     assert "wr0ng" not in str(refused.value)
@@ -164,7 +164,7 @@ def test_a_body_that_does_not_decode_is_set_aside_with_its_id(rabbit: RabbitServ
         rows = source.decode(source.cut(received(feed, 3)))
     assert (rows[0], rows[2]) == (1, 3)
     assert isinstance(rows[1], MalformedRecord)
-    assert isinstance(rows[1].error, BodyMalformed)
+    assert isinstance(rows[1].error, PayloadMalformed)
     assert "the message m-1 of the queue poison" in str(rows[1].error)
     assert rows[1].record.body == b"x"
 

@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from clonos.connectors.kafka.kafka_errors import GroupForeign, KafkaUnreachable, NumberLost
+from clonos.connectors.kafka.kafka_errors import GroupForeign, NumberLost
 from clonos.connectors.kafka.numbering import Numbering, Stamp, committed_of
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.unit.connectors.kafka.fake_kafka import FATES, Died, FakeClient, FakeKafka, Fate
 
@@ -150,7 +151,7 @@ def test_an_offset_of_another_consumer_is_refused(metadata: str | None) -> None:
 
 def test_a_writer_that_is_fenced_without_end_gives_up() -> None:
     client = FakeClient(FakeKafka(), lambda: Fate.LOST)
-    with pytest.raises(KafkaUnreachable, match="8 sessions were ended"):
+    with pytest.raises(SystemUnreachable, match="8 sessions were ended"):
         client.run(Numbering("group", "broker").register(identity(), 0))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clonos.connectors import nats, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.nats.stream_splits import StreamSplit, overlap, split_of
 from clonos.operators.connector_contract import WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
@@ -114,10 +115,10 @@ def test_a_row_that_cannot_be_a_message_is_named(options: dict[str, Any], reason
 
 
 def test_a_server_that_does_not_run_is_named() -> None:
-    with pytest.raises(nats.NatsUnreachable, match="failed at connecting"):
+    with pytest.raises(SystemUnreachable, match="failed at connecting"):
         nats.source("ORDERS", url="nats://127.0.0.1:9").splits(1)
     writer = nats.sink("totals", url="nats://127.0.0.1:9", timeout="1ms").immediate_writer()
-    with pytest.raises(nats.NatsUnreachable):
+    with pytest.raises(SystemUnreachable):
         writer.register(WriterIdentity("job-1", "out/0", 0, 0), 0)
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from clonos import codecs, secrets, web
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.external_system import PayloadMalformed
 from clonos.connectors.secrets import SecretMissing
-from clonos.connectors.web import PortUnavailable, Request, RequestMalformed
+from clonos.connectors.web import PortUnavailable, Request
 from clonos.connectors.web.http_server import Rules, WebhookServer
 from clonos.connectors.web.receipts import HELD_NS, WAITING_BYTES_MAX, Receipts
 from clonos.operators.connector_contract import MalformedRecord, PushSource, Source
@@ -99,7 +100,7 @@ def test_a_body_that_does_not_decode_is_answered_and_set_aside_with_its_id() -> 
         assert send(one.port, b"{", {"Idempotency-Key": "bad"}).status == 200
         [found] = one.records
     assert isinstance(found, MalformedRecord)
-    assert isinstance(found.error, RequestMalformed)
+    assert isinstance(found.error, PayloadMalformed)
     assert f"the request bad to http://127.0.0.1:{one.port}/orders: json() cannot decode" in str(found.error)
     assert found.record.body == b"{"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from clonos.connectors.kit.external_system import ExternalSystem
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.model.errors import Blame, ClonosError
 from clonos_chaos.user.harness_steps import HarnessMisused
@@ -23,6 +24,7 @@ SAMPLES: dict[str, object] = {
     "tuple[str, ...]": ("one", "other"),
     "tuple[int, ...]": (1, 2),
     "JobFailed": JobFailed(Blame.JOB, "it fails"),
+    "ExternalSystem": ExternalSystem("Ledger", "ledger", "pyledger", "ledger", "Start it.", "Correct its name."),
 }
 MADE = {
     name: cls
