@@ -1,4 +1,4 @@
-"""Decoding of the payloads of messages: one that cannot be decoded is set aside, with its message."""
+"""Decoding of the payloads of messages: what cannot be decoded is set aside, with its message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON_CHARACTERS_MAX: Final = 300
 def decoded(
     decode: Callable[[Any], Any], payloads: Sequence[Any], described: Callable[[int], tuple[Any, str]]
 ) -> list[Any]:
-    """Returns the values of payloads; None of one that is None, such as of a tombstone.
+    """Returns the values of payloads. That of None, the payload of a tombstone, is None.
 
     ``described`` returns what is set aside in place of a payload, by its index, and where it is in words.
     """
