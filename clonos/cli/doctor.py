@@ -65,7 +65,7 @@ OPTIONAL: Final = {
 """Libraries of the extras of the package, by their name on PyPI."""
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
@@ -74,18 +74,18 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """Result of one check. ``advice``: what to do; empty if nothing is wrong."""
 
     check: str
-    level: Level
+    level: Severity
     text: str
     advice: str = ""
 
 
-def examine(job: Job | None, run: RunOptions, server: str = "") -> Iterator[Finding]:
+def examine(job: Job | None, run: RunOptions, server: str = "") -> Iterator[CheckResult]:
     """Runs all checks, for a job and its options if there is one, and yields what they find."""
-    checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterable[CheckResult]]]] = [
         ("Python", _python),
         ("libraries", _libraries),
         ("Spark", lambda: _spark(run, job is not None and run.slots is SlotKind.SPARK)),
@@ -104,26 +104,30 @@ def examine(job: Job | None, run: RunOptions, server: str = "") -> Iterator[Find
         try:
             yield from check()
         except ClonosError as error:
-            yield Finding(name, Level.ERROR, str(error), "do what the message says, then run clonos doctor again")
+            yield CheckResult(
+                name, Severity.ERROR, str(error), "do what the message says, then run clonos doctor again"
+            )
 
 
-def _python() -> Iterator[Finding]:
-    yield Finding("Python", Level.OK, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+def _python() -> Iterator[CheckResult]:
+    yield CheckResult("Python", Severity.OK, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     kernels = kernels_in_use()
     if kernels.startswith("native"):
-        yield Finding("clonos", Level.OK, f"{__version__}, {kernels}")
+        yield CheckResult("clonos", Severity.OK, f"{__version__}, {kernels}")
     else:
         advice = "install a C compiler and install clonos again; jobs on rows do not need it"
-        yield Finding("clonos", Level.WARNING, f"{__version__}, {kernels}: columns take several times as long", advice)
+        yield CheckResult(
+            "clonos", Severity.WARNING, f"{__version__}, {kernels}: columns take several times as long", advice
+        )
 
 
-def _libraries() -> Iterator[Finding]:
+def _libraries() -> Iterator[CheckResult]:
     there = [extra for name, extra in OPTIONAL.items() if _version(name)]
     missing = [extra for name, extra in OPTIONAL.items() if not _version(name)]
     text = f"installed: {', '.join(there) or 'none'}"
     if missing:
         text += f"; not installed: {', '.join(missing)} (where a job needs one: pip install 'clonos[{missing[0]}]')"
-    yield Finding("libraries", Level.OK, text)
+    yield CheckResult("libraries", Severity.OK, text)
 
 
 def _version(distribution: str) -> str:
@@ -131,36 +135,36 @@ def _version(distribution: str) -> str:
     return "" if found == NO_DISTRIBUTION else found
 
 
-def _spark(run: RunOptions, is_needed: bool) -> Iterator[Finding]:
+def _spark(run: RunOptions, is_needed: bool) -> Iterator[CheckResult]:
     from clonos.spark.java import JavaUnfit, check_java
 
-    wrong = Level.ERROR if is_needed else Level.WARNING
+    wrong = Severity.ERROR if is_needed else Severity.WARNING
     version = _version("pyspark")
     if not version and not is_needed:
-        yield Finding("Spark", Level.OK, "PySpark is not installed: jobs run in child processes")
+        yield CheckResult("Spark", Severity.OK, "PySpark is not installed: jobs run in child processes")
         return
     if not version:
         advice = "pip install 'clonos[spark]', or run jobs with --slots process, which needs no Spark"
-        yield Finding("Spark", wrong, "PySpark is not installed", advice)
+        yield CheckResult("Spark", wrong, "PySpark is not installed", advice)
         return
     try:
         check_java()
     except JavaUnfit as unfit:
         advice = f"{unfit.command}; or run jobs with --slots process, which needs no Java"
-        yield Finding("Spark", wrong, f"PySpark {version}, but {unfit.found}", advice)
+        yield CheckResult("Spark", wrong, f"PySpark {version}, but {unfit.found}", advice)
         return
-    yield Finding("Spark", Level.OK, f"PySpark {version} and its Java; master {run.master}")
+    yield CheckResult("Spark", Severity.OK, f"PySpark {version} and its Java; master {run.master}")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[CheckResult]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     free = _memory_free()
     text = f"{cores} {'core' if cores == 1 else 'cores'}, {_size(free)} of memory free"
     if free < MEMORY_WANTED_BYTES:
         advice = "end other programs, or lower inflight_memory and log_memory; each task needs about 100 MiB"
-        yield Finding("memory", Level.WARNING, text, advice)
+        yield CheckResult("memory", Severity.WARNING, text, advice)
     else:
-        yield Finding("memory", Level.OK, text)
+        yield CheckResult("memory", Severity.OK, text)
 
 
 def _memory_free() -> int:
@@ -180,56 +184,62 @@ def _read(path: str) -> str:
         return ""
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[CheckResult]:
     files = raise_files_limit()
     if files < FILES_WANTED:
         advice = f"raise the hard limit (ulimit -Hn {FILES_WANTED}, or LimitNOFILE= of the service)"
-        yield Finding("open files", Level.WARNING, f"a process may have {files:,}; each connection is one", advice)
+        yield CheckResult(
+            "open files", Severity.WARNING, f"a process may have {files:,}; each connection is one", advice
+        )
     else:
-        yield Finding("open files", Level.OK, f"a process may have {files:,}")
+        yield CheckResult("open files", Severity.OK, f"a process may have {files:,}")
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and processes < PROCESSES_WANTED:
         advice = f"raise it (ulimit -u {PROCESSES_WANTED}); each slot is a process with several threads"
-        yield Finding("processes", Level.WARNING, f"this user may have {processes:,}, threads included", advice)
+        yield CheckResult("processes", Severity.WARNING, f"this user may have {processes:,}, threads included", advice)
 
 
-def _local_folder() -> Iterator[Finding]:
+def _local_folder() -> Iterator[CheckResult]:
     try:
         root = default_root()
     except FolderRefused as refused:
-        yield Finding("local folder", Level.ERROR, str(refused), "set TMPDIR to a folder of your own")
+        yield CheckResult("local folder", Severity.ERROR, str(refused), "set TMPDIR to a folder of your own")
         return
     yield _disk_finding("local folder", root)
     if len(os.fsencode(root)) + SOCKET_NAME_LENGTH > SOCKET_PATH_MAX:
         advice = "set TMPDIR to a shorter path, such as /tmp"
-        yield Finding("local folder", Level.ERROR, f"{root} is too long for the paths of Unix sockets", advice)
+        yield CheckResult("local folder", Severity.ERROR, f"{root} is too long for the paths of Unix sockets", advice)
 
 
-def _disk_finding(check: str, folder: Path) -> Finding:
+def _disk_finding(check: str, folder: Path) -> CheckResult:
     """Returns how much space there is, on the disk of a folder that may not exist yet."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(there).free
     text, advice = f"{folder}, {_size(free)} free", "free some space, or use another disk (--store, TMPDIR)"
     if free < DISK_NEEDED_BYTES:
-        return Finding(check, Level.ERROR, text, advice)
-    return Finding(check, Level.WARNING, text, advice) if free < DISK_WARNED_BYTES else Finding(check, Level.OK, text)
+        return CheckResult(check, Severity.ERROR, text, advice)
+    return (
+        CheckResult(check, Severity.WARNING, text, advice)
+        if free < DISK_WARNED_BYTES
+        else CheckResult(check, Severity.OK, text)
+    )
 
 
-def _ports(data_ports: str) -> Iterator[Finding]:
+def _ports(data_ports: str) -> Iterator[CheckResult]:
     if error := _bind_error("127.0.0.1", 0):
         advice = "check the network namespace and the firewall of this machine"
-        yield Finding("ports", Level.ERROR, f"no port of the loopback interface can be bound: {error}", advice)
+        yield CheckResult("ports", Severity.ERROR, f"no port of the loopback interface can be bound: {error}", advice)
         return
     ports = ports_of(data_ports)
     if ports is None:
-        yield Finding("ports", Level.OK, "the loopback interface can be bound")
+        yield CheckResult("ports", Severity.OK, "the loopback interface can be bound")
         return
     taken = [port for port in ports if _bind_error("0.0.0.0", port)]
     text = f"data_ports={data_ports}: {len(ports) - len(taken)} of {len(ports)} are free"
     if len(taken) == len(ports):
-        yield Finding("ports", Level.ERROR, text, "name other ports, or end the programs that use them")
+        yield CheckResult("ports", Severity.ERROR, text, "name other ports, or end the programs that use them")
     else:
-        yield Finding("ports", Level.OK, text)
+        yield CheckResult("ports", Severity.OK, text)
 
 
 def _bind_error(host: str, port: int) -> str:
@@ -241,7 +251,7 @@ def _bind_error(host: str, port: int) -> str:
     return ""
 
 
-def _clock() -> Iterator[Finding]:
+def _clock() -> Iterator[CheckResult]:
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only reads
@@ -249,12 +259,12 @@ def _clock() -> Iterator[Finding]:
         state = -1
     if state == CLOCK_UNSYNCHRONISED:
         advice = "start chrony or systemd-timesyncd; only jobs on several machines and event time by the clock need it"
-        yield Finding("clock", Level.WARNING, f"{now}, and nothing synchronises it", advice)
+        yield CheckResult("clock", Severity.WARNING, f"{now}, and nothing synchronises it", advice)
     else:
-        yield Finding("clock", Level.OK, now if state < 0 else f"{now}, synchronised")
+        yield CheckResult("clock", Severity.OK, now if state < 0 else f"{now}, synchronised")
 
 
-def _store(url: str) -> Iterator[Finding]:
+def _store(url: str) -> Iterator[CheckResult]:
     """Checks that the store, or a store in the working folder, can decide between two drivers."""
     if url:
         yield from _store_findings(url, url)
@@ -267,10 +277,10 @@ def _store(url: str) -> Iterator[Finding]:
         yield _disk_finding("disk", Path.cwd())
     except OSError as error:
         advice = "name a store with --store, or work in a folder that you may write to"
-        yield Finding("store", Level.ERROR, f"the working folder cannot be written: {error.strerror}", advice)
+        yield CheckResult("store", Severity.ERROR, f"the working folder cannot be written: {error.strerror}", advice)
 
 
-def _store_findings(url: str, shown: str) -> Iterator[Finding]:
+def _store_findings(url: str, shown: str) -> Iterator[CheckResult]:
     files, name = open_files(url), f"doctor/{random_bytes(8).hex()}"
     began_s = time.monotonic()
     try:
@@ -280,28 +290,30 @@ def _store_findings(url: str, shown: str) -> Iterator[Finding]:
         if isinstance(files, LocalFiles):
             files.remove_empty_folders()
     except (EnvironmentFault, ObjectMissing) as error:
-        yield Finding("store", Level.ERROR, str(error), "check address, credentials, permissions and free space")
+        yield CheckResult("store", Severity.ERROR, str(error), "check address, credentials, permissions and free space")
         return
     took_ms = (time.monotonic() - began_s) * 1e3 / 4
     if created != [True, False] or content != b"first":
         advice = "use another store: two drivers could both run the job"
-        yield Finding("store", Level.ERROR, f"{shown} does not create an object only if it is absent", advice)
+        yield CheckResult("store", Severity.ERROR, f"{shown} does not create an object only if it is absent", advice)
         return
     text = f"{shown}: objects can be created if absent, read and deleted; {took_ms:.0f} ms per request"
     if took_ms > STORE_SLOW_MS:
-        yield Finding("store", Level.WARNING, text, "each checkpoint takes several requests: raise checkpoint_every")
+        yield CheckResult(
+            "store", Severity.WARNING, text, "each checkpoint takes several requests: raise checkpoint_every"
+        )
     else:
-        yield Finding("store", Level.OK, text)
+        yield CheckResult("store", Severity.OK, text)
 
 
-def _job(job: Job, run: RunOptions) -> Iterator[Finding]:
+def _job(job: Job, run: RunOptions) -> Iterator[CheckResult]:
     """Checks that the job compiles, that its input is there, and what its sinks check before a start."""
     from clonos.config import resolve_settings
     from clonos.job.description import graph_of, options_of
 
     image = graph_of(job).compile(resolve_settings(options_of(job)).core, parallelism=run.parallelism)
     text = f"{job.name}: {len(image.vertices)} vertices, {len(image.plan.tasks)} tasks"
-    yield Finding("job", Level.OK, text)
+    yield CheckResult("job", Severity.OK, text)
     for vertex, sink in image.sinks.items():
         if (check_start := getattr(sink, "check_start", None)) is None:
             continue
@@ -309,31 +321,33 @@ def _job(job: Job, run: RunOptions) -> Iterator[Finding]:
         try:
             check_start()
         except ClonosError as error:
-            yield Finding(f"sink {name}", Level.ERROR, str(error), "do what the message says")
+            yield CheckResult(f"sink {name}", Severity.ERROR, str(error), "do what the message says")
         else:
-            yield Finding(f"sink {name}", Level.OK, "its server answers")
+            yield CheckResult(f"sink {name}", Severity.OK, "its server answers")
 
 
-def _server(url: str) -> Iterator[Finding]:
+def _server(url: str) -> Iterator[CheckResult]:
     import urllib3
 
     try:
         answer = urllib3.PoolManager(retries=False, timeout=5.0).request("GET", f"{url.rstrip('/')}/api/v1/jobs")
     except urllib3.exceptions.HTTPError as error:
         advice = "start it with clonos serve, or name its address"
-        yield Finding("server", Level.ERROR, f"{url} does not answer ({type(error).__name__})", advice)
+        yield CheckResult("server", Severity.ERROR, f"{url} does not answer ({type(error).__name__})", advice)
         return
     if answer.status in (200, 401):  # it asks for a token, so it is there
-        yield Finding("server", Level.OK, f"{url} answers")
+        yield CheckResult("server", Severity.OK, f"{url} answers")
     else:
-        yield Finding("server", Level.ERROR, f"{url} answers with status {answer.status}", "name a server of clonos")
+        yield CheckResult(
+            "server", Severity.ERROR, f"{url} answers with status {answer.status}", "name a server of clonos"
+        )
 
 
 def _size(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB"
 
 
-def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
+def lines_of(findings: Iterable[CheckResult]) -> Iterator[str]:
     """Yields the lines that show findings: level, check and text, and what to do below."""
     for finding in findings:
         yield f"{finding.level:8} {finding.check:14} {finding.text}"
@@ -341,17 +355,17 @@ def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
             yield f"{'':23} to do: {finding.advice}"
 
 
-def main_level(findings: Iterable[Finding]) -> Level:
+def main_level(findings: Iterable[CheckResult]) -> Severity:
     """Returns the worst level."""
-    order = list(Level)
-    return max((finding.level for finding in findings), key=order.index, default=Level.OK)
+    order = list(Severity)
+    return max((finding.level for finding in findings), key=order.index, default=Severity.OK)
 
 
 def print_examination(job: Job | None, run: RunOptions, server: str, as_json: bool) -> bool:
     """Prints what the checks find, each at once, and returns True when none found an error."""
     import msgspec
 
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for finding in examine(job, run, server):
         found.append(finding)
         if not as_json:
@@ -359,4 +373,4 @@ def print_examination(job: Job | None, run: RunOptions, server: str, as_json: bo
                 print(line, flush=True)
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
-    return main_level(found) is not Level.ERROR
+    return main_level(found) is not Severity.ERROR

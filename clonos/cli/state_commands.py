@@ -69,7 +69,7 @@ class StateLost(EnvironmentFault):
         )
 
 
-class Place:
+class StateLocation:
     """Checkpoint of a store, or savepoint."""
 
     def __init__(self, url: str, checkpoint: int | None) -> None:
@@ -126,7 +126,7 @@ class Place:
                 yield from rows_of_task(self._read, step, task)
         except ObjectMissing as error:
             number = self.metadata.checkpoint
-            if Place(self.url, None).metadata.checkpoint == number:
+            if StateLocation(self.url, None).metadata.checkpoint == number:
                 raise StateLost(self.url, number, error.name) from None
             raise CheckpointRemoved(self.url, number, self._is_chosen) from None
 
@@ -177,7 +177,7 @@ def run_state(parsed: argparse.Namespace) -> int:
     command = {"ls": _list, "show": _show, "diff": _compare}[parsed.verb]
     for left in reversed(range(READS_MAX)):
         try:
-            command(parsed, Place(parsed.place, parsed.checkpoint))
+            command(parsed, StateLocation(parsed.place, parsed.checkpoint))
             break
         except CheckpointRemoved as removed:
             if removed.is_chosen or not left:
@@ -185,7 +185,7 @@ def run_state(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _list(parsed: argparse.Namespace, place: Place) -> None:
+def _list(parsed: argparse.Namespace, place: StateLocation) -> None:
     found = []
     for step in place.steps(None):
         entries, tasks = Counter[str](), dict[str, set[str]]()
@@ -217,7 +217,7 @@ def _keys(given: str) -> set[str]:
     return found
 
 
-def _show(parsed: argparse.Namespace, place: Place) -> None:
+def _show(parsed: argparse.Namespace, place: StateLocation) -> None:
     (step,) = place.steps(parsed.step)
     rows = _wanted(parsed, place.rows(step))
     shown = list(islice(rows, parsed.limit or None))
@@ -230,8 +230,8 @@ def _show(parsed: argparse.Namespace, place: Place) -> None:
     )
 
 
-def _compare(parsed: argparse.Namespace, place: Place) -> None:
-    other = Place(parsed.other, parsed.other_checkpoint)
+def _compare(parsed: argparse.Namespace, place: StateLocation) -> None:
+    other = StateLocation(parsed.other, parsed.other_checkpoint)
     theirs = other.steps(None)
     steps = list(dict.fromkeys((*place.steps(None), *theirs))) if parsed.step is None else [parsed.step]
     if parsed.step is not None and parsed.step not in theirs:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clonos.demo.kills import Kill, step_of
-from clonos.demo.verdict import Row, Verdict, silence_ms
+from clonos.demo.verdict import DemoVerdict, Row, silence_ms
 from clonos.demo.wordcount import COUNT
 from clonos.status import RecoveryState
 
@@ -86,7 +86,7 @@ def _report(kill: Kill, recovery: RecoveryState | None, outputs: DemoOutputs) ->
     )
 
 
-def write_json(file: Path, verdict: Verdict, kills: Sequence[KillReport]) -> None:
+def write_json(file: Path, verdict: DemoVerdict, kills: Sequence[KillReport]) -> None:
     """Writes the verdict and the kills as JSON."""
     counted = ("records", "lost", "duplicated", "contradicted", "calls_repeated")
     data = {name: getattr(verdict, name) for name in counted} | {"kills": [asdict(kill) for kill in kills]}
@@ -121,7 +121,7 @@ def show_gaps(console: Console, kills: Sequence[KillReport]) -> None:
     )
 
 
-def show_verdict(console: Console, verdict: Verdict, disturbed: Sequence[str], healthy: int) -> None:
+def show_verdict(console: Console, verdict: DemoVerdict, disturbed: Sequence[str], healthy: int) -> None:
     """Prints the verdict."""
     table = Table(title="Verdict of an independent reader of the output and of the server's log", title_justify="left")
     table.add_column("what")

@@ -99,7 +99,7 @@ def main() -> None:
     os.close(log_fd)
 
 
-class ServerProcess:
+class DemoServerProcess:
     """Server as a child process. ``url`` is the address of the service without a query.
 
     Raises: EnvironmentFault: the server does not start.

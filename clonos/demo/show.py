@@ -17,9 +17,9 @@ from rich.console import Console
 from clonos.core.model.errors import JobError
 from clonos.demo.kills import Kill, KillKind, Kills
 from clonos.demo.report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
-from clonos.demo.server import ServerProcess
+from clonos.demo.server import DemoServerProcess
 from clonos.demo.text import words_in, write_text
-from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, words_read
+from clonos.demo.verdict import DemoVerdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.wordcount import wordcount
 from clonos.job import Handle, Result
 from clonos.job.live_table import LiveTable
@@ -87,7 +87,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
         serve = stack.enter_context(_page(options)) if options.has_page else None
         texts = _texts(options, folder)
         log = folder / "answers.jsonl"
-        with closing(ServerProcess(log)) as server:
+        with closing(DemoServerProcess(log)) as server:
             console.print(f"looking up the words of {len(texts)} files at {server.url}, writing to {folder}")
             stop = folder / "stop"
             job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
@@ -164,7 +164,7 @@ def _judge(
     words = words_in(texts)
     if events.was_stopped:
         words = words_read(words, answers_given(log))
-    verdict: Verdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
+    verdict: DemoVerdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
     reports = kill_reports(events.kills, events.recoveries, DemoOutputs.of(counts, rejected))
     if events.kills:
         show_timeline(console, events.kills, events.recoveries)

@@ -29,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """Counts over all words. ``examples`` are a few identities for each kind of error."""
 
     records: int
@@ -74,7 +74,7 @@ def judge(
     counts: Iterable[dict[str, Any]],
     rejected: Iterable[dict[str, Any]],
     answers: Iterable[tuple[str, bool]],
-) -> Verdict:
+) -> DemoVerdict:
     """Compares the (identity, word) pairs of the input with both outputs and with all answers.
 
     A record of a window has ``word``, ``count`` and ``identities``, a rejected record ``word`` and ``identity``.
@@ -105,7 +105,7 @@ def judge(
     wrong["contradicted"] += sorted(counted.keys() - allowed_given)
     wrong["contradicted"] += sorted(refused.keys() - banned_given)
     wrong["lost"] = [identity for identity in word_of if identity not in counted and identity not in refused]
-    return Verdict(
+    return DemoVerdict(
         records=len(word_of),
         lost=len(wrong["lost"]),
         duplicated=len(wrong["duplicated"]),

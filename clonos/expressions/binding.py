@@ -9,12 +9,12 @@ from clonos.core.model.missing_names import nearest
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions import arithmetic, casts, choices, conditions, dates, texts
-from clonos.expressions.functions.binder import Binder, Value
+from clonos.expressions.functions.binder import Binder, BoundValue
 from clonos.expressions.functions.foreign_calls import foreign
 from clonos.expressions.functions.value_types import literal_type
 from clonos.expressions.stages import NAMING
 
-Function = Callable[[Binder, Expr, list[Value]], Value]
+Function = Callable[[Binder, Expr, list[BoundValue]], BoundValue]
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
     **arithmetic.FUNCTIONS,
@@ -30,7 +30,7 @@ TEXTS_ARE_COLUMNS: Final = ("when", "coalesce", "concat_str", "min_horizontal", 
 FOREIGN: Final = ("arrow", "polars")
 
 
-def bind(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Value:
+def bind(binder: Binder, expression: Expr, columns: Mapping[str, BoundValue]) -> BoundValue:
     """Returns the value of an expression.
 
     Raises: CannotBind: a column is missing, or a type does not fit.
@@ -55,7 +55,7 @@ def bind(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Valu
         raise CannotBind(repr(expression), error.problem) from None
 
 
-def _input(binder: Binder, expression: Expr, given: Expr, columns: Mapping[str, Value]) -> Value:
+def _input(binder: Binder, expression: Expr, given: Expr, columns: Mapping[str, BoundValue]) -> BoundValue:
     try:
         return bind(binder, given, columns)
     except CannotBind as error:
@@ -65,14 +65,14 @@ def _input(binder: Binder, expression: Expr, given: Expr, columns: Mapping[str, 
         raise
 
 
-def _foreign(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Value:
+def _foreign(binder: Binder, expression: Expr, columns: Mapping[str, BoundValue]) -> BoundValue:
     for name in sorted(expression.columns()):
         if name not in columns:
             raise CannotBind("", missing_column(name, columns))
     return foreign(binder, expression, columns)
 
 
-def _column(expression: Expr, columns: Mapping[str, Value]) -> Value:
+def _column(expression: Expr, columns: Mapping[str, BoundValue]) -> BoundValue:
     name = expression.option("name")
     if name not in columns:
         raise CannotBind(repr(expression), missing_column(name, columns))

@@ -9,7 +9,7 @@ import pyarrow
 
 from clonos.expressions.binding import bind, missing_column
 from clonos.expressions.expression_errors import CannotBind, InvalidExpression, NotComputable, shortened
-from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, FilterCall, Value
+from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, BoundValue, FilterCall
 from clonos.expressions.functions.conditions import condition
 from clonos.expressions.functions.value_types import settled
 from clonos.expressions.stages import Stage
@@ -109,7 +109,7 @@ def _repeated(found: Any, records: int) -> Any:
     return pyarrow.repeat(found, records) if isinstance(found, pyarrow.Scalar) else found
 
 
-def _compiled(binder: Binder, stage: Stage, columns: dict[str, Value]) -> dict[str, Value]:
+def _compiled(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> dict[str, BoundValue]:
     """Returns the columns behind a stage.
 
     Raises: InvalidExpression: a column is missing, or a type does not fit.
@@ -123,7 +123,7 @@ def _compiled(binder: Binder, stage: Stage, columns: dict[str, Value]) -> dict[s
         raise InvalidExpression(stage.step, error.expression or str(stage), error.problem, found) from None
 
 
-def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, Value]) -> dict[str, Value]:
+def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> dict[str, BoundValue]:
     for name in stage.dropped:
         if name not in columns and not stage.is_checked:
             raise CannotBind("", missing_column(name, columns))
@@ -149,8 +149,8 @@ def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, Value]) -> 
 
 
 def _behind_filter(
-    binder: Binder, stage: Stage, found: dict[str, Value], columns: dict[str, Value]
-) -> dict[str, Value]:
+    binder: Binder, stage: Stage, found: dict[str, BoundValue], columns: dict[str, BoundValue]
+) -> dict[str, BoundValue]:
     ((name, given),) = found.items()
     try:
         mask = condition(binder, given)

@@ -20,12 +20,12 @@ from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
 from clonos.io.process.retained_slots import RetainedSlot, retained_slots
 from clonos.io.store.metadata_chain import RETAINED_MAX
-from clonos.io.store.store import CheckpointStore, JobRecord
+from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.job.staging import session_of
-from clonos.job.starting import Start, default_store, identity_of
+from clonos.job.starting import JobStart, default_store, identity_of
 from clonos.kernels import choice, kernels_in_use
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
@@ -42,7 +42,7 @@ class Launched:
     image: JobImage
     job_id: str
     deployment: Deployment
-    start: Start
+    start: JobStart
 
     def close(self) -> None:
         """Ends the driver and its slots; a job that never began leaves nothing in its store."""
@@ -74,7 +74,7 @@ def launch(
     if session is None and run.slots is SlotKind.SPARK:
         session = session_of(graph)
     _check_secrets(graph, run, session)
-    start = Start(CheckpointStore(_store_url(graph.name, run, session)), identity_of(graph), run)
+    start = JobStart(CheckpointStore(_store_url(graph.name, run, session)), identity_of(graph), run)
     found = start.find()
     start.stage(graph)
     try:
@@ -90,8 +90,8 @@ def _prepared(
     session: Any,
     listener: Callable[[Progress], None],
     opener: Callable[[str, JobSettings, Any, str], Deployment],
-    start: Start,
-    found: JobRecord | None,
+    start: JobStart,
+    found: StoredJob | None,
 ) -> Launched:
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run

@@ -24,7 +24,7 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
 from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_running
 from clonos.io.store.leftovers import remove_leftovers
-from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
+from clonos.io.store.store import CheckpointStore, NothingToResume, StoredJob, StoreInUse, StoreOfAnotherJob
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
 from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
@@ -46,16 +46,16 @@ class JobIdentity:
     file: str
 
 
-class Start:
+class JobStart:
     """One start of a job on its store. ``find`` reads the store, ``decide`` checks, ``begin`` changes it."""
 
     def __init__(self, store: CheckpointStore, identity: JobIdentity, run: RunOptions) -> None:
         self.store, self._identity, self._run = store, identity, run
-        self._found: JobRecord | None = None
+        self._found: StoredJob | None = None
         self._resumed: CheckpointMetadata | None = None
         self._replaces = ""
         self._replaced_sinks: set[int] = set()
-        self._created: JobRecord | None = None
+        self._created: StoredJob | None = None
         self._sinks: list[Any] = []
         self._mark: DriverMark | None = None
         self._dead: Marks = NO_MARKS  # marks of drivers that have died
@@ -64,7 +64,7 @@ class Start:
 
     # ------------------------------------------------------------------ reading
 
-    def find(self) -> JobRecord | None:
+    def find(self) -> StoredJob | None:
         """Returns the record of the job to resume, or of the savepoint to start from; None for a fresh start.
 
         Raises: JobRunning: a driver runs the job. StoreOfAnotherJob. NothingToResume: there is no such checkpoint.
@@ -172,14 +172,14 @@ class Start:
             advice = f"But {beside} has a job of this name: start from {folder}, where its relative paths lead too."
             raise NothingToResume(self.store.url, "job", advice)
 
-    def _refuse_another_job(self, found: JobRecord, plan: Plan) -> None:
+    def _refuse_another_job(self, found: StoredJob, plan: Plan) -> None:
         """Refuses a store whose job has both another file and another plan: a file may be renamed, and a plan may be
         changed."""
         own = self._identity
         if found.file and own.file and found.file != own.file and found.plan != plan_fingerprint(plan):
             raise StoreOfAnotherJob(self.store.url, f"{found.name!r} of {found.file}", f"{own.name!r} of {own.file}")
 
-    def _id_to_replace(self, found: JobRecord, image: JobImage) -> str:
+    def _id_to_replace(self, found: StoredJob, image: JobImage) -> str:
         """Returns the identity of the earlier run whose state and output a fresh start replaces."""
         checkpoints = self.store.checkpoints()
         if checkpoints and metadata_of(self.store, found).is_final and self.store.is_finished(found):
@@ -195,7 +195,7 @@ class Start:
 
     # ------------------------------------------------------------------ changing
 
-    def begin(self, image: JobImage, hash_seed: str, is_taken_over: bool = False) -> JobRecord:
+    def begin(self, image: JobImage, hash_seed: str, is_taken_over: bool = False) -> StoredJob:
         """Marks the store as used by this process, begins a term, copies a savepoint, and prepares the outputs.
 
         ``is_taken_over``: the tasks of an earlier driver live and go on.

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import Recorder, Suspended, check_confined, current, key_inside
+from clonos.core.ports.recorder import Recorder, RecordingSuspended, check_confined, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.system.entropy import random_uuid
 
@@ -113,11 +113,11 @@ def reconciled(reconcile: Perform, perform: Perform) -> Perform:
 
     def settled(key: str) -> object:
         try:
-            with Suspended(f"{key}/reconcile"):
+            with RecordingSuspended(f"{key}/reconcile"):
                 return reconcile(key)
         except CallNeverHappened:
             pass
-        with Suspended(key):
+        with RecordingSuspended(key):
             return perform(key)
 
     return settled
@@ -125,7 +125,7 @@ def reconciled(reconcile: Perform, perform: Perform) -> Perform:
 
 def _unrecorded(perform: Perform) -> Perform:
     def performed(key: str) -> object:
-        with Suspended(key):
+        with RecordingSuspended(key):
             return perform(key)
 
     return performed

@@ -21,7 +21,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.readiness import wait_readable
 from clonos.status import Status
 from clonos_chaos.connectors.tested_jobs import PACKED, TESTED, MakeJob, pack_job, truth_folder
-from clonos_chaos.real.driver_process import DriverProcess, status_of
+from clonos_chaos.real.driver_process import RunDriver, status_of
 from clonos_chaos.real.runner_driver import DriverSpec
 from clonos_chaos.real.runner_watch import process_of, wait_until_gone
 from clonos_chaos.real.triggers import is_whole
@@ -90,7 +90,7 @@ class ProcessTrial:
         self._ended: str | None = None
         self.alarms: list[str] = []
         self.injected = 0
-        self._driver = DriverProcess(self._spec, folder, {})
+        self._driver = RunDriver(self._spec, folder, {})
 
     def __enter__(self) -> Self:
         return self
@@ -210,7 +210,7 @@ class ProcessTrial:
         self._driver.close()
         wait_until_gone(self._processes.values(), GONE_WITHIN_S)
         self._status = None
-        self._driver = DriverProcess(msgspec.structs.replace(self._spec, resume=True), self.folder, {})
+        self._driver = RunDriver(msgspec.structs.replace(self._spec, resume=True), self.folder, {})
         self.wait_until_whole()
 
     def outage(self, outage: Callable[[], object]) -> None:

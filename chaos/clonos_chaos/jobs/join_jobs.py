@@ -30,7 +30,7 @@ JOIN_STAGE, CONNECT_STAGE = 1, 2
 MATCHED, ALONE, WAS_LATE = "matched", "alone", "late"
 
 
-class Merging:
+class NumberedMerge:
     """Process function of two inputs: numbers the rows of a key, and delays every third by an event-time timer."""
 
     seen = ValueState[int]("seen", default=0)
@@ -75,7 +75,7 @@ class Ruled:
         context.broadcast_state(self.rules)[row[0]] = 1
 
 
-class Stamp(Operator):
+class TimestampOperator(Operator):
     """Gives rows the timestamps that the watermarks of the source are for."""
 
     def __init__(self, job: TimedJob) -> None:
@@ -95,7 +95,7 @@ class JoinedJob(TimedJob):
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         source = self._timed_rows(graph, rng)._inputs
-        stamped = graph.add("stamp", None, source, make=lambda _: partial(Stamp, self), has_times=True)
+        stamped = graph.add("stamp", None, source, make=lambda _: partial(TimestampOperator, self), has_times=True)
         rows: Stream[Row] = Stream(graph, (StepInput(stamped.number),))
         self._every = rng.choice((1, 2, 3))
         self._shift = rng.choice((0, 0, 3))
@@ -118,7 +118,7 @@ class JoinedJob(TimedJob):
         match rng.randrange(3):
             case 0:
                 odd, even = (found.filter(partial(_has_parity, parity)).key_by(key_of_row) for parity in (1, 0))
-                found = odd.connect(even).process(Merging, parallelism=rng.choice((1, 2)))
+                found = odd.connect(even).process(NumberedMerge, parallelism=rng.choice((1, 2)))
             case 1:
                 found = found.connect(rights.broadcast()).process(Ruled, parallelism=rng.choice((1, 2)))
         found.sink(Immediate()) if rng.random() < 0.5 else found.sink(Parts())

@@ -25,7 +25,7 @@ def child_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path}
 
 
-class DriverProcess:
+class RunDriver:
     """One driver process. ``lines`` returns its new reports without waiting."""
 
     def __init__(self, spec: DriverSpec, folder: Path, environment: dict[str, str]) -> None:

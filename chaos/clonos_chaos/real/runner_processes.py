@@ -20,7 +20,7 @@ from clonos.io.system.readiness import wait_readable
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.real.clock_shim import ClockShim
-from clonos_chaos.real.driver_process import DriverProcess, child_environment, status_of
+from clonos_chaos.real.driver_process import RunDriver, child_environment, status_of
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
@@ -186,11 +186,11 @@ class ProcessRun:
             loot=str(tools.loot) if self.scenario.needs_attackers else "",
         )
 
-    def _start_driver(self, spec: DriverSpec) -> DriverProcess:
+    def _start_driver(self, spec: DriverSpec) -> RunDriver:
         clock, hosts, volumes = self._tools.clock, self._tools.hosts, self._tools.volumes
         environment = clock.environment if clock is not None else {}
         environment |= hosts.driver_environment if hosts is not None else {}
-        return DriverProcess(spec, self.folder, environment | (volumes.environment if volumes is not None else {}))
+        return RunDriver(spec, self.folder, environment | (volumes.environment if volumes is not None else {}))
 
     def _watch(self) -> None:
         deadline_s = time.monotonic() + self.scenario.limits.seconds

@@ -24,7 +24,7 @@ REFUSALS = 0.05
 LINES_MAX = 5
 
 
-class ProducerConnection:
+class SimulatedProducerConnection:
     """Connection from a slot to a producer. Data in flight when it ends is lost."""
 
     def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
@@ -64,11 +64,11 @@ class SimProducer:
         self._acknowledged_bytes = 0
         self.set_back: list[int] = []  # offsets (bytes) that the job went back to, below what it had acknowledged
         self._complaints: list[str] = []
-        self.connection: ProducerConnection | None = None
+        self.connection: SimulatedProducerConnection | None = None
 
     # ------------------------------------------------------------------ the slot's side
 
-    def connect(self, connection: ProducerConnection, offset_bytes: int) -> None:
+    def connect(self, connection: SimulatedProducerConnection, offset_bytes: int) -> None:
         """Accepts a connection of a slot after a delay."""
         clock = connection.host.clock
         clock.after(clock.between(10_000, 2 * MILLISECOND_NS), self._accept, connection, offset_bytes)
@@ -79,7 +79,7 @@ class SimProducer:
 
     # ------------------------------------------------------------------ the producer's side
 
-    def _accept(self, connection: ProducerConnection, offset_bytes: int) -> None:
+    def _accept(self, connection: SimulatedProducerConnection, offset_bytes: int) -> None:
         host = connection.host
         placement = host.world.oracle.view.placements[self.task]
         if not connection.is_open or host.is_dead or placement.incarnation != connection.incarnation:
@@ -112,10 +112,10 @@ class SimProducer:
     def _line(offset: int) -> bytes:
         return b"%d\n" % offset
 
-    def _send_later(self, connection: ProducerConnection) -> None:
+    def _send_later(self, connection: SimulatedProducerConnection) -> None:
         connection.host.clock.after(self.rng.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
 
-    def _send(self, connection: ProducerConnection) -> None:
+    def _send(self, connection: SimulatedProducerConnection) -> None:
         if not connection.is_open or connection.host.is_dead:
             return
         if connection.is_held:
@@ -160,14 +160,14 @@ class SimProducerConnections:
 
     def __init__(self, host: SimSlot) -> None:
         self.host = host
-        self._connections: dict[tuple[TaskId, Incarnation], ProducerConnection] = {}
+        self._connections: dict[tuple[TaskId, Incarnation], SimulatedProducerConnection] = {}
 
     def _producer(self, task: TaskId) -> SimProducer:
         producer: SimProducer = self.host.world.job.producers[task]
         return producer
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        opened = self._connections[task, incarnation] = ProducerConnection(self.host, task, incarnation)
+        opened = self._connections[task, incarnation] = SimulatedProducerConnection(self.host, task, incarnation)
         self._producer(task).connect(opened, offset_bytes)
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:

@@ -24,7 +24,7 @@ RunWithoutFaults = Callable[[int], Outputs]
 """Runs the n-th fault-free world."""
 
 
-class Comparison:
+class OutputComparison:
     """Comparison with the common output of fault-free runs."""
 
     def __init__(self, job: str, compare: Compare, run_without_faults: RunWithoutFaults) -> None:

@@ -19,7 +19,7 @@ from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
 from clonos_chaos.swarm.world import World, WorldFailed
-from clonos_chaos.user.comparing import Compare, Comparison
+from clonos_chaos.user.comparing import Compare, OutputComparison
 from clonos_chaos.user.user_calls import HttpAnswer, Services, StandIns
 from clonos_chaos.user.user_graph import Inputs, JobLike, Ready, given_inputs, ready
 from clonos_chaos.user.user_world import Check, Judging, Outputs, UserWorld
@@ -128,7 +128,7 @@ class _CrashTest:
     def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
         """Runs all worlds up to the first failure. Raises CrashTestFailed."""
         __tracebackhide__ = True
-        self._comparison = Comparison(self.report.job, self._compare, self._run_without_faults)
+        self._comparison = OutputComparison(self.report.job, self._compare, self._run_without_faults)
         for seed in seeds:
             make = partial(self._world, seed)
             if faults is not None or records is not None:

@@ -57,7 +57,7 @@ class Finding(NamedTuple):
     advice: str
 
 
-class Place(NamedTuple):
+class FunctionSource(NamedTuple):
     """Syntax tree of a function, and its lines in its file."""
 
     file: str
@@ -222,7 +222,7 @@ def _named_functions(file: str, text: str) -> dict[str, list[ast.Lambda | ast.Fu
     return found
 
 
-def _place_of(function: FunctionType) -> Place | None:
+def _place_of(function: FunctionType) -> FunctionSource | None:
     """Finds a function in its file: among those that begin in its first line, the one around its instructions."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
@@ -237,7 +237,7 @@ def _place_of(function: FunctionType) -> Place | None:
     if best is None:
         return None
     first = min([best.lineno, *(each.lineno for each in getattr(best, "decorator_list", ()))])
-    return Place(code.co_filename, best.lineno, best, "".join(lines[first - 1 : best.end_lineno]))
+    return FunctionSource(code.co_filename, best.lineno, best, "".join(lines[first - 1 : best.end_lineno]))
 
 
 def tree_of(function: Any) -> ast.AST | None:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 
-class Use(Enum):
+class NameUse(Enum):
     """Use of a name that a rule is about."""
 
     LOADED = auto()  # called, or passed on
@@ -18,10 +18,10 @@ class Use(Enum):
 class _Rule(NamedTuple):
     names: re.Pattern[str]
     advice: str
-    use: Use
+    use: NameUse
 
 
-def _rule(names: str, advice: str, use: Use = Use.LOADED) -> _Rule:
+def _rule(names: str, advice: str, use: NameUse = NameUse.LOADED) -> _Rule:
     return _Rule(re.compile(names), advice, use)
 
 
@@ -40,22 +40,22 @@ RULES: Final = (
     _rule(r"datetime\.datetime\.(?:now|utcnow|today)", "use clock.now() of clonos"),
     _rule(r"datetime\.date\.today", "use clock.now().date() of clonos"),
     _rule(r"random\.[a-z]\w*|random\.Random\.\w+|random\.SystemRandom\.\w+", _RANDOM),
-    _rule(r"random\.Random|random\.SystemRandom", _RANDOM, Use.CALLED_WITHOUT_ARGUMENTS),
+    _rule(r"random\.Random|random\.SystemRandom", _RANDOM, NameUse.CALLED_WITHOUT_ARGUMENTS),
     _rule(r"numpy\.random\.mtrand\.RandomState\.\w+|numpy\.random\._generator\.Generator\.\w+", _NUMPY_RANDOM),
-    _rule(r"numpy\.random(?:\._generator)?\.default_rng", _NUMPY_RANDOM, Use.CALLED_WITHOUT_ARGUMENTS),
+    _rule(r"numpy\.random(?:\._generator)?\.default_rng", _NUMPY_RANDOM, NameUse.CALLED_WITHOUT_ARGUMENTS),
     _rule(r"uuid\.uuid[14678]", "use uuid4 of clonos"),
     _rule(r"(?:os|posix|nt)\.urandom|secrets\.\w+", _RANDOM),
-    _rule(rf"(?:{_CLIENTS}|http\.client|urllib\.request)\..+", _CALL_RECORDED, Use.CALLED),
-    _rule(r"_?socket\.(?:socket|create_connection|gethostbyname|getaddrinfo)(?:\..+)?", _CALL_RECORDED, Use.CALLED),
+    _rule(rf"(?:{_CLIENTS}|http\.client|urllib\.request)\..+", _CALL_RECORDED, NameUse.CALLED),
+    _rule(r"_?socket\.(?:socket|create_connection|gethostbyname|getaddrinfo)(?:\..+)?", _CALL_RECORDED, NameUse.CALLED),
     _rule(r"builtins\.open|_?io\.open", _READ_BEFORE),
     _rule(r"os\.(?:getenv|_Environ)", _READ_BEFORE),
-    _rule(r"subprocess\.\w+|(?:os|posix)\.(?:system|popen)", "call it in a @service function", Use.CALLED),
+    _rule(r"subprocess\.\w+|(?:os|posix)\.(?:system|popen)", "call it in a @service function", NameUse.CALLED),
     _rule(
         r"threading\.Thread|concurrent\.futures\..+|asyncio\.\w+(?:\..+)?|multiprocessing\..+",
         "use plain calls, or map_async",
-        Use.CALLED,
+        NameUse.CALLED,
     ),
-    _rule(r"builtins\.id", "use the value itself: an id differs between processes", Use.CALLED),
+    _rule(r"builtins\.id", "use the value itself: an id differs between processes", NameUse.CALLED),
 )
 
 MUTATORS: Final = frozenset(
@@ -74,6 +74,6 @@ def advice_for(name: str, *, is_called: bool, has_arguments: bool) -> str:
     """Returns what to write instead of a name that is loaded or called; an empty text if a replay repeats it."""
     for rule in RULES:
         if found := rule.names.fullmatch(name):
-            is_meant = rule.use is Use.LOADED or (is_called and (rule.use is Use.CALLED or not has_arguments))
+            is_meant = rule.use is NameUse.LOADED or (is_called and (rule.use is NameUse.CALLED or not has_arguments))
             return found.expand(rule.advice) if is_meant else ""
     return ""

@@ -20,7 +20,7 @@ HEADROOM_BYTES = 64 << 20
 because what is on its way when sources pause does not shrink with the budget."""
 
 
-class Level(Enum):
+class BudgetLevel(Enum):
     """How full a budget is."""
 
     FREE = 0
@@ -29,7 +29,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class BudgetUse:
     """Use of one budget, with its limits in bytes."""
 
     option: str
@@ -39,11 +39,11 @@ class Use:
     hard_bytes: int
 
     @property
-    def level(self) -> Level:
+    def level(self) -> BudgetLevel:
         """Level of the budget: free up to the soft limit, soft up to the hard one."""
         if self.used_bytes <= self.soft_bytes:
-            return Level.FREE
-        return Level.SOFT if self.used_bytes <= self.hard_bytes else Level.HARD
+            return BudgetLevel.FREE
+        return BudgetLevel.SOFT if self.used_bytes <= self.hard_bytes else BudgetLevel.HARD
 
     def __str__(self) -> str:
         return (
@@ -80,7 +80,7 @@ class SegmentUnreadable(EnvironmentFault):
         )
 
 
-def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> Use | None:
+def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> BudgetUse | None:
     """Returns the fullest of the budgets above a soft limit; None where all are free.
 
     A slot uses memory and disk for its in-flight logs, and memory for its causal logs and replicas.
@@ -91,15 +91,15 @@ def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int
     if memory_bytes <= memory_max and disk_bytes <= disk_soft and log_bytes <= log_soft:
         return None
     found = (
-        Use(
+        BudgetUse(
             "inflight_memory_bytes",
             "in-flight logs in memory",
             memory_bytes,
             memory_max,
             memory_max + HEADROOM_BYTES,
         ),
-        Use("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_soft, disk_max),
-        Use("log_memory_bytes", "causal logs and replicas", log_bytes, log_soft, log_max),
+        BudgetUse("inflight_disk_bytes", "in-flight logs on disk", disk_bytes, disk_soft, disk_max),
+        BudgetUse("log_memory_bytes", "causal logs and replicas", log_bytes, log_soft, log_max),
     )
-    above = [use for use in found if use.level is not Level.FREE]
-    return next((use for use in above if use.level is Level.HARD), above[0])
+    above = [use for use in found if use.level is not BudgetLevel.FREE]
+    return next((use for use in above if use.level is BudgetLevel.HARD), above[0])

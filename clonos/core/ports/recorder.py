@@ -153,7 +153,7 @@ def running(recorder: Recorder) -> Iterator[None]:
         _bound.reset(token)
 
 
-class Suspended:
+class RecordingSuspended:
     """Context of an external call: services used inside are not recorded, because the call's outcome covers them.
 
     Otherwise a service used by a service would be logged before the call that replay expects first. ``key`` is the

@@ -6,7 +6,7 @@ way of an element.
 
 from __future__ import annotations
 
-from clonos.core.channel.budgets import LimitExceeded, Use, fullest
+from clonos.core.channel.budgets import BudgetUse, LimitExceeded, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.model.options import Options
 from clonos.core.ports.effect_collector import EffectCollector
@@ -44,11 +44,11 @@ class Pressure:
             self.is_held = False
         return has_run_out
 
-    def use(self, log_bytes: int) -> Use | None:
+    def use(self, log_bytes: int) -> BudgetUse | None:
         """Returns what is above a soft limit, if anything is; ``log_bytes``: of causal logs and replicas here."""
         return fullest(self.options, self.budget.memory_bytes, self.budget.disk_bytes, log_bytes)
 
-    def update(self, use: Use | None) -> bool:
+    def update(self, use: BudgetUse | None) -> bool:
         """Takes over what is above a soft limit; returns whether the slot has passed the limit up or down."""
         if (use is not None) == self.is_over_soft_limit:
             return False
@@ -61,7 +61,7 @@ class Pressure:
             )
         return True
 
-    def limit_exceeded(self, use: Use) -> LimitExceeded:
+    def limit_exceeded(self, use: BudgetUse) -> LimitExceeded:
         """Returns the error of a slot that is above a hard limit."""
         return LimitExceeded(str(use), use.option, self.budget.failure)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from clonos.core.channel.budgets import Level, LimitExceeded, SegmentUnreadable
+from clonos.core.channel.budgets import BudgetLevel, LimitExceeded, SegmentUnreadable
 from clonos.core.channel.segment import SegmentPhase
 from clonos.core.checkpoint.pending_snapshots import task_of_object
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
@@ -136,7 +136,7 @@ class StorageEvents(ABC):
         use = self.pressure.use(self._log_bytes())
         if use is not None and self.backups.end_shadows():
             use = self.pressure.use(self._log_bytes())
-        if use is not None and use.level is Level.HARD:
+        if use is not None and use.level is BudgetLevel.HARD:
             self._fail_for_all(self.pressure.limit_exceeded(use))
         if self.pressure.update(use):
             self.mark_status()

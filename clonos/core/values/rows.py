@@ -24,7 +24,7 @@ from clonos.core.values.tree import (
     DECODER,
     ENCODER,
     MICROSECOND,
-    Refused,
+    Unencodable,
     lift_all,
     lift_zone,
     lower_all,
@@ -114,7 +114,7 @@ def column_of(rows: list[Any], *, rows_max: int = value_limits.BATCH_ROWS_MAX) -
     try:
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
         return _exact(rows, 0) if is_sole else _column(rows, 0)
-    except Refused as refused:
+    except Unencodable as refused:
         raise unsupported("rows", rows, refused) from None
 
 

@@ -54,7 +54,7 @@ MICROSECOND: Final = timedelta(microseconds=1)
 Plain = frozenset[type]
 
 
-class Refused(Exception):
+class Unencodable(Exception):
     """Signal that a part of a value has no encoding. Callers that know the whole value add the path to that part."""
 
     def __init__(self, type_name: str, advice: str) -> None:
@@ -76,7 +76,7 @@ def pack(lowering: Callable[[Any, Plain, int], object], value: object, depth: in
 def lower(value: object, plain: Plain, depth: int) -> object:
     """Returns the tree of a value that is nested in ``depth`` containers.
 
-    Raises: Refused, if a part has no encoding; ValueBeyondLimit, if it is too long or too deep.
+    Raises: Unencodable, if a part has no encoding; ValueBeyondLimit, if it is too long or too deep.
     """
     cls = type(value)
     if cls in plain:
@@ -91,13 +91,13 @@ def lower(value: object, plain: Plain, depth: int) -> object:
         return _lower_choice(value, entry, plain, depth)
     if (scalar := python_scalar(value)) is not value:
         return lower(scalar, plain, depth)
-    raise Refused(type_registry.class_name(cls), advice(cls))
+    raise Unencodable(type_registry.class_name(cls), advice(cls))
 
 
 def lower_all(values: Collection[object], plain: Plain, depth: int) -> Collection[object]:
     """Returns the trees of a container's items, which are nested in ``depth`` containers.
 
-    Raises: Refused, if an item has no encoding; ValueBeyondLimit, if there are too many or they are too deep.
+    Raises: Unencodable, if an item has no encoding; ValueBeyondLimit, if there are too many or they are too deep.
     """
     if depth > value_limits.VALUE_DEPTH_MAX:
         raise ValueBeyondLimit(
@@ -188,7 +188,7 @@ def _lower_uuid(value: UUID, plain: Plain, depth: int) -> object:
 def lower_zone(zone: tzinfo | None) -> object:
     """Returns None, the offset in microseconds (with the zone's name if it has one), or the key of a zone with rules.
 
-    Raises: Refused, if the zone's class has no encoding.
+    Raises: Unencodable, if the zone's class has no encoding.
     """
     if zone is None:
         return None
@@ -200,7 +200,7 @@ def lower_zone(zone: tzinfo | None) -> object:
 
     if type(zone) is ZoneInfo and zone.key is not None:
         return zone.key
-    raise Refused(
+    raise Unencodable(
         f"time with the zone class {type_registry.class_name(type(zone))}",
         "Use datetime.timezone or zoneinfo.ZoneInfo(key) as its zone.",
     )
@@ -210,13 +210,13 @@ def _lower_record(value: object, record: type_registry.RegisteredRecord, plain: 
     extras = record.extras((value,))
     if extras:
         name = type_registry.class_name(record.cls)
-        raise Refused(
+        raise Unencodable(
             name, f"Its attributes {sorted(extras)} are not fields and would be lost: declare them as fields of {name}."
         )
     try:
         fields = record.read(value)
     except AttributeError as error:
-        raise Refused(type_registry.class_name(record.cls), f"One of its fields has no value: {error}.") from error
+        raise Unencodable(type_registry.class_name(record.cls), f"One of its fields has no value: {error}.") from error
     return [RECORD, record.name, record.signature, *lower_all(fields, plain, depth + 1)]
 
 
@@ -225,7 +225,7 @@ def _lower_choice(value: Any, choice: type_registry.Choice, plain: Plain, depth:
         return [FLAGS, choice.name, lower(value._value_, plain, depth)]
     name: str = value._name_
     if choice.cls.__members__.get(name) is not value:
-        raise Refused(type_registry.class_name(choice.cls), "It is not one of the members that its class declares.")
+        raise Unencodable(type_registry.class_name(choice.cls), "It is not one of the members that its class declares.")
     return [MEMBER, choice.name, name]
 
 

@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Iterator
 
 from clonos.core.values import type_registry, value_limits
-from clonos.core.values.tree import CAREFUL, DECODER, PLAIN, Refused, lift, lower, pack
+from clonos.core.values.tree import CAREFUL, DECODER, PLAIN, Unencodable, lift, lower, pack
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed, ValueUnsupported
 
 
@@ -18,7 +18,7 @@ def encode_value(value: object, *, bytes_max: int = value_limits.VALUE_BYTES_MAX
     """
     try:
         data = pack(lower, value, 0)
-    except Refused as refused:
+    except Unencodable as refused:
         raise unsupported("value", value, refused) from None
     if len(data) > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded value", len(data), bytes_max)
@@ -44,7 +44,7 @@ def reason(error: Exception) -> str:
     return f"{error}"[:500] or type(error).__name__
 
 
-def unsupported(root: str, value: object, refused: Refused) -> ValueUnsupported:
+def unsupported(root: str, value: object, refused: Unencodable) -> ValueUnsupported:
     """Returns the error for a value with a refused part. ``root`` is the beginning of the path to that part."""
     return ValueUnsupported(refused.type_name, root + _path(value), refused.advice)
 
@@ -54,7 +54,7 @@ def _path(value: object) -> str:
     for step, part in _parts(value):
         try:
             lower(part, CAREFUL, 0)
-        except Refused:
+        except Unencodable:
             return step + _path(part)
     return ""
 

@@ -14,7 +14,7 @@ from pyarrow import types
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided, remainder
 from clonos.expressions.functions.value_types import (
@@ -33,7 +33,7 @@ UNCHECKED: Final[dict[str, Kernel]] = {"+": compute.add, "-": compute.subtract, 
 MICROSECONDS: Final = pyarrow.duration("us")
 
 
-def arithmetic(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def arithmetic(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds + - * / // %.
 
     Raises: CannotBind: a type does not fit.
@@ -55,7 +55,7 @@ def arithmetic(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     raise CannotBind("", _no_arithmetic(function, left.type, right.type))
 
 
-def _is_null(value: Value) -> bool:
+def _is_null(value: BoundValue) -> bool:
     return bool(types.is_null(value.type))
 
 
@@ -71,7 +71,7 @@ def _no_arithmetic(function: str, left: Any, right: Any) -> str:
     return f"{kind_name(left)} {function} {kind_name(right)} is not defined; {advice}"
 
 
-def _of_numbers(binder: Binder, function: str, left: Value, right: Value) -> Value:
+def _of_numbers(binder: Binder, function: str, left: BoundValue, right: BoundValue) -> BoundValue:
     type_ = common_type((left, right))
     if types.is_decimal(type_):
         return _of_decimals(binder, function, left, right)
@@ -96,7 +96,7 @@ def _float_remainder(left: Any, right: Any) -> Any:
     return compute.subtract(left, compute.multiply(_float_floor_divided(left, right), right))
 
 
-def _of_decimals(binder: Binder, function: str, left: Value, right: Value) -> Value:
+def _of_decimals(binder: Binder, function: str, left: BoundValue, right: BoundValue) -> BoundValue:
     if function in ("/", "//", "%"):
         both = [typed(binder, each, pyarrow.float64()) for each in (left, right)]
         if function == "/":
@@ -109,13 +109,13 @@ def _of_decimals(binder: Binder, function: str, left: Value, right: Value) -> Va
         raise CannotBind("", "the result needs more than 38 digits; cast one of them with cast(float)") from None
 
 
-def _own_decimal(value: Value) -> Any:
+def _own_decimal(value: BoundValue) -> Any:
     if types.is_decimal(value.type):
         return value.type
     return pyarrow.decimal128(max(1, len(str(abs(value.literal)))), 0)
 
 
-def _of_times(binder: Binder, function: str, left: Value, right: Value) -> Value | None:
+def _of_times(binder: Binder, function: str, left: BoundValue, right: BoundValue) -> BoundValue | None:
     """Binds arithmetic with times and lengths of time, None if it means nothing."""
     if function == "-" and is_time(left.type) and is_time(right.type):
         type_ = common_type((left, right))
@@ -136,7 +136,7 @@ def _of_times(binder: Binder, function: str, left: Value, right: Value) -> Value
     return None
 
 
-def _moved(binder: Binder, function: str, time: Value, length: Value) -> Value:
+def _moved(binder: Binder, function: str, time: BoundValue, length: BoundValue) -> BoundValue:
     if types.is_timestamp(time.type):
         return binder.call(function, UNCHECKED[function], time, length)
     instant = binder.cast(time, pyarrow.timestamp("us"))
@@ -144,7 +144,7 @@ def _moved(binder: Binder, function: str, time: Value, length: Value) -> Value:
     return binder.cast(moved, pyarrow.date32())
 
 
-def power(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def power(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds **: integers to the power of a constant that is not negative stay integers.
 
     Raises: CannotBind: a type does not fit.
@@ -161,7 +161,7 @@ def power(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.call("**", compute.power, *unified(binder, inputs))
 
 
-def negate(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def negate(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds unary minus.
 
     Raises: CannotBind: a type does not fit.
@@ -172,13 +172,13 @@ def negate(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.call("negate", compute.negate, _number(value, or_duration=True), type_=value.type)
 
 
-def absolute(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def absolute(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds abs."""
     value = _number(settled(binder, inputs[0]))
     return value if types.is_unsigned_integer(value.type) else binder.call("abs", compute.abs, value, type_=value.type)
 
 
-def rounded(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def rounded(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds round; integers stay as they are."""
     value = _number(settled(binder, inputs[0]))
     if types.is_integer(value.type):
@@ -198,7 +198,7 @@ def _round(decimals: int, mode: str, column: Any) -> Any:
     return compute.if_else(compute.is_finite(found), compute.cast(found, column.type, safe=False), column)
 
 
-def floor_or_ceil(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def floor_or_ceil(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds floor and ceil; integers stay as they are."""
     value = _number(settled(binder, inputs[0]))
     if types.is_integer(value.type):
@@ -207,7 +207,7 @@ def floor_or_ceil(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.cast(binder.call(node.function, kernel, value), value.type)
 
 
-def clip(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def clip(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds clip; a bound that is null does not limit."""
     value = settled(binder, inputs[0])
     for bound, kernel in zip(inputs[1:], (_raised, _lowered), strict=True):
@@ -218,7 +218,7 @@ def clip(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return value
 
 
-def _as_bound(binder: Binder, bound: Value, type_: Any) -> Value:
+def _as_bound(binder: Binder, bound: BoundValue, type_: Any) -> BoundValue:
     if bound.is_literal and types.is_integer(type_):
         return binder.constant(int(bound.literal), type_)
     return typed(binder, bound, type_)
@@ -236,7 +236,7 @@ def _replaced(condition: Any, bound: Any, column: Any) -> Any:
     return compute.if_else(compute.fill_null(condition, False), bound, column)
 
 
-def _number(value: Value, *, or_duration: bool = False) -> Value:
+def _number(value: BoundValue, *, or_duration: bool = False) -> BoundValue:
     if is_number(value.type) or (or_duration and types.is_duration(value.type)):
         return value
     raise CannotBind("", f"it needs a number and gets {kind_name(value.type)}")

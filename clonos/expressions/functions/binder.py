@@ -21,7 +21,7 @@ Kernel = Callable[..., Any]
 ARROW_ERRORS: Final = (pyarrow.ArrowException, ValueError, TypeError, KeyError)
 
 
-class Value(NamedTuple):
+class BoundValue(NamedTuple):
     """Result of a call, a column or a constant. ``is_literal``: a constant of Python, whose type adapts to others."""
 
     number: int
@@ -30,7 +30,7 @@ class Value(NamedTuple):
     literal: Any = None
 
 
-class Call(NamedTuple):
+class BoundCall(NamedTuple):
     """Computes a register from others. ``text`` is the expression, ``stage`` the number of its step."""
 
     kernel: Kernel
@@ -52,26 +52,26 @@ class Binder:
     """Calls of a program. ``text`` and ``stage`` are those of the expression that is bound now."""
 
     def __init__(self) -> None:
-        self.calls: list[Call | FilterCall] = []
+        self.calls: list[BoundCall | FilterCall] = []
         self.constants: dict[int, Any] = {}
         self.text = ""
         self.stage = 0
         self._types: list[Any] = []
-        self._known: dict[tuple[Any, ...], Value] = {}
+        self._known: dict[tuple[Any, ...], BoundValue] = {}
         self._before: dict[int, int] = {}  # behind a filter: number of a value in front of it
-        self._behind: dict[int, Value] = {}
+        self._behind: dict[int, BoundValue] = {}
 
     @property
     def registers(self) -> int:
         """Number of registers."""
         return len(self._types)
 
-    def new_value(self, type_: Any) -> Value:
+    def new_value(self, type_: Any) -> BoundValue:
         """Returns a value with a register of its own."""
         self._types.append(type_)
-        return Value(len(self._types) - 1, type_)
+        return BoundValue(len(self._types) - 1, type_)
 
-    def constant(self, value: Any, type_: Any) -> Value:
+    def constant(self, value: Any, type_: Any) -> BoundValue:
         """Returns a typed constant. ``value`` is one of Python, or a scalar of that type."""
         scalar = value if isinstance(value, pyarrow.Scalar) else arrow_scalar(value, type_)
         key = ("constant", str(type_), repr(scalar))
@@ -81,15 +81,15 @@ class Binder:
             self._known[key] = found
         return self._known[key]
 
-    def is_constant(self, value: Value) -> bool:
+    def is_constant(self, value: BoundValue) -> bool:
         """Returns whether a value is the same for all records."""
         return value.number in self.constants
 
-    def scalar(self, value: Value) -> Any:
+    def scalar(self, value: BoundValue) -> Any:
         """Returns a constant as Arrow's scalar, None if the value is none."""
         return self.constants.get(value.number)
 
-    def call(self, name: str, kernel: Kernel, *inputs: Value, type_: Any = None, options: Any = ()) -> Value:
+    def call(self, name: str, kernel: Kernel, *inputs: BoundValue, type_: Any = None, options: Any = ()) -> BoundValue:
         """Returns the result of a kernel; a call of the same name, options and inputs is not repeated.
 
         ``type_``: the type of the result; None to find it out.
@@ -108,11 +108,11 @@ class Binder:
         found = self._folded(kernel, inputs, type_)
         if found is None:
             found = self.new_value(type_)
-            self.calls.append(Call(kernel, numbers, found.number, self.text, self.stage))
+            self.calls.append(BoundCall(kernel, numbers, found.number, self.text, self.stage))
         self._known[key] = found
         return found
 
-    def _folded(self, kernel: Kernel, inputs: Sequence[Value], type_: Any) -> Value | None:
+    def _folded(self, kernel: Kernel, inputs: Sequence[BoundValue], type_: Any) -> BoundValue | None:
         """Returns the result of a call with constants only."""
         if not inputs or not all(map(self.is_constant, inputs)):
             return None
@@ -122,7 +122,7 @@ class Binder:
             return None  # it fails for the records, if there are any
         return self.constant(scalar, type_) if isinstance(scalar, pyarrow.Scalar) else None
 
-    def _type_of_result(self, kernel: Kernel, inputs: Sequence[Value]) -> Any:
+    def _type_of_result(self, kernel: Kernel, inputs: Sequence[BoundValue]) -> Any:
         empty = [self.constants.get(each.number, pyarrow.nulls(0, each.type)) for each in inputs]
         try:
             return kernel(*empty).type
@@ -130,7 +130,7 @@ class Binder:
             types = " and ".join(str(each.type) for each in inputs)
             raise CannotBind("", f"it does not take {types} ({str(error).splitlines()[0]:.120})") from None
 
-    def cast(self, value: Value, type_: Any) -> Value:
+    def cast(self, value: BoundValue, type_: Any) -> BoundValue:
         """Returns a value as a type that holds it, or nearly: integers as floats, for example."""
         if value.type == type_:
             return value
@@ -138,7 +138,7 @@ class Binder:
             "as", lambda column: pyarrow.compute.cast(column, type_, safe=False), value, type_=type_, options=str(type_)
         )
 
-    def plain(self, value: Value) -> Value:
+    def plain(self, value: BoundValue) -> BoundValue:
         """Returns a value without a dictionary and without a view, which few kernels take."""
         type_ = value.type
         if pyarrow.types.is_dictionary(type_):
@@ -147,12 +147,12 @@ class Binder:
             return self.cast(value, PLAIN_TYPES[type_])
         return value
 
-    def filter(self, mask: Value) -> None:
+    def filter(self, mask: BoundValue) -> None:
         """Leaves the records for which ``mask`` is true; ``behind_filter`` returns values behind it."""
         self.calls.append(FilterCall(mask.number, [], self.stage))
         self._before, self._behind = {}, {}
 
-    def behind_filter(self, value: Value) -> Value:
+    def behind_filter(self, value: BoundValue) -> BoundValue:
         """Returns a value in front of the last filter as it is behind it."""
         if self.is_constant(value) or value.is_literal:
             return value

@@ -12,7 +12,7 @@ from pyarrow import types
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind, NotComputable
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided
 from clonos.expressions.functions.value_types import is_bytes, is_number, is_text, is_time, kind_name, settled
@@ -28,7 +28,7 @@ HEXADECIMAL: Final = "x"
 REFUSED: Final = "a cast from {} to {} is not defined"
 
 
-def cast(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def cast(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds cast."""
     value, type_ = binder.plain(settled(binder, inputs[0])), arrow_type(node.option("dtype"))
     if value.type == type_:
@@ -191,7 +191,7 @@ def _of_times(given: Any, wanted: Any) -> Kernel:
     return _failing(wanted, lambda column: compute.cast(column, wanted))
 
 
-def as_text(binder: Binder, value: Value) -> Value:
+def as_text(binder: Binder, value: BoundValue) -> BoundValue:
     """Returns a value as a text, for concat_str.
 
     Raises: CannotBind: it has none.

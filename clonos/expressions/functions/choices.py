@@ -11,12 +11,12 @@ from pyarrow import types
 from clonos.core.model.missing_names import nearest
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.conditions import condition
 from clonos.expressions.functions.value_types import kind_name, unified
 
 
-def when(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def when(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds when/then/otherwise; a condition that is null counts as false."""
     has_default = len(inputs) % 2 == 1
     conditions = [condition(binder, each) for each in inputs[: len(inputs) - 1 : 2]]
@@ -35,7 +35,7 @@ def _chosen(test: Any, result: Any, other: Any) -> Any:
     return compute.if_else(compute.fill_null(test, False), result, other)
 
 
-def extreme(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def extreme(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds min_horizontal and max_horizontal."""
     values = unified(binder, inputs)
     type_ = values[0].type
@@ -45,7 +45,7 @@ def extreme(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.cast(binder.call(node.function, kernel, *values), type_)
 
 
-def struct_field(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def struct_field(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds struct.field.
 
     Raises: CannotBind: a type does not fit.

@@ -11,7 +11,7 @@ from pyarrow import types
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_array
 from clonos.expressions.functions.value_types import (
     joined_type,
@@ -42,12 +42,12 @@ BIG_INTEGER: Final = pyarrow.decimal128(20, 0)
 """Type that holds integers of 64 bits with and without a sign."""
 
 
-def comparison(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def comparison(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds == != < <= > >=."""
     return compared(binder, node.function, *inputs)
 
 
-def compared(binder: Binder, function: str, left: Value, right: Value) -> Value:
+def compared(binder: Binder, function: str, left: BoundValue, right: BoundValue) -> BoundValue:
     """Binds a comparison of two values.
 
     Raises: CannotBind: a type does not fit.
@@ -102,7 +102,7 @@ def _not_less(left: Any, right: Any) -> Any:
     return compute.or_(compute.greater_equal(left, right), compute.is_nan(left))
 
 
-def boolean(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def boolean(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds & | ^ of bools.
 
     Raises: CannotBind: one of them is a number or another constant.
@@ -118,12 +118,12 @@ def boolean(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.call(node.function, KLEENE[node.function], *both, type_=pyarrow.bool_())
 
 
-def invert(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def invert(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds ~ of a bool."""
     return binder.call("invert", compute.invert, condition(binder, inputs[0]), type_=pyarrow.bool_())
 
 
-def condition(binder: Binder, value: Value) -> Value:
+def condition(binder: Binder, value: BoundValue) -> BoundValue:
     """Returns a bool.
 
     Raises: CannotBind: the value is something else.
@@ -135,13 +135,13 @@ def condition(binder: Binder, value: Value) -> Value:
     return settled(binder, value)
 
 
-def null_test(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def null_test(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds is_null and is_not_null."""
     kernel = compute.is_null if node.function == "is_null" else compute.is_valid
     return binder.call(node.function, kernel, settled(binder, inputs[0]), type_=pyarrow.bool_())
 
 
-def nan_test(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def nan_test(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds is_nan.
 
     Raises: CannotBind: a type does not fit.
@@ -152,13 +152,13 @@ def nan_test(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.call("is_nan", compute.is_nan, value, type_=pyarrow.bool_())
 
 
-def coalesce(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def coalesce(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds coalesce and fill_null."""
     both = unified(binder, inputs)
     return both[0] if len(both) == 1 else binder.call("coalesce", compute.coalesce, *both, type_=both[0].type)
 
 
-def is_between(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def is_between(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds is_between."""
     value, lower, upper = inputs
     above, below = BOUNDS[node.option("closed", "both")]
@@ -166,7 +166,7 @@ def is_between(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.call("&", compute.and_kleene, *both, type_=pyarrow.bool_())
 
 
-def is_in(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def is_in(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds is_in; null is in no list.
 
     Raises: CannotBind: a type does not fit.

@@ -11,7 +11,7 @@ from pyarrow import types
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided, numbers_of, with_numbers
 from clonos.expressions.functions.value_types import is_time, kind_name, settled
@@ -36,7 +36,7 @@ FIRST_MONDAY_DAYS: Final = 4
 DAY_NS: Final = 86_400_000_000_000
 
 
-def time(value: Value) -> Value:
+def time(value: BoundValue) -> BoundValue:
     """Returns a date or timestamp.
 
     Raises: CannotBind: the value is something else.
@@ -46,7 +46,7 @@ def time(value: Value) -> Value:
     return value
 
 
-def part(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def part(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds year, month, day, hour, minute and second.
 
     Raises: CannotBind: a type does not fit.
@@ -58,7 +58,7 @@ def part(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return binder.cast(binder.call(node.function, kernel, value), type_)
 
 
-def weekday(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def weekday(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds weekday."""
     value = time(settled(binder, inputs[0]))
     return binder.cast(binder.call("dt.weekday", _weekday, value), pyarrow.int8())
@@ -68,7 +68,7 @@ def _weekday(column: Any) -> Any:
     return compute.day_of_week(column, count_from_zero=False, week_start=1)
 
 
-def date(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def date(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds date."""
     return binder.call("dt.date", _date, time(settled(binder, inputs[0])), type_=pyarrow.date32())
 
@@ -79,7 +79,7 @@ def _date(column: Any) -> Any:
     return compute.cast(compute.local_timestamp(column) if column.type.tz else column, pyarrow.date32(), safe=False)
 
 
-def epoch(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def epoch(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds epoch."""
     value = time(settled(binder, inputs[0]))
     unit = node.option("unit", "us")
@@ -106,7 +106,7 @@ def _floored(numbers: Any, divisor: int) -> Any:
     return floor_divided(numbers, arrow_scalar(divisor, pyarrow.int64()))
 
 
-def truncate(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def truncate(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds truncate.
 
     Raises: CannotBind: a type does not fit.

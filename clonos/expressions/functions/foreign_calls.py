@@ -11,7 +11,7 @@ import pyarrow
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind, NotComputable
-from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, Value
+from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, BoundValue
 
 RESULT: Final = "result"
 
@@ -24,7 +24,7 @@ PLAIN: Final = {
 """Types of Arrow for the types in which Polars gives texts and bytes."""
 
 
-def foreign(binder: Binder, node: Expr, columns: Mapping[str, Value]) -> Value:
+def foreign(binder: Binder, node: Expr, columns: Mapping[str, BoundValue]) -> BoundValue:
     """Binds an expression of another library; all its columns are there.
 
     Raises: CannotBind: it does not fit the types of the columns.

@@ -12,7 +12,7 @@ from pyarrow import types
 
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.casts import as_text
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.value_types import is_text, kind_name, settled, unified
@@ -25,7 +25,7 @@ PLAIN: Final[dict[str, Kernel]] = {"str.to_lowercase": compute.utf8_lower, "str.
 TESTS: Final[dict[str, Kernel]] = {"str.starts_with": compute.starts_with, "str.ends_with": compute.ends_with}
 
 
-def text(binder: Binder, value: Value) -> Value:
+def text(binder: Binder, value: BoundValue) -> BoundValue:
     """Returns a text.
 
     Raises: CannotBind: the value is something else.
@@ -37,32 +37,32 @@ def text(binder: Binder, value: Value) -> Value:
     return settled(binder, value)
 
 
-def length(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def length(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds len_chars and len_bytes."""
     found = binder.call(node.function, LENGTHS[node.function], text(binder, inputs[0]))
     return binder.cast(found, pyarrow.uint32())
 
 
-def plain(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def plain(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds to_lowercase and to_uppercase."""
     value = text(binder, inputs[0])
     return binder.call(node.function, PLAIN[node.function], value, type_=value.type)
 
 
-def test(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def test(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds starts_with and ends_with."""
     kernel, pattern = TESTS[node.function], node.option("text")
     return _called(binder, node, inputs, lambda column: kernel(column, pattern=pattern), pyarrow.bool_())
 
 
-def contains(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def contains(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds contains."""
     pattern = node.option("pattern")
     kernel = compute.match_substring if node.option("literal") else compute.match_substring_regex
     return _called(binder, node, inputs, lambda column: kernel(column, pattern=pattern), pyarrow.bool_())
 
 
-def replace(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def replace(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds replace and replace_all."""
     pattern, value = node.option("pattern"), node.option("value")
     count = 1 if node.function == "str.replace" else None
@@ -77,7 +77,7 @@ def replace(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     )
 
 
-def part(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def part(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds slice."""
     offset, count = node.option("offset"), node.option("length")
     stop = None if count is None or offset < 0 <= offset + count else offset + count
@@ -86,7 +86,7 @@ def part(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return _called(binder, node, inputs, lambda column: compute.utf8_slice_codeunits(column, start=offset, stop=stop))
 
 
-def strip(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def strip(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds strip_chars."""
     characters = node.option("characters")
     if characters is None:
@@ -94,7 +94,7 @@ def strip(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     return _called(binder, node, inputs, lambda column: compute.utf8_trim(column, characters=characters))
 
 
-def extract(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def extract(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds extract."""
     pattern = with_named_group(node.option("pattern"), node.option("group", 1))
     return _called(
@@ -103,8 +103,8 @@ def extract(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
 
 
 def _called(
-    binder: Binder, node: Expr, inputs: list[Value], kernel: Callable[[Any], Any], type_: Any | None = None
-) -> Value:
+    binder: Binder, node: Expr, inputs: list[BoundValue], kernel: Callable[[Any], Any], type_: Any | None = None
+) -> BoundValue:
     """Binds a kernel of one text, whose arguments are those of the node; checks its pattern.
 
     ``type_``: the type of the result; None for that of the text.
@@ -121,7 +121,7 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0].removeprefix("Invalid regular expression: ")
 
 
-def concat_str(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
+def concat_str(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds concat_str."""
     values = unified(binder, [as_text(binder, settled(binder, each)) for each in inputs])
     separator = arrow_scalar(node.option("separator", ""), values[0].type)

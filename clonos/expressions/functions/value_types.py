@@ -11,7 +11,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions.binder import Binder, Value
+from clonos.expressions.functions.binder import Binder, BoundValue
 from clonos.expressions.functions.constants import arrow_scalar, decimal_type
 
 UNITS: Final = ("s", "ms", "us", "ns")
@@ -140,7 +140,7 @@ def _type_beside(type_: Any, value: Any) -> Any | None:
     return joined_type(type_, literal_type(value))
 
 
-def common_type(values: Sequence[Value]) -> Any:
+def common_type(values: Sequence[BoundValue]) -> Any:
     """Returns the type that holds all values.
 
     Raises: CannotBind: there is none.
@@ -178,7 +178,7 @@ def kind_name(type_: Any) -> str:
     return "null" if types.is_null(type_) else str(type_)
 
 
-def typed(binder: Binder, value: Value, type_: Any) -> Value:
+def typed(binder: Binder, value: BoundValue, type_: Any) -> BoundValue:
     """Returns a value as one of a type that holds it."""
     if not value.is_literal:
         return binder.cast(value, type_)
@@ -194,12 +194,12 @@ def typed(binder: Binder, value: Value, type_: Any) -> Value:
     return binder.constant(arrow_scalar(literal, value.type).cast(type_), type_)
 
 
-def settled(binder: Binder, value: Value) -> Value:
+def settled(binder: Binder, value: BoundValue) -> BoundValue:
     """Returns a value with a type of its own, whatever stands beside it."""
     return typed(binder, value, value.type) if value.is_literal else value
 
 
-def unified(binder: Binder, values: Sequence[Value]) -> list[Value]:
+def unified(binder: Binder, values: Sequence[BoundValue]) -> list[BoundValue]:
     """Returns values of one type, which holds all of them.
 
     Raises: CannotBind: there is none.

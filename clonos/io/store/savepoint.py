@@ -31,7 +31,7 @@ from clonos.io.store.envelope import (
     unseal_pieces,
 )
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
-from clonos.io.store.store import JOB_NAME, OBJECTS, STORE_FORMAT, CheckpointStore, HashSeed, JobRecord, open_files
+from clonos.io.store.store import JOB_NAME, OBJECTS, STORE_FORMAT, CheckpointStore, HashSeed, StoredJob, open_files
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.wall_clock import wall_ns
 
@@ -47,7 +47,7 @@ class SavepointObject(msgspec.Struct, frozen=True, array_like=True):
     checksum: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class SavepointManifest(msgspec.Struct, frozen=True):
     """Content of a savepoint. ``folder``: where its objects are. ``hash_seed`` is secret, like the state."""
 
     format: int
@@ -122,7 +122,7 @@ class SavepointCorrupt(JobError):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Manifest)
+_decoder: Final = msgspec.msgpack.Decoder(SavepointManifest)
 
 
 def check_free(url: str) -> None:
@@ -153,7 +153,7 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
             pass
         files.write(f"{folder}/{name_of_object(name)}", data)
         objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
-    manifest = Manifest(
+    manifest = SavepointManifest(
         format=SAVEPOINT_FORMAT,
         job_name=record.name,
         job_id=record.job_id,
@@ -174,7 +174,7 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
     return _described(url, manifest)
 
 
-def _described(url: str, manifest: Manifest) -> Savepoint:
+def _described(url: str, manifest: SavepointManifest) -> Savepoint:
     return Savepoint(
         path=url,
         job=manifest.job_name,
@@ -209,10 +209,10 @@ class SavepointReader:
         """The savepoint in short."""
         return _described(self.url, self.manifest)
 
-    def record(self) -> JobRecord:
+    def record(self) -> StoredJob:
         """Returns the record of the job that the savepoint was taken of."""
         m = self.manifest
-        return JobRecord(STORE_FORMAT, m.job_name, m.job_id, m.splits, m.hash_seed, m.file, m.plan, "")
+        return StoredJob(STORE_FORMAT, m.job_name, m.job_id, m.splits, m.hash_seed, m.file, m.plan, "")
 
     def metadata(self) -> CheckpointMetadata:
         """Returns the metadata of its checkpoint. Raises: MetadataMalformed."""

@@ -44,7 +44,7 @@ OBJECTS = "objects"
 HashSeed: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,9})\Z")]
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class StoredJob(msgspec.Struct, frozen=True):
     """Identity of a job, created at its first start. ``splits``: the splits of its sources at that time.
 
     ``hash_seed``: PYTHONHASHSEED of its slots, which is secret. ``file`` and ``plan``: the file that describes the job
@@ -112,7 +112,7 @@ class AnotherCoordinator(JobError):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(JobRecord)
+_decoder = msgspec.msgpack.Decoder(StoredJob)
 
 
 def open_files(url: str) -> ObjectFiles:
@@ -144,7 +144,7 @@ class CheckpointStore:
         self.url = self.files.url if isinstance(self.files, LocalFiles) else url
         self.objects_url = self.files.objects_url if isinstance(self.files, PostgresFiles) else self.url  # for slots
         self.chain = StoreChain(self.files)
-        self._record: JobRecord | None = None
+        self._record: StoredJob | None = None
         self._term = 0
         self._claimant = random_bytes(8)
         self._appended: ChainEntry | None = None
@@ -186,10 +186,10 @@ class CheckpointStore:
         plan: str = "",
         savepoint: str = "",
         term_before: int = 0,
-    ) -> JobRecord:
+    ) -> StoredJob:
         """Finds the job (``resume``), or creates it in a store that is empty or may be overwritten; then begins a term.
 
-        ``hash_seed``: for a new job; empty draws a random one. ``savepoint``: see ``JobRecord``. ``term_before``: the
+        ``hash_seed``: for a new job; empty draws a random one. ``savepoint``: see ``StoredJob``. ``term_before``: the
         new term is a later one.
 
         Raises: StoreInUse when the store holds a job and ``overwrite`` is False; NothingToResume when it holds none to
@@ -204,7 +204,7 @@ class CheckpointStore:
             raise StoreInUse(self.url, found.job_id)
         job_id = f"{name}-{random_bytes(8).hex()}"
         seed = hash_seed or random_hash_seed()
-        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan, savepoint)
+        record = StoredJob(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan, savepoint)
         if found is None:
             made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record), JOB_NAME))
             # An existing record may be our own, if a library has retried the call after a lost reply.
@@ -221,7 +221,7 @@ class CheckpointStore:
             self.files.delete(old)
         return record
 
-    def find_job(self) -> JobRecord:
+    def find_job(self) -> StoredJob:
         """Returns the record of the job to resume and reads its chain. It begins no term: call ``acquire_term`` after
         all checks.
 
@@ -244,7 +244,7 @@ class CheckpointStore:
         assert self._record is not None, "open_job or find_job comes first"
         self.files.write(FINISHED_NAME, seal(self._record.job_id.encode(), FINISHED_NAME))
 
-    def is_finished(self, record: JobRecord) -> bool:
+    def is_finished(self, record: StoredJob) -> bool:
         """Returns whether this job has ended with all its output. A final checkpoint alone does not say so: its output
         may not be committed yet."""
         try:
@@ -252,7 +252,7 @@ class CheckpointStore:
         except ObjectMissing:
             return False
 
-    def discard_job(self, record: JobRecord) -> None:
+    def discard_job(self, record: StoredJob) -> None:
         """Removes a job that has just been created, with everything of it, if the store still holds this job."""
         if self.read_job() != record:
             return
@@ -263,7 +263,7 @@ class CheckpointStore:
         if isinstance(self.files, LocalFiles | PostgresFiles):
             self.files.remove_empty_folders()
 
-    def read_job(self) -> JobRecord | None:
+    def read_job(self) -> StoredJob | None:
         """Returns the record of the job in the store; None when the store is empty. Raises: ObjectCorrupt,
         FormatUnknown."""
         try:
@@ -280,7 +280,7 @@ class CheckpointStore:
     # ------------------------------------------------------------------ the chain
 
     @property
-    def record(self) -> JobRecord:
+    def record(self) -> StoredJob:
         """Record of the job that was found or opened."""
         assert self._record is not None, "open_job or find_job comes first"
         return self._record
@@ -290,7 +290,7 @@ class CheckpointStore:
         """Term of this coordinator."""
         return self._term
 
-    def _open_chain(self, record: JobRecord) -> None:
+    def _open_chain(self, record: StoredJob) -> None:
         self.chain.refresh()
         self._record = record
 

@@ -26,7 +26,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.envelope import name_of_object
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.savepoint import SavepointReader
-from clonos.io.store.store import AnotherCoordinator, CheckpointStore, JobRecord
+from clonos.io.store.store import AnotherCoordinator, CheckpointStore, StoredJob
 from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer
 from clonos.operators.job_image import JobImage
 
@@ -90,7 +90,7 @@ class HalfCopied(JobError):
         )
 
 
-def refuse_half_copied(store: CheckpointStore, record: JobRecord) -> None:
+def refuse_half_copied(store: CheckpointStore, record: StoredJob) -> None:
     """Refuses a job whose first checkpoint, the copy of a savepoint, is missing. Raises: HalfCopied."""
     if record.savepoint and not store.checkpoints():
         raise HalfCopied(store.url, record.savepoint)
@@ -110,7 +110,7 @@ class SavepointStart:
         return f"the savepoint {self.reader.url}: checkpoint {found.checkpoint} of job {found.job_id}"
 
     @property
-    def record(self) -> JobRecord:
+    def record(self) -> StoredJob:
         """Record of the job that the savepoint was taken of, whose splits the new job reads."""
         return self.reader.record()
 
@@ -151,7 +151,7 @@ class SavepointStart:
         if dropped and not self._allow_dropped_state:
             raise StateWouldBeDropped(plan.job_name, url, tuple(dropped))
 
-    def copy(self, store: CheckpointStore, plan: Plan, record: JobRecord) -> CheckpointMetadata:
+    def copy(self, store: CheckpointStore, plan: Plan, record: StoredJob) -> CheckpointMetadata:
         """Copies the state into the store of the new job, whose term has begun, as its first checkpoint; returns that.
 
         Raises: SavepointCorrupt, StoreFailed. AnotherCoordinator: another driver has begun a term meanwhile.

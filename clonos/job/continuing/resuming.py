@@ -16,11 +16,11 @@ from clonos.core.checkpoint.checkpoint_metadata import (
 from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import ObjectMissing
-from clonos.io.store.store import CheckpointStore, JobRecord
+from clonos.io.store.store import CheckpointStore, StoredJob
 
 
 def retained_before(
-    store: CheckpointStore, record: JobRecord, resumed: CheckpointMetadata, retained: int
+    store: CheckpointStore, record: StoredJob, resumed: CheckpointMetadata, retained: int
 ) -> tuple[CheckpointMetadata, ...]:
     """Returns the completed checkpoints before the one to resume from whose objects are to be kept, ascending."""
     earlier = [number for number in store.checkpoints() if number < resumed.checkpoint]
@@ -28,7 +28,7 @@ def retained_before(
 
 
 def checkpoint_to_resume(
-    store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan
+    store: CheckpointStore, record: StoredJob, run: RunOptions, plan: Plan
 ) -> CheckpointMetadata | None:
     """Returns the metadata to resume from. None for a job that failed before its first checkpoint, which starts again
     with its recorded splits.
@@ -56,7 +56,7 @@ def checkpoint_to_resume(
     return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
 
 
-def metadata_of(store: CheckpointStore, record: JobRecord, checkpoint: int | None = None) -> CheckpointMetadata:
+def metadata_of(store: CheckpointStore, record: StoredJob, checkpoint: int | None = None) -> CheckpointMetadata:
     """Returns the metadata of a checkpoint of this job; by default, of the last one.
 
     Raises: MetadataMalformed: it cannot be read, or belongs to another job.

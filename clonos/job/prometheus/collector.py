@@ -17,7 +17,7 @@ from clonos.core.model.metrics import MetricKind
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.task.latency import END_TO_END, PROCESSING
 from clonos.io.system.wall_clock import wall_ns
-from clonos.job.prometheus.job_counters import Histogram, JobCounters, TaskTotals
+from clonos.job.prometheus.job_counters import DurationHistogram, JobCounters, TaskTotals
 from clonos.status import CheckpointState, Phase, Rate, Status, TaskState
 
 MICROSECONDS_PER_S: Final = 1e6
@@ -296,7 +296,7 @@ def _alone(family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], v
     return family
 
 
-def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: DurationHistogram) -> None:
     family.add_metric(labels, histogram.buckets, histogram.sum_s)
 
 

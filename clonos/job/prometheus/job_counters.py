@@ -47,7 +47,7 @@ PHASES: Final = tuple(milestone.value for milestone in Milestone if milestone is
 """Phases of a recovery, each by the milestone that ends it."""
 
 
-class Histogram:
+class DurationHistogram:
     """Histogram of durations in seconds; ``buckets`` as Prometheus has them."""
 
     def __init__(self, bounds_s: tuple[float, ...]) -> None:
@@ -142,13 +142,13 @@ class JobCounters:
 
     def __init__(self) -> None:
         self.tasks: dict[str, TaskTotals] = {}
-        self.checkpoint_durations = Histogram(CHECKPOINT_BOUNDS_S)
+        self.checkpoint_durations = DurationHistogram(CHECKPOINT_BOUNDS_S)
         self.checkpoints = Counter[str](completed=0, abandoned=0)
         self.last_completed_ns = 0
         self.last_size_bytes: int | None = None
-        self.recovery_durations = Histogram(RECOVERY_BOUNDS_S)
+        self.recovery_durations = DurationHistogram(RECOVERY_BOUNDS_S)
         # There from the start, at 0: a rate sees no growth in a series that begins with its first value.
-        self.recovery_phases = {phase: Histogram(RECOVERY_BOUNDS_S) for phase in PHASES}
+        self.recovery_phases = {phase: DurationHistogram(RECOVERY_BOUNDS_S) for phase in PHASES}
         self.recoveries = Counter[str]()  # by task
         self.moves = Counter[str]()  # by task
         self._checkpoints_seen: set[int] = set()  # of those that are over

@@ -15,7 +15,7 @@ from importlib import import_module
 from threading import Event, Lock, Semaphore, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.ports.recorder import Suspended
+from clonos.core.ports.recorder import RecordingSuspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
 from clonos.io.system.wall_clock import monotonic_ns
@@ -92,7 +92,7 @@ class Caller:
     def _once(self, record: Any, key: str) -> Any:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        with Suspended(key):
+        with RecordingSuspended(key):
             called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
             return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
 

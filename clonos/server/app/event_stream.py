@@ -19,7 +19,7 @@ from typing import Any, Final
 from clonos.core.model.errors import EnvironmentFault
 from clonos.server.app.forwarding import forward, forward_events
 from clonos.server.app.known_jobs import KnownJobs
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.last_lines import ANSWER_LINES_MAX
 
 logger = logging.getLogger("clonos.server")
@@ -160,7 +160,7 @@ class _Feed:
         try:
             while not await self._follow():
                 await asyncio.sleep(STATUS_EVERY_S)
-        except Refused:  # the job has been removed
+        except RequestDenied:  # the job has been removed
             pass
         finally:
             self.has_ended = True

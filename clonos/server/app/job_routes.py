@@ -31,7 +31,7 @@ from clonos.server.job_api.documents import (
     StatusDocument,
     StopRequest,
 )
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.last_lines import ANSWER_LINES_MAX
 from clonos.server.register.transitions import JobEvent, next_status
@@ -179,13 +179,13 @@ async def _intend(known: KnownJobs, job_id: str, event: JobEvent, savepoint: str
 
 
 async def _forwarded(known: KnownJobs, job_id: str, verb: str, body: bytes) -> Response:
-    """Returns the answer of a job's driver. Raises: Refused."""
+    """Returns the answer of a job's driver. Raises: RequestDenied."""
     record = await asyncio.to_thread(known.record, job_id)
     if next_status(record.status, JobEvent.SAVEPOINT) is None:
-        raise Refused("job_status", f"The job {job_id} is {record.status}, which does not allow this.", 409)
+        raise RequestDenied("job_status", f"The job {job_id} is {record.status}, which does not allow this.", 409)
     driver_job = known.driver_job(job_id)
     if driver_job is None:
-        raise Refused("no_driver", f"The driver of {job_id} is starting: try again in some seconds.", 409)
+        raise RequestDenied("no_driver", f"The driver of {job_id} is starting: try again in some seconds.", 409)
     status, reply = await _ask_driver(known, job_id, "POST", f"/jobs/{driver_job}/{verb}", body)
     return Response(reply, status, media_type="application/json")
 
@@ -193,21 +193,23 @@ async def _forwarded(known: KnownJobs, job_id: str, verb: str, body: bytes) -> R
 async def _ask_driver(
     known: KnownJobs, job_id: str, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, bytes]:
-    """Returns the status and the body of a driver's answer. Raises: Refused: it has just ended. DriverSilent."""
+    """Returns the status and the body of a driver's answer. Raises: RequestDenied: it has just ended. DriverSilent."""
     try:
         return await forward(known.supervisor.folder_of(job_id), method, path, "", body)
     except DriverSilent as silent:
         if not silent.is_gone:
             raise
-        raise Refused("no_driver", f"The driver of {job_id} has just ended: try again in some seconds.", 409) from None
+        raise RequestDenied(
+            "no_driver", f"The driver of {job_id} has just ended: try again in some seconds.", 409
+        ) from None
 
 
 async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
-    """Raises: Refused: the driver of the job cannot write savepoints."""
+    """Raises: RequestDenied: the driver of the job cannot write savepoints."""
     driver_job = known.driver_job(job_id)
     if driver_job is None:  # it is starting, and gets the request when it answers
         return
     _, body = await _ask_driver(known, job_id, "GET", f"/jobs/{driver_job}/status")
     if json.loads(body).get("savepoints_supported"):
         return
-    raise Refused("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)
+    raise RequestDenied("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)

@@ -11,10 +11,10 @@ from typing import Any, Final
 from clonos.connectors.secrets import masked
 from clonos.io.system.wall_clock import time_text
 from clonos.server.job_api.documents import CheckpointList, JobSummary, RecoveryList, SeriesDocument
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
-from clonos.server.register.register import JobUnknown, Register
+from clonos.server.register.register import JobRegister, JobUnknown
 from clonos.server.supervision.supervisor import Supervisor
 
 ID_CHARACTERS_MAX: Final = 100
@@ -25,17 +25,17 @@ REPORTED: Final = (JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.FAILING)
 class KnownJobs:
     """Jobs of a server, for its application. Methods may wait for the register: call them in a thread of their own."""
 
-    def __init__(self, register: Register, supervisor: Supervisor) -> None:
+    def __init__(self, register: JobRegister, supervisor: Supervisor) -> None:
         self.register, self.supervisor = register, supervisor
 
     def record(self, job_id: str) -> JobRecord:
-        """Returns the record of a job. Raises: Refused: there is none."""
+        """Returns the record of a job. Raises: RequestDenied: there is none."""
         if not job_id.isascii() or not job_id.isprintable() or len(job_id) > ID_CHARACTERS_MAX:
-            raise Refused("job_not_found", f"There is no job {job_id!r:.100} here.", 404)
+            raise RequestDenied("job_not_found", f"There is no job {job_id!r:.100} here.", 404)
         try:
             return self.register.job(job_id)
         except JobUnknown:
-            raise Refused("job_not_found", f"There is no job {job_id!r:.100} here.", 404) from None
+            raise RequestDenied("job_not_found", f"There is no job {job_id!r:.100} here.", 404) from None
 
     def summary(self, record: JobRecord) -> JobSummary:
         """Returns the summary of a job."""

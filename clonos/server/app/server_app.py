@@ -16,7 +16,7 @@ from clonos.server.app.job_routes import add_deletion, add_documents, add_events
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.submit_route import add_submit
 from clonos.server.job_api.app import add_page, error_answer, new_app
-from clonos.server.job_api.guard import API_PREFIX, BODY_BYTES_MAX, Guard, Role
+from clonos.server.job_api.guard import API_PREFIX, BODY_BYTES_MAX, RequestGuard, Role
 from clonos.server.register.register import JobUnknown, RegisterFailed, RequestRefused
 from clonos.server.submission.submissions import Submissions
 from clonos.server.submission.unpacking import UPLOAD_BYTES_MAX, SubmissionNotStored
@@ -49,7 +49,7 @@ def server_app(
     def body_bytes_max(path: str) -> int:
         return UPLOAD_BYTES_MAX if submissions is not None and path == SUBMIT_PATH else BODY_BYTES_MAX
 
-    return LoginPace(Guard(app, role_of, hosts, body_bytes_max, GUARDED), FailedLogins())
+    return LoginPace(RequestGuard(app, role_of, hosts, body_bytes_max, GUARDED), FailedLogins())
 
 
 def routes(known: KnownJobs, submissions: Submissions | None) -> FastAPI:

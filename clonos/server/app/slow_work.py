@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import ParamSpec, TypeVar
 
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -25,10 +25,10 @@ class SlowWork:
     async def run(
         self, function: Callable[Arguments, Returned], *arguments: Arguments.args, **options: Arguments.kwargs
     ) -> Returned:
-        """Returns what a function returns. Raises: Refused: there is too much of it."""
+        """Returns what a function returns. Raises: RequestDenied: there is too much of it."""
         if len(self._works) >= self._count_max:
             message = f"The server has as many {self._what} at work and waiting as it takes: try again in a minute."
-            raise Refused("server_busy", message, 429)
+            raise RequestDenied("server_busy", message, 429)
         work = asyncio.create_task(self._run(lambda: function(*arguments, **options)))
         self._works.add(work)
         work.add_done_callback(self._works.discard)

@@ -11,7 +11,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.slow_work import SlowWork
 from clonos.server.job_api.documents import JobSummary
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.submission.submissions import Submissions
 from clonos.server.submission.unpacking import SubmissionRefused
 
@@ -27,10 +27,10 @@ def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) 
         async def refuse() -> JobSummary:
             """Refuses every submission: the server was started without permission for it.
 
-            Raises: Refused.
+            Raises: RequestDenied.
             """
             message = "This server takes no submissions: start it with --allow-submit."
-            raise Refused("submission_not_allowed", message, 403)
+            raise RequestDenied("submission_not_allowed", message, 403)
 
         return
     taking, checks = submissions, SlowWork(CHECKS_AT_A_TIME, CHECKS_WAITING_MAX, "submissions")
@@ -43,21 +43,21 @@ def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) 
     ) -> JobSummary:
         """Takes a job: a Python file or an archive.
 
-        ``file``: FILE or FILE:NAME in an archive. ``options``: a JSON object of texts. Raises: Refused.
+        ``file``: FILE or FILE:NAME in an archive. ``options``: a JSON object of texts. Raises: RequestDenied.
         """
         values = _options(options)
         try:
             record = await checks.run(taking.submit, job.file, job.filename or "", file, values)
         except SubmissionRefused as error:
-            raise Refused("submission_refused", str(error), 422) from None
+            raise RequestDenied("submission_refused", str(error), 422) from None
         known.supervisor.look_at(record.id)
         return known.summary(record)
 
 
 def _options(text: str) -> dict[str, str]:
-    """Returns the options of a submission. Raises: Refused."""
+    """Returns the options of a submission. Raises: RequestDenied."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, str])
     except DECODE_ERRORS as error:
         message = f"The field options must be a JSON object whose values are texts: {error!s:.200}."
-        raise Refused("invalid_request", message, 422) from None
+        raise RequestDenied("invalid_request", message, 422) from None

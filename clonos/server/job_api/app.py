@@ -35,8 +35,8 @@ from clonos.server.job_api.documents import (
     StopRequest,
 )
 from clonos.server.job_api.events import events
-from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, Guard, Role
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, RequestGuard, Role
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.job_watch import JobWatch, is_final
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.last_lines import ANSWER_LINES_MAX
@@ -60,7 +60,7 @@ def new_app(title: str) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
         responses=ERRORS,
     )
-    app.add_exception_handler(Refused, _on_refused)
+    app.add_exception_handler(RequestDenied, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     return app
@@ -69,7 +69,7 @@ def new_app(title: str) -> FastAPI:
 def job_app(
     watch: JobWatch, role_of: Callable[[str], Role | None] | None, hosts: Iterable[str] | None = LOOPBACK_HOSTS
 ) -> ASGIApp:
-    """Returns the application of one job, with the page and behind a ``Guard``.
+    """Returns the application of one job, with the page and behind a ``RequestGuard``.
 
     ``role_of``: returns the role of a token; None on a Unix socket, whose folder only its user may enter.
     """
@@ -79,7 +79,7 @@ def job_app(
     _add_events(app, watch)
     _add_requests(app, watch)
     add_page(app)
-    return Guard(app, role_of, hosts)
+    return RequestGuard(app, role_of, hosts)
 
 
 def add_page(app: FastAPI) -> None:
@@ -89,7 +89,7 @@ def add_page(app: FastAPI) -> None:
 
 def _check(watch: JobWatch, job_id: str) -> None:
     if job_id != watch.source.job_id:
-        raise Refused("job_not_found", f"There is no job {job_id!r:.100} here.", 404)
+        raise RequestDenied("job_not_found", f"There is no job {job_id!r:.100} here.", 404)
 
 
 def _add_documents(app: FastAPI, watch: JobWatch) -> None:
@@ -184,7 +184,7 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         _check(watch, job_id)
         summary = await asyncio.to_thread(watch.summary_now)
         if is_final(summary) or watch.has_ended:
-            raise Refused("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
+            raise RequestDenied("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
 
     @app.post(f"{JOB}/savepoint", status_code=202)
     async def savepoint(job_id: str, request: SavepointRequest) -> Accepted:
@@ -228,7 +228,7 @@ def error_answer(status: int, code: str, message: str) -> JSONResponse:
 
 
 async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
+    assert isinstance(error, RequestDenied)
     return error_answer(error.http_status, error.code, error.message)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from clonos.server.job_api.documents import LogDocument
-from clonos.server.job_api.job_watch import JobWatch, Position
+from clonos.server.job_api.job_watch import EventsSeen, JobWatch
 
 HEARTBEAT_S: Final = 15.0
 GATHER_S: Final = 0.03
@@ -26,7 +26,7 @@ LOG_LINES_PER_EVENT: Final = 200
 async def events(watch: JobWatch, first_log_line: int) -> AsyncIterator[bytes]:
     """Yields the events of a job until it has ended or the watch is closed."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
-    position = Position(log=first_log_line)
+    position = EventsSeen(log=first_log_line)
     position.alarm = max((alarm.number for alarm in watch.alarms_after(0)), default=0)
 
     def wake() -> None:
@@ -55,7 +55,7 @@ async def events(watch: JobWatch, first_log_line: int) -> AsyncIterator[bytes]:
         watch.remove_waker(wake)
 
 
-def _news(watch: JobWatch, position: Position) -> list[bytes]:
+def _news(watch: JobWatch, position: EventsSeen) -> list[bytes]:
     """Returns the events behind a position, and moves it."""
     found = []
     is_closed = watch.is_closed  # before the looks, so that nothing before the end is missed

@@ -54,7 +54,7 @@ def role_by_token(tokens: Mapping[str, Role]) -> Callable[[str], Role | None]:
     return role_of
 
 
-class Guard:
+class RequestGuard:
     """Guard of ``app``.
 
     ``role_of``: returns the role of a token; None guards nothing by tokens, as on a Unix socket. ``hosts``: names by

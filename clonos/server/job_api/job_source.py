@@ -33,7 +33,7 @@ PEEK_S: Final = 3.0
 PEEKED_CHARACTERS_MAX: Final = 2_000
 
 
-class Refused(JobError):
+class RequestDenied(JobError):
     """A request that the job cannot fulfil now. ``code`` is for programs, ``http_status`` the answer's status."""
 
     code: str
@@ -101,13 +101,13 @@ class JobSource(Protocol):
         """Requests the end of the job."""
 
     def savepoint(self, path: str | None) -> str | None:
-        """Requests a savepoint; returns its place. Raises: Refused."""
+        """Requests a savepoint; returns its place. Raises: RequestDenied."""
 
     def peek(self, step: str, count: int) -> list[str]:
-        """Returns the next rows that a step emits, as texts. Raises: Refused."""
+        """Returns the next rows that a step emits, as texts. Raises: RequestDenied."""
 
     def kill(self, task: str) -> list[str]:
-        """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: Refused."""
+        """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: RequestDenied."""
 
 
 class HandleSource:
@@ -178,24 +178,24 @@ class HandleSource:
     def stop(self, drain: bool, savepoint: str | None) -> None:
         """Requests the end of the job.
 
-        Raises: Refused: no savepoint can be written there.
+        Raises: RequestDenied: no savepoint can be written there.
         """
         try:
             self._handle.stop(drain, savepoint=savepoint)
         except ClonosError as error:
-            raise Refused("savepoint_refused", str(error)) from None
+            raise RequestDenied("savepoint_refused", str(error)) from None
         self._is_cancelling |= not drain
 
     def savepoint(self, path: str | None) -> str:
         """Requests a savepoint; returns its place. The log says when it is written, or why it is not.
 
-        Raises: Refused: no savepoint can be written there.
+        Raises: RequestDenied: no savepoint can be written there.
         """
         try:
             url = self._handle.new_savepoint_path() if path is None else path
             check_free(url)
         except ClonosError as error:
-            raise Refused("savepoint_refused", str(error)) from None
+            raise RequestDenied("savepoint_refused", str(error)) from None
         Thread(target=self._take, args=(url,), name="savepoint", daemon=True).start()
         return url
 
@@ -208,12 +208,12 @@ class HandleSource:
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, each as its ``repr``.
 
-        Raises: Refused: the job has no such step.
+        Raises: RequestDenied: the job has no such step.
         """
         try:
             rows = self._handle.peek(step, count, PEEK_S)
         except JobError as error:
-            raise Refused("step_not_found", str(error), 404) from None
+            raise RequestDenied("step_not_found", str(error), 404) from None
         return [
             f"{text[:PEEKED_CHARACTERS_MAX]}..." if len(text) > PEEKED_CHARACTERS_MAX else text
             for text in map(repr, rows)
@@ -222,26 +222,32 @@ class HandleSource:
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process.
 
-        Raises: Refused: injection is off, there is no such task, or its process is not on this machine.
+        Raises: RequestDenied: injection is off, there is no such task, or its process is not on this machine.
         """
         if not self.allows_injection:
             text = "tasks can be killed only in a job with the option allow_injection."
-            raise Refused("injection_not_allowed", text, 403)
+            raise RequestDenied("injection_not_allowed", text, 403)
         status = self.status()
         found = next((each for each in status.tasks if each.name == task), None)
         if found is None:
-            raise Refused("task_not_found", f"the job {self.name} has no task {task!r:.100}.", 404)
+            raise RequestDenied("task_not_found", f"the job {self.name} has no task {task!r:.100}.", 404)
         slot = next((each for each in status.slots if each.slot == found.slot), None)
         if slot is None or slot.pid <= 1:
-            raise Refused("task_has_no_process", f"the task {task} has no process now: it is waiting for a slot.")
+            raise RequestDenied("task_has_no_process", f"the task {task} has no process now: it is waiting for a slot.")
         if slot.host not in ("localhost", socket.gethostname(), socket.getfqdn()):
-            raise Refused("task_on_another_host", f"the task {task} runs on {slot.host}, which cannot be reached here.")
+            raise RequestDenied(
+                "task_on_another_host", f"the task {task} runs on {slot.host}, which cannot be reached here."
+            )
         if slot.pid == os.getpid():
-            raise Refused("task_has_no_process", f"the task {task} is a thread of the driver, which cannot be killed.")
+            raise RequestDenied(
+                "task_has_no_process", f"the task {task} is a thread of the driver, which cannot be killed."
+            )
         try:
             os.kill(slot.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError) as error:
-            raise Refused("task_has_no_process", f"the process of the task {task} is gone: {error.strerror}.") from None
+            raise RequestDenied(
+                "task_has_no_process", f"the process of the task {task} is gone: {error.strerror}."
+            ) from None
         return [each.name for each in status.tasks if each.slot == found.slot]
 
 

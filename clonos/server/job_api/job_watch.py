@@ -47,7 +47,7 @@ NANOSECONDS_PER_MS: Final = 1_000_000
 
 
 @dataclass(slots=True)
-class Position:
+class EventsSeen:
     """Position of a reader of events: the numbers of what it has seen."""
 
     sample: int = 0

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 
 STREAMS_MAX: Final = 40
 """Streams of one token. The two tokens of a server have less than the connections of one address."""
@@ -24,11 +24,11 @@ class OpenStreams:
         self._count_by_role: Counter[str] = Counter()
 
     def answer(self, request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
-        """Returns a stream of events as an answer, which counts until it has been sent. Raises: Refused."""
+        """Returns a stream of events as an answer, which counts until it has been sent. Raises: RequestDenied."""
         role = str(request.scope.get("state", {}).get("role", ""))
         if self._count_by_role[role] >= self._streams_max:
             message = f"{self._streams_max} event streams are open with this token, which may have no more: close one."
-            raise Refused("too_many_streams", message, 429)
+            raise RequestDenied("too_many_streams", message, 429)
         self._count_by_role[role] += 1
         return _CountedStream(events, self._count_by_role, role)
 

@@ -7,14 +7,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clonos.server.register.postgres_database import PostgresDatabase
-from clonos.server.register.register import Register, RegisterFailed
+from clonos.server.register.register import JobRegister, RegisterFailed
 from clonos.server.register.sqlite_database import SqliteDatabase
 
 SCHEMES: Final = ("postgresql", "postgres")
 DEFAULT_FILE: Final = "register.sqlite"
 
 
-def open_register(address: str | None, folder: Path) -> Register:
+def open_register(address: str | None, folder: Path) -> JobRegister:
     """Opens a register. ``address``: None for a file in the server's ``folder``.
 
     Raises: RegisterFailed. RegisterInUse. FormatUnknown. ExtraMissing.
@@ -22,12 +22,12 @@ def open_register(address: str | None, folder: Path) -> Register:
     scheme = urlsplit(address or "").scheme
     if address is None or not scheme:
         file = folder / DEFAULT_FILE if address is None else Path(address)
-        return Register(SqliteDatabase(file), str(file))
+        return JobRegister(SqliteDatabase(file), str(file))
     if scheme not in SCHEMES:
         raise RegisterFailed(address, "it is neither a path nor a URL of PostgreSQL, postgresql://user@host/database")
     database = PostgresDatabase(address)
     try:
-        return Register(
+        return JobRegister(
             database, urlsplit(address)._replace(netloc=urlsplit(address).netloc.rpartition("@")[2]).geturl()
         )
     except BaseException:

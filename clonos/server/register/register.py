@@ -23,7 +23,7 @@ REGISTER_FORMAT: Final = 1
 INTENTIONS: Final = {JobEvent.STOP: "stop", JobEvent.CANCEL: "cancel"}
 
 
-class Database(Protocol):
+class RegisterDatabase(Protocol):
     """Database of a register. ``?`` stands for a value in a statement."""
 
     def run(self, work: Callable[[Transaction], Any]) -> Any:
@@ -82,10 +82,10 @@ class RequestRefused(JobError):
         return f"job {self.job_id} is {self.status}, which does not allow {self.request}."
 
 
-class Register:
+class JobRegister:
     """Register of all jobs of a server. May be used by several threads."""
 
-    def __init__(self, database: Database, where: str) -> None:
+    def __init__(self, database: RegisterDatabase, where: str) -> None:
         """Opens the register, and creates its tables. ``where``: how messages name it.
 
         Raises: FormatUnknown: another version wrote it. RegisterFailed.

@@ -16,7 +16,7 @@ from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
-from clonos.job.starting import Start, identity_of
+from clonos.job.starting import JobStart, identity_of
 
 PLACES_TIMEOUT_S: Final = 20.0
 
@@ -45,7 +45,7 @@ def check_places(graph: JobGraph, settings: JobSettings) -> None:
 def _check(graph: JobGraph, settings: JobSettings) -> None:
     run = replace(settings.run, resume=True)
     store = CheckpointStore(run.store)
-    start = Start(store, identity_of(graph), run)
+    start = JobStart(store, identity_of(graph), run)
     start.find()
     if run.from_savepoint and not start.is_resume:
         image = graph.compile(settings.core, parallelism=run.parallelism, splits=start.splits(graph))

@@ -26,7 +26,7 @@ from clonos.io.system.readiness import wait_readable
 from clonos.io.system.wall_clock import wall_ns
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
-from clonos.server.register.register import Register, RegisterFailed, RequestRefused
+from clonos.server.register.register import JobRegister, RegisterFailed, RequestRefused
 from clonos.server.submission.job_check import CheckOutcome
 from clonos.server.submission.unpacking import SubmissionNotStored, SubmissionRefused, find_target, unpack
 from clonos.server.supervision.job_folder import JobFolder, JobSpec
@@ -46,7 +46,7 @@ RESERVED_OPTIONS: Final = ("resume", "overwrite", "checkpoint")
 class Submissions:
     """Submissions into the jobs of a server. ``folder``: that of the server."""
 
-    def __init__(self, register: Register, folder: Path, check_timeout_s: float = CHECK_TIMEOUT_S) -> None:
+    def __init__(self, register: JobRegister, folder: Path, check_timeout_s: float = CHECK_TIMEOUT_S) -> None:
         self._register, self._jobs, self._incoming = register, folder / "jobs", folder / "incoming"
         self._check_timeout_s = check_timeout_s
         shutil.rmtree(self._incoming, ignore_errors=True)  # of submissions that a crash interrupted

@@ -20,7 +20,7 @@ from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
-from clonos.server.register.register import Register
+from clonos.server.register.register import JobRegister
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverLink, DriverRefused, DriverSilent
 from clonos.server.supervision.driver_main import ANOTHER_DRIVER
@@ -57,7 +57,7 @@ class SupervisedJob:
         self,
         record: JobRecord,
         folder: JobFolder,
-        register: Register,
+        register: JobRegister,
         strategy: RestartStrategy,
         background: Background,
         spawn: Callable[[JobFolder, int], RunningDriver],

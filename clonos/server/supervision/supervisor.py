@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.job.continuing.restart_strategy import RestartStrategy
-from clonos.server.register.register import JobUnknown, Register
+from clonos.server.register.register import JobRegister, JobUnknown
 from clonos.server.supervision.job_folder import JobFolder
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervised_job import SupervisedJob
@@ -38,7 +38,7 @@ class Supervisor:
     """Supervisor of the jobs of a register. ``folder``: where each job has a folder of its id. ``spare``: starts
     drivers."""
 
-    def __init__(self, register: Register, folder: Path, strategy: RestartStrategy, spare: SpareDriver) -> None:
+    def __init__(self, register: JobRegister, folder: Path, strategy: RestartStrategy, spare: SpareDriver) -> None:
         self._register, self._folder, self._strategy = register, folder, strategy
         self._spare = spare
         self._jobs: dict[str, SupervisedJob] = {}

@@ -34,8 +34,8 @@ def _reader(url: str, step: str, path: str) -> Callable[[tuple[str, tuple[str, .
         import sys
 
         sys.path.extend(entry for entry in path.split(os.pathsep) if entry not in sys.path and os.path.exists(entry))
-        from clonos.spark.frames.state_rows import TaskState, rows_of_state
+        from clonos.spark.frames.state_rows import CheckpointedTask, rows_of_state
 
-        return map(tuple, rows_of_state(url, step, TaskState(*task)))
+        return map(tuple, rows_of_state(url, step, CheckpointedTask(*task)))
 
     return read

@@ -24,7 +24,7 @@ from clonos.operators.state.row_store import RowStore
 CONNECTOR = "frames.state"
 
 
-class TaskState(NamedTuple):
+class CheckpointedTask(NamedTuple):
     """Task of a checkpoint: its name, and the objects from which its state is restored."""
 
     task: str
@@ -40,7 +40,7 @@ class StateRow(NamedTuple):
     value: str
 
 
-def tasks_with_state(url: str, step: str, checkpoint: int | None) -> list[TaskState]:
+def tasks_with_state(url: str, step: str, checkpoint: int | None) -> list[CheckpointedTask]:
     """Returns the tasks of a step in a checkpoint; by default in the last one.
 
     Raises: NothingToResume: the store has no job, or no such checkpoint. InvalidConnector: the job has no such step
@@ -63,18 +63,20 @@ def steps_with_state(metadata: CheckpointMetadata) -> list[str]:
     return [each.name for vertex in metadata.plan.vertices for each in vertex.steps]
 
 
-def tasks_of(metadata: CheckpointMetadata, step: str) -> list[TaskState]:
+def tasks_of(metadata: CheckpointMetadata, step: str) -> list[CheckpointedTask]:
     """Returns the tasks of a step in a checkpoint that have state."""
     found, first = [], 0
     for vertex in metadata.plan.vertices:
         if any(each.name == step for each in vertex.steps):
             entries = metadata.tasks[first : first + vertex.parallelism]
-            found += [TaskState(f"{vertex.name}/{number}", entry.objects) for number, entry in enumerate(entries)]
+            found += [
+                CheckpointedTask(f"{vertex.name}/{number}", entry.objects) for number, entry in enumerate(entries)
+            ]
         first += vertex.parallelism
     return [each for each in found if each.objects]
 
 
-def rows_of_state(url: str, step: str, task: TaskState) -> Iterator[StateRow]:
+def rows_of_state(url: str, step: str, task: CheckpointedTask) -> Iterator[StateRow]:
     """Yields the state that a task has for a step: its tables by key, then rows without a key.
 
     Raises: InvalidConnector: the checkpoint has been removed since. RowNotWritable: a value has no JSON form.
@@ -88,7 +90,7 @@ def rows_of_state(url: str, step: str, task: TaskState) -> Iterator[StateRow]:
 
 
 def rows_of_task(
-    read_object: Callable[[str], Iterable[bytes | memoryview]], step: str, task: TaskState
+    read_object: Callable[[str], Iterable[bytes | memoryview]], step: str, task: CheckpointedTask
 ) -> Iterator[StateRow]:
     """Yields the state that a task has for a step, see ``rows_of_state``.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from clonos.core.model.errors import EnvironmentFault, ProducerGivenUp, is_shortage
 from clonos.core.model.ids import Incarnation, TaskId, view_name
-from clonos.core.ports.recorder import Suspended
+from clonos.core.ports.recorder import RecordingSuspended
 from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
@@ -112,7 +112,7 @@ class JournalThread:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        with Suspended():  # a connector's code uses the services as outside a job
+        with RecordingSuspended():  # a connector's code uses the services as outside a job
             self._run_and_report()
 
     def _run_and_report(self) -> None:

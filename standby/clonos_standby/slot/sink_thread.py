@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
-from clonos.core.ports.recorder import Suspended
+from clonos.core.ports.recorder import RecordingSuspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
 from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, SinkRefused
 from clonos.core.values.elements import decode_elements, decode_records
@@ -114,7 +114,7 @@ class SinkThread:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        with Suspended():  # a connector's code uses the services as outside a job
+        with RecordingSuspended():  # a connector's code uses the services as outside a job
             self._serve_and_report()
 
     def _serve_and_report(self) -> None:

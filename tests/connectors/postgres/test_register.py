@@ -12,7 +12,7 @@ from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.postgres_database import PostgresDatabase
-from clonos.server.register.register import JobUnknown, Register, RegisterFailed, RegisterInUse, RequestRefused
+from clonos.server.register.register import JobRegister, JobUnknown, RegisterFailed, RegisterInUse, RequestRefused
 from clonos.server.register.transitions import JobEvent
 from tests.connectors.servers.postgres import PASSWORD, PostgresServer
 from tests.processes.harness.running_server import running_server
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.connectors
 
 
 @pytest.fixture
-def register(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+def register(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRegister]:
     """A register with one job; the password is where libpq looks for it."""
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     opened = _open(postgres)
@@ -30,11 +30,11 @@ def register(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Itera
     opened.close()
 
 
-def _open(postgres: PostgresServer, wait_s: float = 10.0) -> Register:
-    return Register(PostgresDatabase(postgres.url, wait_s), "PostgreSQL")
+def _open(postgres: PostgresServer, wait_s: float = 10.0) -> JobRegister:
+    return JobRegister(PostgresDatabase(postgres.url, wait_s), "PostgreSQL")
 
 
-def test_a_later_register_has_what_an_earlier_one_wrote(register: Register, postgres: PostgresServer) -> None:
+def test_a_later_register_has_what_an_earlier_one_wrote(register: JobRegister, postgres: PostgresServer) -> None:
     register.apply("words-1", JobEvent.RUNS, started_at_ms=2_000, checkpoint=3)
     register.intend("words-1", JobEvent.STOP)
     register.keep("words-1", "status", b'{"text": "100 % \\u0000 \xc3\xa9?"}')
@@ -49,7 +49,7 @@ def test_a_later_register_has_what_an_earlier_one_wrote(register: Register, post
         later.close()
 
 
-def test_a_refused_request_changes_nothing(register: Register) -> None:
+def test_a_refused_request_changes_nothing(register: JobRegister) -> None:
     register.apply("words-1", JobEvent.FINISHED)
     with pytest.raises(RequestRefused):
         register.intend("words-1", JobEvent.CANCEL)
@@ -59,7 +59,7 @@ def test_a_refused_request_changes_nothing(register: Register) -> None:
 
 
 def test_a_second_server_is_refused_while_the_first_has_the_register(
-    register: Register, postgres: PostgresServer
+    register: JobRegister, postgres: PostgresServer
 ) -> None:
     with pytest.raises(RegisterInUse, match="another server uses the register"):
         _open(postgres, wait_s=0.0)
@@ -67,7 +67,7 @@ def test_a_second_server_is_refused_while_the_first_has_the_register(
     _open(postgres).close()
 
 
-def test_the_register_goes_on_after_its_connection_was_ended(register: Register, postgres: PostgresServer) -> None:
+def test_the_register_goes_on_after_its_connection_was_ended(register: JobRegister, postgres: PostgresServer) -> None:
     postgres.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
     assert register.apply("words-1", JobEvent.RUNS).status is JobStatus.RUNNING
     with pytest.raises(RegisterInUse):
@@ -75,7 +75,7 @@ def test_the_register_goes_on_after_its_connection_was_ended(register: Register,
 
 
 def test_a_register_whose_database_was_away_goes_on_when_that_is_back(
-    register: Register, postgres: PostgresServer
+    register: JobRegister, postgres: PostgresServer
 ) -> None:
     register.apply("words-1", JobEvent.RUNS)
     postgres.kill()
@@ -85,7 +85,7 @@ def test_a_register_whose_database_was_away_goes_on_when_that_is_back(
     assert register.job("words-1").status is JobStatus.RUNNING
 
 
-def test_no_change_of_many_threads_is_lost(register: Register) -> None:
+def test_no_change_of_many_threads_is_lost(register: JobRegister) -> None:
     def submit(first: int) -> None:
         for number in range(first, first + 10):
             register.add(JobRecord(f"job-{number}", "job", JobStatus.CREATED, number, "job.py"))
@@ -99,7 +99,7 @@ def test_no_change_of_many_threads_is_lost(register: Register) -> None:
     assert [job.status for job in register.jobs()].count(JobStatus.RUNNING) == 30
 
 
-def test_an_address_opens_the_register_in_its_database(register: Register, postgres: PostgresServer) -> None:
+def test_an_address_opens_the_register_in_its_database(register: JobRegister, postgres: PostgresServer) -> None:
     register.close()
     opened = open_register(postgres.url, Path("unused"))
     assert opened.job("words-1").name == "words"

@@ -37,7 +37,7 @@ from clonos.core.values import ValueMalformed
 from clonos.io.local.spill import SegmentDamaged, decode_segment, encode_segment
 from clonos.io.store.envelope import OBJECT_FORMAT, ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, ChainEntry, EntryKind
-from clonos.io.store.store import STORE_FORMAT, CheckpointStore, JobRecord, NothingToResume
+from clonos.io.store.store import STORE_FORMAT, CheckpointStore, NothingToResume, StoredJob
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import StateMalformed
 from tests.fuzz.folders import new_folder
@@ -208,7 +208,7 @@ def _records() -> list[Target]:
         ChainEntry(CHAIN_FORMAT, EntryKind.TERM, "job-1234", 1, b"12345678", 0, b"", 0),
         ChainEntry(CHAIN_FORMAT, EntryKind.CHECKPOINT, "job-1234", 1, b"12345678", 2, encode_metadata(METADATA), 3),
     ]
-    records = [JobRecord(STORE_FORMAT, "job", "job-1234", {"lines": (b"split", b"other"), "": ()}, "7", "", "", "")]
+    records = [StoredJob(STORE_FORMAT, "job", "job-1234", {"lines": (b"split", b"other"), "": ()}, "7", "", "", "")]
     encode = msgspec.msgpack.encode
     entry, record = encode(entries[1]), encode(records[0])
     declared = (ObjectCorrupt, NothingToResume)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from clonos.demo.server import ServerProcess
+from clonos.demo.server import DemoServerProcess
 from clonos.demo.verdict import answers_given
 
 pytestmark = pytest.mark.processes
@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def connection(log: Path) -> Iterator[http.client.HTTPConnection]:
     with (
-        closing(ServerProcess(log)) as server,
+        closing(DemoServerProcess(log)) as server,
         closing(http.client.HTTPConnection(urlsplit(server.url).netloc)) as connection,
     ):
         yield connection

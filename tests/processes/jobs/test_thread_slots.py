@@ -15,7 +15,7 @@ from clonos import Job, files, random, values
 from clonos.config import resolve_settings
 from clonos.core.model.errors import JobError
 from clonos.job import JobCrashed
-from clonos.server.job_api.job_source import HandleSource, Refused
+from clonos.server.job_api.job_source import HandleSource, RequestDenied
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
 
@@ -109,7 +109,7 @@ def test_the_kill_of_a_task_that_is_a_thread_is_refused(tmp_path: Path) -> None:
         source = HandleSource(handle)
         while not handle.status().tasks:
             pass
-        with pytest.raises(Refused, match="is a thread of the driver, which cannot be killed"):
+        with pytest.raises(RequestDenied, match="is a thread of the driver, which cannot be killed"):
             source.kill(handle.status().tasks[0].name)
         handle.stop(drain=False)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clonos.cli import ENDED, ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, main
-from clonos.cli.doctor import Finding, Level, examine, lines_of, main_level
+from clonos.cli.doctor import CheckResult, Severity, examine, lines_of, main_level
 from clonos.config import RunOptions
 from clonos.io.store.object_files import LocalFiles
 
@@ -28,13 +28,13 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/tmp")
 
 
-def of_check(found: list[Finding], check: str) -> Finding:
+def of_check(found: list[CheckResult], check: str) -> CheckResult:
     return next(finding for finding in found if finding.check == check)
 
 
 def test_a_sound_machine_has_no_error_and_the_working_folder_stays_as_it_was(tmp_path: Path) -> None:
     found = list(examine(None, RunOptions()))
-    assert main_level(found) is not Level.ERROR
+    assert main_level(found) is not Severity.ERROR
     assert of_check(found, "store").text.startswith("the working folder: objects can be created if absent")
     assert list(tmp_path.iterdir()) == []
 
@@ -42,15 +42,15 @@ def test_a_sound_machine_has_no_error_and_the_working_folder_stays_as_it_was(tmp
 def test_each_finding_that_is_not_ok_has_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     found = list(examine(None, RunOptions()))
-    assert of_check(found, "Spark").level is Level.WARNING  # process slots need no Java
-    assert all(finding.advice for finding in found if finding.level is not Level.OK)
+    assert of_check(found, "Spark").level is Severity.WARNING  # process slots need no Java
+    assert all(finding.advice for finding in found if finding.level is not Severity.OK)
     assert any("to do: " in line and "--slots process" in line for line in lines_of(found))
 
 
 def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     found = of_check(list(examine(None, RunOptions(store=str(tmp_path / "file")))), "store")
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert "could not" in found.text or "cannot" in found.text
 
 
@@ -61,7 +61,7 @@ def test_a_store_without_create_if_absent_is_an_error(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(LocalFiles, "create_if_absent", create)
     found = of_check(list(examine(None, RunOptions(store=str(tmp_path / "store")))), "store")
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert "only if it is absent" in found.text
 
 
@@ -76,7 +76,7 @@ def test_ports_that_are_taken_are_counted() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         found = of_check(list(examine(None, RunOptions(data_ports=f"{port}-{port}"))), "ports")
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert f"data_ports={port}-{port}: 0 of 1 are free" in found.text
 
 
@@ -87,7 +87,7 @@ def test_a_local_folder_that_is_too_long_for_sockets_is_an_error(
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", os.fspath(long))
     found = [each for each in examine(None, RunOptions()) if each.check == "local folder"]
-    assert [each.level for each in found][-1] is Level.ERROR
+    assert [each.level for each in found][-1] is Severity.ERROR
     assert "too long" in found[-1].text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.demo.text import topic_lines, words_in, words_of, write_text
-from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, silence_ms, words_read
+from clonos.demo.verdict import DemoVerdict, answers_given, committed_rows, judge, silence_ms, words_read
 
 WORDS = [("a:0:0", "the"), ("a:0:1", "cat"), ("a:8:0", "the")]
 COUNTS = [{"word": "the", "count": 2, "identities": ["a:0:0", "a:8:0"]}]
@@ -16,13 +16,13 @@ REJECTED = [{"word": "cat", "identity": "a:0:1"}]
 ANSWERS = [("a:0:0", False), ("a:0:1", True), ("a:8:0", False)]
 
 
-def _judged(**changed: Any) -> Verdict:
+def _judged(**changed: Any) -> DemoVerdict:
     given: dict[str, Any] = {"words": WORDS, "counts": COUNTS, "rejected": REJECTED, "answers": ANSWERS} | changed
     return judge(given["words"], given["counts"], given["rejected"], given["answers"])
 
 
 def test_an_output_that_agrees_with_everything_is_clean() -> None:
-    assert _judged() == Verdict(3, 0, 0, 0, 0, {})
+    assert _judged() == DemoVerdict(3, 0, 0, 0, 0, {})
     assert _judged().is_clean
 
 

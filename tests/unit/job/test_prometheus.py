@@ -15,7 +15,7 @@ from clonos.core.model.progress import TaskPhase
 from clonos.job.prometheus.collector import JobCollector
 from clonos.job.prometheus.endpoint import MetricsEndpoint, MetricsPortTaken
 from clonos.job.prometheus.exposition import exposition, merged
-from clonos.job.prometheus.job_counters import Histogram
+from clonos.job.prometheus.job_counters import DurationHistogram
 from clonos.status import CheckpointState, Phase, RecoveryState, Status, TaskState
 
 JOB = {"job": "sums", "job_id": "sums-1"}
@@ -106,7 +106,7 @@ def test_a_checkpoint_is_counted_when_it_ends() -> None:
 
 
 def test_a_histogram_counts_a_step_of_the_clock_back_as_nothing() -> None:
-    histogram = Histogram((1.0, 2.0))
+    histogram = DurationHistogram((1.0, 2.0))
     for value_s in (-5.0, 1.0, 1.5, 99.0):
         histogram.add(value_s)
     assert histogram.buckets == [("1.0", 2.0), ("2.0", 3.0), ("+Inf", 4.0)]

@@ -19,7 +19,7 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.io.store.store import CheckpointStore, StoreInUse
 from clonos.job.staging import StagedInput, StagedSource
-from clonos.job.starting import JobIdentity, Start
+from clonos.job.starting import JobIdentity, JobStart
 
 LINES = "one\ntwo\n"
 
@@ -60,13 +60,13 @@ def _graph(source: Any, folder: Path) -> JobGraph:
     return graph
 
 
-def _start(folder: Path, **options: Any) -> Start:
-    start = Start(CheckpointStore(str(folder / "store")), JobIdentity("etl", "/jobs/etl.py"), RunOptions(**options))
+def _start(folder: Path, **options: Any) -> JobStart:
+    start = JobStart(CheckpointStore(str(folder / "store")), JobIdentity("etl", "/jobs/etl.py"), RunOptions(**options))
     start.find()
     return start
 
 
-def _begun(start: Start, source: Any, folder: Path) -> Start:
+def _begun(start: JobStart, source: Any, folder: Path) -> JobStart:
     """A start that has gone as far as the driver."""
     graph = _graph(source, folder)
     start.stage(graph)
@@ -78,7 +78,7 @@ def _begun(start: Start, source: Any, folder: Path) -> Start:
     return start
 
 
-def _complete(start: Start, folder: Path) -> None:
+def _complete(start: JobStart, folder: Path) -> None:
     """Completes checkpoint 1 of a start, which is not the last one."""
     record = start.store.read_job()
     assert record is not None
@@ -138,7 +138,7 @@ def test_a_start_that_replaces_a_job_removes_the_input_of_that_job(tmp_path: Pat
 def test_a_start_that_is_refused_for_its_output_leaves_the_input_of_the_other_job(tmp_path: Path) -> None:
     with closing(_begun(_start(tmp_path), Written(), tmp_path)):
         before = _inputs(tmp_path)
-    other = Start(CheckpointStore(str(tmp_path / "other")), JobIdentity("etl", "/jobs/etl.py"), RunOptions())
+    other = JobStart(CheckpointStore(str(tmp_path / "other")), JobIdentity("etl", "/jobs/etl.py"), RunOptions())
     other.find()
     with pytest.raises(OutputInUse):
         _begun(other, Written(), tmp_path)

@@ -22,7 +22,7 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.io.store.driver_mark import JobRunning
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
-from clonos.job.starting import JobIdentity, Start, age_text, default_store
+from clonos.job.starting import JobIdentity, JobStart, age_text, default_store
 from clonos.operators.job_image import JobImage
 from tests.harnesses.mistakes import check
 from tests.harnesses.other_driver import another_driver
@@ -42,10 +42,10 @@ class Shop:
             doubled.sink(files.jsonl(self.folder / output))
         return job.compile(Options(), parallelism=1)
 
-    def start(self, image: JobImage, file: str = "/jobs/etl.py", **options: Any) -> Start:
+    def start(self, image: JobImage, file: str = "/jobs/etl.py", **options: Any) -> JobStart:
         """A start that has claimed its store and its outputs."""
         identity = JobIdentity(image.plan.job_name, file)
-        start = Start(CheckpointStore(str(self.folder / "store")), identity, RunOptions(**options))
+        start = JobStart(CheckpointStore(str(self.folder / "store")), identity, RunOptions(**options))
         start.find()
         start.decide(image)
         try:
@@ -55,7 +55,7 @@ class Shop:
             raise
         return start
 
-    def end(self, start: Start, image: JobImage, is_final: bool, is_committed: bool = True) -> None:
+    def end(self, start: JobStart, image: JobImage, is_final: bool, is_committed: bool = True) -> None:
         """Completes checkpoint 1 and ends the driver."""
         record = start.store.read_job()
         assert record is not None
@@ -190,7 +190,7 @@ def test_a_resume_from_another_folder_names_the_store_beside_the_file(
     def find(folder: Path, **options: Any) -> Any:
         monkeypatch.chdir(folder)
         store = CheckpointStore(options.get("store") or default_store("etl"))
-        return Start(store, identity, RunOptions(resume=True, **options)).find()
+        return JobStart(store, identity, RunOptions(resume=True, **options)).find()
 
     assert find(elsewhere) is None  # neither has a job
     monkeypatch.chdir(home)
@@ -219,7 +219,7 @@ def test_a_named_checkpoint_of_an_empty_store_is_refused(shop: Shop) -> None:
 def test_a_start_that_fails_leaves_nothing(shop: Shop) -> None:
     image = shop.image(outputs=("out", "other"))
     (shop.folder / "other").mkdir()
-    start = Start(CheckpointStore(str(shop.folder / "store")), JobIdentity("etl", ""), RunOptions())
+    start = JobStart(CheckpointStore(str(shop.folder / "store")), JobIdentity("etl", ""), RunOptions())
     start.find()
     start.decide(image)
     files.jsonl(shop.folder / "other").prepare_output("late-1", resume=False, overwrite=False)  # after the check
@@ -306,7 +306,7 @@ def test_of_two_starts_at_the_same_moment_the_second_is_refused_as_the_job_runs(
     job.source(values([1])).map(lambda n: {"n": n}, effects=has_effects).sink(files.jsonl(shop.folder / "out"))
     image = job.compile(Options(), parallelism=1)
     identity = JobIdentity("etl", "/jobs/etl.py")
-    starts = [Start(CheckpointStore(str(shop.folder / "store")), identity, RunOptions()) for _ in range(2)]
+    starts = [JobStart(CheckpointStore(str(shop.folder / "store")), identity, RunOptions()) for _ in range(2)]
     for start in starts:  # both find an empty store
         assert start.find() is None
         start.decide(image)
@@ -318,7 +318,7 @@ def test_of_two_starts_at_the_same_moment_the_second_is_refused_as_the_job_runs(
         owners = shop.owners()
         assert len(owners) == 1
         with pytest.raises(JobRunning):  # the mark of the first one stands
-            Start(CheckpointStore(str(shop.folder / "store")), identity, RunOptions(resume=True)).find()
+            JobStart(CheckpointStore(str(shop.folder / "store")), identity, RunOptions(resume=True)).find()
         record = starts[0].store.read_job()
         assert record is not None
         assert [record.job_id] == owners

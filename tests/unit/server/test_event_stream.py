@@ -21,7 +21,7 @@ from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.admitted_server import AdmittedServer
 from clonos.server.job_api.guard import Role
-from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.job_api.server_thread import listen_unix
 from clonos.server.job_status import JobStatus
@@ -256,7 +256,7 @@ def test_a_token_has_a_limit_of_open_streams_and_a_closed_one_makes_room() -> No
         streams = OpenStreams(2)
         asked = {role: Request({"type": "http", "state": {"role": role}}) for role in Role}
         open_ones = [streams.answer(asked[Role.READ], events()) for _ in range(2)]
-        with pytest.raises(Refused, match="2 event streams are open with this token") as refused:
+        with pytest.raises(RequestDenied, match="2 event streams are open with this token") as refused:
             streams.answer(asked[Role.READ], events())
         assert refused.value.http_status == 429
         streams.answer(asked[Role.WRITE], events())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clonos.server.job_api.guard import Guard, Role, role_by_token
+from clonos.server.job_api.guard import RequestGuard, Role, role_by_token
 
 TOKENS = {"reading": Role.READ, "writing": Role.WRITE}
 LIMIT = 10
@@ -44,7 +44,7 @@ def _ask(
     if token is not None:
         own.append((b"authorization", f"Bearer {token}".encode()))
     scope = {"type": "http", "path": path, "method": method, "headers": own}
-    asyncio.run(Guard(_echo, role_by_token(TOKENS), body_bytes_max=lambda _path: LIMIT)(scope, receive, send))
+    asyncio.run(RequestGuard(_echo, role_by_token(TOKENS), body_bytes_max=lambda _path: LIMIT)(scope, receive, send))
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"])
 

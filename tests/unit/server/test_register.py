@@ -14,8 +14,8 @@ from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import DriverProcess, Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import (
+    JobRegister,
     JobUnknown,
-    Register,
     RegisterFailed,
     RequestRefused,
     Transaction,
@@ -27,7 +27,7 @@ CREATED = JobRecord("words-1", "words", JobStatus.CREATED, 1_000, "job.py", {"pa
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Iterator[Register]:
+def register(tmp_path: Path) -> Iterator[JobRegister]:
     """A register with one job."""
     opened = open_register(None, tmp_path)
     opened.add(CREATED)
@@ -35,7 +35,7 @@ def register(tmp_path: Path) -> Iterator[Register]:
     opened.close()
 
 
-def test_a_new_register_of_the_same_file_has_what_was_written(register: Register, tmp_path: Path) -> None:
+def test_a_new_register_of_the_same_file_has_what_was_written(register: JobRegister, tmp_path: Path) -> None:
     driver = DriverProcess(4711, "123", "boot", 1)
     register.change("words-1", attempt=1, driver=driver)
     register.apply("words-1", JobEvent.RUNS, started_at_ms=2_000, checkpoint=3)
@@ -50,13 +50,13 @@ def test_a_new_register_of_the_same_file_has_what_was_written(register: Register
         later.close()
 
 
-def test_jobs_are_listed_with_the_latest_first(register: Register) -> None:
+def test_jobs_are_listed_with_the_latest_first(register: JobRegister) -> None:
     for number in (2, 3):
         register.add(JobRecord(f"words-{number}", "words", JobStatus.CREATED, 1_000 * number, "job.py"))
     assert [job.id for job in register.jobs()] == ["words-3", "words-2", "words-1"]
 
 
-def test_an_accepted_stop_is_written_and_keeps_the_status(register: Register, tmp_path: Path) -> None:
+def test_an_accepted_stop_is_written_and_keeps_the_status(register: JobRegister, tmp_path: Path) -> None:
     register.apply("words-1", JobEvent.RUNS)
     register.intend("words-1", JobEvent.STOP, savepoint="file:///save")
     later = open_register(None, tmp_path)
@@ -67,32 +67,32 @@ def test_an_accepted_stop_is_written_and_keeps_the_status(register: Register, tm
         later.close()
 
 
-def test_a_cancellation_replaces_a_stop_and_a_stop_does_not_replace_a_stop(register: Register) -> None:
+def test_a_cancellation_replaces_a_stop_and_a_stop_does_not_replace_a_stop(register: JobRegister) -> None:
     register.intend("words-1", JobEvent.STOP, savepoint="file:///first")
     assert register.intend("words-1", JobEvent.STOP).intention == Intention("stop", "file:///first")
     assert register.intend("words-1", JobEvent.CANCEL, drain=False).intention == Intention("cancel", drain=False)
     assert register.job("words-1").status is JobStatus.CANCELLING
 
 
-def test_a_stop_of_a_job_that_is_cancelling_is_refused_and_changes_nothing(register: Register) -> None:
+def test_a_stop_of_a_job_that_is_cancelling_is_refused_and_changes_nothing(register: JobRegister) -> None:
     before = register.intend("words-1", JobEvent.CANCEL)
     with pytest.raises(RequestRefused, match="job words-1 is CANCELLING, which does not allow to stop it"):
         register.intend("words-1", JobEvent.STOP)
     assert register.job("words-1") == before
 
 
-def test_a_report_after_the_end_sets_no_field(register: Register) -> None:
+def test_a_report_after_the_end_sets_no_field(register: JobRegister) -> None:
     ended = register.apply("words-1", JobEvent.FINISHED, ended_at_ms=5_000)
     assert register.apply("words-1", JobEvent.RUNS, checkpoint=9, ended_at_ms=None) == ended
     assert register.job("words-1") == ended
 
 
-def test_an_unknown_job_is_an_error_with_its_id(register: Register) -> None:
+def test_an_unknown_job_is_an_error_with_its_id(register: JobRegister) -> None:
     with pytest.raises(JobUnknown, match="there is no job 'words-9' here"):
         register.apply("words-9", JobEvent.RUNS)
 
 
-def test_an_id_is_given_once(register: Register) -> None:
+def test_an_id_is_given_once(register: JobRegister) -> None:
     with pytest.raises(RequestRefused):
         register.add(CREATED)
     assert len(register.jobs()) == 1
@@ -115,7 +115,7 @@ def test_an_error_within_a_transaction_undoes_what_it_has_written(tmp_path: Path
         database.close()
 
 
-def test_no_change_of_many_threads_is_lost(register: Register) -> None:
+def test_no_change_of_many_threads_is_lost(register: JobRegister) -> None:
     def submit(first: int) -> None:
         for number in range(first, first + 20):
             register.add(JobRecord(f"job-{number}", "job", JobStatus.CREATED, number, "job.py"))
@@ -129,7 +129,7 @@ def test_no_change_of_many_threads_is_lost(register: Register) -> None:
     assert [job.status for job in register.jobs()].count(JobStatus.RUNNING) == 60
 
 
-def test_a_register_of_another_version_is_refused(register: Register, tmp_path: Path) -> None:
+def test_a_register_of_another_version_is_refused(register: JobRegister, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "register.sqlite") as connection:
         connection.execute("UPDATE clonos_register SET version = 99")
     connection.close()

@@ -25,7 +25,7 @@ from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
-from clonos.server.register.register import Database, Register, RegisterFailed, Transaction
+from clonos.server.register.register import JobRegister, RegisterDatabase, RegisterFailed, Transaction
 from clonos.server.register.sqlite_database import SqliteDatabase
 from clonos.server.submission.submissions import CHECK_TIMEOUT_S, Submissions
 from clonos.server.submission.unpacking import SubmissionRefused
@@ -47,7 +47,7 @@ class App:
 
     def __init__(self, folder: Path, allows_submission: bool = False, check_timeout_s: float = CHECK_TIMEOUT_S) -> None:
         (folder / "jobs").mkdir()
-        self.register: Register = open_register(None, folder)
+        self.register: JobRegister = open_register(None, folder)
         self.register.add(JobRecord("ended-1", "words", JobStatus.FINISHED, 1_000, "job.py", checkpoint=7))
         self.register.add(JobRecord("runs-1", "words", JobStatus.RUNNING, 2_000, "job.py", {"store": "s://u:pw@h/b"}))
         self.supervisor = Supervisor(
@@ -376,7 +376,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 class _FailingOnce:
     """Database of a register whose next transaction fails after it has been carried out, when a test says so."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RegisterDatabase) -> None:
         self._database = database
         self.fails = 0
 
@@ -394,17 +394,17 @@ class _FailingOnce:
 
 
 @pytest.fixture
-def failing(tmp_path: Path) -> Iterator[tuple[_FailingOnce, Register]]:
+def failing(tmp_path: Path) -> Iterator[tuple[_FailingOnce, JobRegister]]:
     """A register that fails when a test says so."""
     (tmp_path / "jobs").mkdir()
     database = _FailingOnce(SqliteDatabase(tmp_path / "register.sqlite"))
-    register = Register(database, "a test")
+    register = JobRegister(database, "a test")
     yield database, register
     register.close()
 
 
 def test_a_job_is_added_although_the_register_fails_at_that_moment(
-    failing: tuple[_FailingOnce, Register], tmp_path: Path
+    failing: tuple[_FailingOnce, JobRegister], tmp_path: Path
 ) -> None:
     database, register = failing
     submissions = Submissions(register, tmp_path)
@@ -415,7 +415,7 @@ def test_a_job_is_added_although_the_register_fails_at_that_moment(
 
 
 def test_a_job_that_was_taken_is_supervised_although_the_register_fails_at_that_moment(
-    failing: tuple[_FailingOnce, Register], tmp_path: Path
+    failing: tuple[_FailingOnce, JobRegister], tmp_path: Path
 ) -> None:
     database, register = failing
     supervisor = Supervisor(register, tmp_path / "jobs", NoRestart(), SpareDriver("1"))

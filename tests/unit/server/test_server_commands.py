@@ -20,7 +20,7 @@ from clonos.server.job_api.server_thread import ServerThread, listen_tcp
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
-from clonos.server.register.register import Register
+from clonos.server.register.register import JobRegister
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
@@ -28,7 +28,7 @@ WRITE, READ = "w" * 20, "r" * 20
 
 
 @pytest.fixture
-def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRegister]:
     """The register of a server without drivers; server and token are in the environment."""
     (tmp_path / "jobs").mkdir()
     opened = open_register(None, tmp_path)
@@ -47,7 +47,7 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
     opened.close()
 
 
-def test_jobs_are_printed_as_a_table_and_as_json(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_printed_as_a_table_and_as_json(register: JobRegister, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["jobs"]) == 0
     head, latest, earliest = capsys.readouterr().out.splitlines()
     assert head.split() == ["job", "status", "started", "ended", "recoveries", "restarts", "checkpoint", "error"]
@@ -58,7 +58,7 @@ def test_jobs_are_printed_as_a_table_and_as_json(register: Register, capsys: pyt
 
 
 def test_a_long_error_is_cut_in_the_list_of_jobs_and_whole_in_the_status(
-    register: Register, capsys: pytest.CaptureFixture[str]
+    register: JobRegister, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = f"it broke {'again and ' * 40}again\nand more"
     broken = JobRecord("words-3", "broken", JobStatus.FAILED, 3_000, "job.py", error=error)
@@ -73,7 +73,7 @@ def test_a_long_error_is_cut_in_the_list_of_jobs_and_whole_in_the_status(
 
 
 def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
-    register: Register, capsys: pytest.CaptureFixture[str]
+    register: JobRegister, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = {
         "tasks": [
@@ -101,7 +101,7 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
 
 
 def test_the_log_of_a_dead_driver_is_printed_with_its_tracebacks(
-    register: Register, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    register: JobRegister, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "jobs" / "words-1").mkdir()
     log = "2026-11-25 10:00:00,250 WARNING clonos.run: first\n  more of it\n2026-11-25 10:00:01,000 INFO a.b: second\n"
@@ -113,19 +113,19 @@ def test_the_log_of_a_dead_driver_is_printed_with_its_tracebacks(
     assert lines[0].endswith(".250Z WARNING clonos.run: first")
 
 
-def test_a_cancellation_is_requested_and_named(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cancellation_is_requested_and_named(register: JobRegister, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cancel", "words-2", "--no-wait"]) == 0
     assert "the server has accepted to cancel words-2" in capsys.readouterr().err
     assert register.job("words-2").status is JobStatus.CANCELLING
 
 
-def test_a_stop_with_a_savepoint_is_accepted_while_the_driver_starts(register: Register) -> None:
+def test_a_stop_with_a_savepoint_is_accepted_while_the_driver_starts(register: JobRegister) -> None:
     assert main(["stop", "words-2", "--savepoint", "/s", "--no-wait"]) == 0
     assert register.job("words-2").intention == Intention("stop", "/s", drain=True)
 
 
 def test_a_removed_job_is_named_and_is_not_listed_any_more(
-    register: Register, capsys: pytest.CaptureFixture[str]
+    register: JobRegister, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["delete", "words-1"]) == 0
     assert "words-1 was removed from the server\n" in capsys.readouterr().err
@@ -150,7 +150,7 @@ def test_a_removed_job_is_named_and_is_not_listed_any_more(
     ],
 )
 def test_an_error_is_one_sentence_with_its_exit_code(
-    register: Register,
+    register: JobRegister,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: list[str],
@@ -172,7 +172,7 @@ def test_a_server_that_is_not_there_is_the_environments_fault(capsys: pytest.Cap
     assert "Connection refused. Is it running, and is --server right?" in capsys.readouterr().err
 
 
-def test_a_name_that_several_running_jobs_have_is_refused_with_their_ids(register: Register) -> None:
+def test_a_name_that_several_running_jobs_have_is_refused_with_their_ids(register: JobRegister) -> None:
     register.add(JobRecord("words-3", "words", JobStatus.CREATED, 3_000, "job.py"))
     client = ServerClient(None, None)
     with pytest.raises(RequestFailed, match="2 jobs called 'words': name one by its id: words-3, words-2"):

@@ -15,7 +15,7 @@ from clonos.job.continuing.restart_strategy import FixedDelay
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import DriverProcess, JobRecord
 from clonos.server.register.opening import open_register
-from clonos.server.register.register import Register
+from clonos.server.register.register import JobRegister
 from clonos.server.register.transitions import JobEvent
 from clonos.server.supervision.driver_link import DriverLink, DriverRefused, DriverSilent
 from clonos.server.supervision.driver_main import ANOTHER_DRIVER
@@ -81,7 +81,7 @@ class Stage:
     """A supervised job, its register, and the drivers that it has started."""
 
     def __init__(self, folder: Path) -> None:
-        self.register: Register = open_register(None, folder)
+        self.register: JobRegister = open_register(None, folder)
         self.folder = JobFolder(folder / "words-1")
         self.folder.create()
         self.register.add(JobRecord("words-1", "words", JobStatus.CREATED, 1_000, "job.py"))

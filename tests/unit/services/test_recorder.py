@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.ports.recorder import (
+    RecordingSuspended,
     ServiceWithoutTask,
-    Suspended,
     bind,
     confined_services,
     current,
@@ -56,7 +56,7 @@ def test_a_task_is_not_current_in_another_thread() -> None:
 def test_no_task_is_current_during_an_external_call() -> None:
     recorder = FakeRecorder()
     with running(recorder):
-        with Suspended():
+        with RecordingSuspended():
             assert current() is None
         assert current() is recorder
 
@@ -75,7 +75,7 @@ def test_in_a_slot_a_service_call_outside_a_task_is_refused(use: Callable[[], ob
             http.get("http://127.0.0.1:9/")
         with running(FakeRecorder()):
             use()
-            with Suspended():
+            with RecordingSuspended():
                 use()
     use()
 

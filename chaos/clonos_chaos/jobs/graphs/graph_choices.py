@@ -33,7 +33,7 @@ class Deduplicating(GraphStep):
         return [(row, time_ns + later_ns) for row, time_ns in items]
 
 
-class Merging(GraphStep):
+class MergedBranches(GraphStep):
     """Two branches that are merged in the order of their timestamps."""
 
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
@@ -63,7 +63,7 @@ class Branching(GraphStep):
         return odd + [item for item in items if not _is_odd(item[0])]
 
 
-class Folding(GraphStep):
+class FoldedRows(GraphStep):
     """Fold that emits the rows of a key so far again and again, and what leaves each once."""
 
     has_times = False
@@ -83,7 +83,7 @@ class Folding(GraphStep):
         return gathered.flat_map(list).distinct()
 
 
-class Ranking(GraphStep):
+class RankedRows(GraphStep):
     """Running top k of each key, of which the last one leaves."""
 
     has_times = False

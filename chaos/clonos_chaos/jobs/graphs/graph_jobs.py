@@ -19,12 +19,12 @@ from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts
 from clonos_chaos.jobs.graphs.graph_choices import (
     Branching,
     Deduplicating,
-    Folding,
-    Merging,
-    Ranking,
+    FoldedRows,
+    MergedBranches,
+    RankedRows,
     Totalling,
 )
-from clonos_chaos.jobs.graphs.graph_joins import AsOf, Broadcasting, Connecting, Joining, LookingUp
+from clonos_chaos.jobs.graphs.graph_joins import AsOf, Broadcasting, ConnectedBranches, Joining, LookingUp
 from clonos_chaos.jobs.graphs.graph_rows import GraphSource, GraphStep, Item, Row, same
 from clonos_chaos.jobs.graphs.graph_windows import ByTheClock, Passing, Totals, Windowing
 
@@ -42,8 +42,8 @@ EXACT: Final[tuple[Maker, ...]] = (
     AsOf,
     LookingUp,
     Broadcasting,
-    Connecting,
-    Merging,
+    ConnectedBranches,
+    MergedBranches,
     partial(Deduplicating, is_exact=True),
 )
 """Steps whose results follow from the timestamps."""
@@ -54,14 +54,14 @@ PASSING: Final[tuple[Maker, ...]] = (
     Passing,
     LookingUp,
     Broadcasting,
-    Connecting,
-    Merging,
+    ConnectedBranches,
+    MergedBranches,
     partial(Deduplicating, is_exact=False),
 )
 """Steps that let each row through once, on time or late."""
 
-LAST: Final[tuple[Maker, ...]] = (Folding, ByTheClock)
-EXACT_LAST: Final[tuple[Maker, ...]] = (Ranking, Totalling, *LAST)
+LAST: Final[tuple[Maker, ...]] = (FoldedRows, ByTheClock)
+EXACT_LAST: Final[tuple[Maker, ...]] = (RankedRows, Totalling, *LAST)
 """Steps whose results have no timestamps."""
 
 Output = tuple[int, tuple[()], Row, bool]

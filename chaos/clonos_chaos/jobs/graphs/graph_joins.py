@@ -143,7 +143,7 @@ class LookingUp(GraphStep):
         return rows.lookup(self.rights_of(rows), on=on, select=_looked_up, parallelism=self.parallelism)
 
 
-class Ruled:
+class RuledBranches:
     """Process function with broadcast state: passes rows on; rows of the other stream are the rules."""
 
     rules = MapState[int, int]("rules")
@@ -165,7 +165,7 @@ class Broadcasting(GraphStep):
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
         rules = self.rights_of(rows).broadcast()
         first: Any = rows.key_by(key_of_row) if self.every % 2 else rows
-        ruled: Stream[Row] = first.connect(rules).process(Ruled, parallelism=self.parallelism)
+        ruled: Stream[Row] = first.connect(rules).process(RuledBranches, parallelism=self.parallelism)
         return ruled
 
 
@@ -193,7 +193,7 @@ class Delaying:
         held.value = [each for each in held.value if each[0] != micros(timestamp)]
 
 
-class Connecting(GraphStep):
+class ConnectedBranches(GraphStep):
     """Two branches that one process function takes, which holds rows back."""
 
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:

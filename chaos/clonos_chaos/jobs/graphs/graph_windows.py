@@ -48,7 +48,7 @@ def gap_of(row: Row) -> timedelta:
     return timedelta(milliseconds=gap_ms(row))
 
 
-class Spec:
+class TwinWindow:
     """Kind of window of which the twin knows the windows of each row."""
 
     def __init__(self, rng: Random) -> None:
@@ -107,7 +107,7 @@ class Windowing(GraphStep):
 
     def __init__(self, stage: int, rng: Random) -> None:
         super().__init__(stage, rng)
-        self.spec = Spec(rng)
+        self.spec = TwinWindow(rng)
         self.is_keyed = rng.random() < 0.85
         self.options: dict[str, Any] = rng.choice(({}, {}, {"trigger": at_end()}, {"evictor": last_values(1 << 20)}))
         self.how = rng.choice(("apply", "merge", "gather"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core.channel.budgets import SOFT_PERCENT, Level, fullest
+from clonos.core.channel.budgets import SOFT_PERCENT, BudgetLevel, fullest
 from clonos.core.channel.output_channels import OutputChannels
 from clonos.core.channel.sender import Behind, ChannelSender
 from clonos.core.log.causal_log import CausalLogs
@@ -39,11 +39,11 @@ def test_a_budget_that_is_used_up_to_its_soft_limit_is_free(used: tuple[int, int
 def test_a_budget_one_byte_above_its_soft_limit_is_soft(used: tuple[int, int, int], option: str) -> None:
     found = fullest(OPTIONS, *used)
     assert found is not None
-    assert (found.option, found.level) == (option, Level.SOFT)
+    assert (found.option, found.level) == (option, BudgetLevel.SOFT)
 
 
-@pytest.mark.parametrize(("used_bytes", "level"), [(1_000, Level.SOFT), (1_001, Level.HARD)])
-def test_a_budget_that_is_used_up_to_its_hard_limit_is_soft(used_bytes: int, level: Level) -> None:
+@pytest.mark.parametrize(("used_bytes", "level"), [(1_000, BudgetLevel.SOFT), (1_001, BudgetLevel.HARD)])
+def test_a_budget_that_is_used_up_to_its_hard_limit_is_soft(used_bytes: int, level: BudgetLevel) -> None:
     found = fullest(OPTIONS, 0, 0, used_bytes)
     assert found is not None
     assert found.level is level
