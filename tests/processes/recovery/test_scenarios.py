@@ -22,6 +22,7 @@ from tests.speed import scaled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
+# A task has recovered when it has worked off its backlog: on a busy machine that takes as long as the job.
 SMALL = f"""
 name = "small"
 about = "A small run."
@@ -35,7 +36,7 @@ records = 3_000
 per_second = 120
 [limits]
 seconds = {scaled(150):g}
-recovery = "{scaled(30):g}s"
+recovery = "{scaled(150):g}s"
 [[faults]]
 """
 
