@@ -19,7 +19,7 @@ from benchmarks.harness.result_counter import WrongResult
 from benchmarks.harness.timestamp_sink import MARK, Entry, TimestampSink, entries, file_of
 from benchmarks.workloads.words import Workload
 from clonos import Job
-from clonos.api.steps import StandbyMode
+from clonos.api.common import StandbyMode
 from clonos.status import Status
 
 MARK_BYTES: Final = 8

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.totals import column_totals
+from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.emission import Emission, check_emission, each
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
 from clonos.operators.connector_contract import TransactionalSink
@@ -86,8 +87,8 @@ class Aggregating(GraphBuilder, Generic[T]):
                 f"has the parallelism {parallelism!r}, and an aggregate without a key is in one task",
                 "Leave it out, or call key_by before it.",
             )
-        options = {"name": name, "parallelism": 1, "effects": effects, "standby": standby}
-        return _aggregated(self, aggregates, emit, False, options)
+        common = CommonWithEffects(name=name, parallelism=1, standby=standby, effects=effects)
+        return _aggregated(self, aggregates, emit, False, common)
 
 
 class KeyedAggregating(GraphBuilder, Generic[K, T]):
@@ -119,8 +120,8 @@ class KeyedAggregating(GraphBuilder, Generic[K, T]):
             orders.key_by("customer").aggregate(n=count(), total=sum_("cents"), p95=quantile("cents", 0.95))
         """
         _check_named(name, unnamed)
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return _aggregated(self, aggregates, emit, True, options)
+        common = CommonWithEffects(name=name, parallelism=parallelism, standby=standby, effects=effects)
+        return _aggregated(self, aggregates, emit, True, common)
 
 
 def _check_named(step: str | None, unnamed: tuple[Any, ...]) -> None:
@@ -158,19 +159,19 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
 
 
 def _aggregated(
-    stream: GraphBuilder, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, options: dict[str, Any]
+    stream: GraphBuilder, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, common: Common
 ) -> Stream[Any]:
     from clonos.api.stream import Stream
 
-    named = named_of(options["name"], aggregates)
-    check_emission(options["name"] or KIND, emit, has_names=True)
+    named = named_of(common.get("name"), aggregates)
+    check_emission(common.get("name") or KIND, emit, has_names=True)
     if emit.has_before:
-        _check_names_before(options["name"] or KIND, named)
-    check_aggregates(stream._graph, stream._inputs, options["name"] or KIND, named)
+        _check_names_before(common.get("name") or KIND, named)
+    check_aggregates(stream._graph, stream._inputs, common.get("name") or KIND, named)
     is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
-        return _in_two_steps(stream, named, emit, options)
-    step = _add(stream, named, emit, options, is_keyed=is_keyed, make=_maker(emit, is_keyed))
+        return _in_two_steps(stream, named, emit, common)
+    step = _add(stream, named, emit, common, is_keyed=is_keyed, make=_maker(emit, is_keyed))
     return Stream(stream._graph, step)
 
 
@@ -184,17 +185,17 @@ def _check_names_before(step: str, named: Named[Any]) -> None:
             )
 
 
-def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, options: dict[str, Any]) -> Stream[Any]:
+def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, common: Common) -> Stream[Any]:
     """Aggregates in the tasks of the step before, and the accumulators in one task at the end."""
     from clonos.api.stream import Stream
 
     upstreams = [stream._graph.steps[each.step] for each in stream._inputs]
     parallelism = upstreams[0].parallelism if len(upstreams) == 1 else None
-    name = None if options["name"] is None else f"{options['name']}-partial"
-    first = {**options, "name": name, "parallelism": parallelism}
+    name = common.get("name") and f"{common['name']}-partial"
+    first: Common = {**common, "name": name, "parallelism": parallelism}
     make = partial(FinalAggregate, is_keyed=False)
     inputs = _add(stream, Partial(named), emit, first, is_keyed=False, make=make, kind="aggregate_partial")
-    step = _add(Stream(stream._graph, inputs), Merging(named), emit, options, is_keyed=False, make=FinalTotal)
+    step = _add(Stream(stream._graph, inputs), Merging(named), emit, common, is_keyed=False, make=FinalTotal)
     return Stream(stream._graph, step)
 
 
@@ -212,7 +213,7 @@ def _add(
     stream: GraphBuilder,
     aggregation: Aggregation[Any, Any],
     emit: Emission,
-    options: dict[str, Any],
+    common: Common,
     *,
     is_keyed: bool,
     make: Callable[..., Operator],
@@ -226,7 +227,7 @@ def _add(
     columns = column_totals(stream, aggregation, emit, make_rows, is_keyed=is_keyed)
     return stream._step(
         kind,
-        options=options,
+        common=common,
         functions=tuple(each.function for each in aggregation.functions),
         arguments=tuple(each.arguments for each in aggregation.functions),
         runs_user_code=True,

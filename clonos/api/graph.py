@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.checks.wrong_ends import how_to_read, how_to_write
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy as KeyBy
@@ -31,7 +32,6 @@ from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
     from clonos.api.event_time import AnyTimestamps
-    from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
 
 T = TypeVar("T")
@@ -168,11 +168,9 @@ class JobGraph:
         self,
         source: Source[T] | PushSource[T],
         *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
         limit: int | None = None,
+        **common: Unpack[Common],
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
@@ -181,7 +179,10 @@ class JobGraph:
         from clonos.api.stream import Stream
 
         limit = self.limit if limit is None else limit
-        parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
+        name = common.get("name")
+        common["parallelism"] = _parallelism_of_source(
+            source, name or "source", common.get("parallelism"), has_limit=limit is not None
+        )
         emits_columns = gives_columns(source)
         assigner = None
         if (own := getattr(source, "own_timestamps", None)) is not None and timestamps is not None:
@@ -194,10 +195,9 @@ class JobGraph:
             check_columns(name or "source", assigner, emits_columns)
         step = self.add(
             "source",
-            name,
-            parallelism=parallelism,
+            (),
+            common,
             source=source,
-            standby=standby,
             emits_columns=emits_columns,
             is_one_to_one=True,
             has_times=assigner is not None,
@@ -217,11 +217,10 @@ class JobGraph:
     def add(
         self,
         kind: str,
-        name: str | None,
-        inputs: tuple[StepInput, ...] = (),
+        inputs: tuple[StepInput, ...],
+        common: Common,
         *,
         make: Callable[[str], Callable[[], Operator]] | None = None,
-        parallelism: int | None = None,
         has_times: bool | None = None,
         **rest: Any,
     ) -> Step:
@@ -232,12 +231,14 @@ class JobGraph:
 
         Raises: InvalidJob: the name, the parallelism or the standby cannot be used.
         """
-        is_named, name = name is not None, self.reserve_name(kind, name)
+        given, parallelism, standby = common.get("name"), common.get("parallelism"), common.get("standby")
+        has_effects = cast(CommonWithEffects, common).get("effects", False)
+        name = self.reserve_name(kind, given)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
             raise InvalidJob(
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
-        check_standby(name, **rest)
+        check_standby(name, standby, has_effects, rest.get("source"))
         if has_times is None:
             has_times = self.have_same_times(name, inputs)
             if has_times and rest.get("emits_columns"):
@@ -245,10 +246,12 @@ class JobGraph:
         step = Step(
             number=len(self._steps),
             name=name,
-            is_named=is_named,
+            is_named=given is not None,
             inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
+            has_effects=has_effects,
+            standby=standby,
             kind=kind,
             has_times=has_times,
             **rest,
@@ -326,7 +329,7 @@ class JobGraph:
             for step in self._steps
             if step.number in wanted
         ]
-        graph.add(name, None, renumbered(inputs), sink=sink)
+        graph.add(name, renumbered(inputs), {}, sink=sink)
         return graph
 
     def check_sink(self, step: str, sink: AnySink) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import KeyedAggregating
 from clonos.api.columns.totals import COUNT_COLUMN, column_totals
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission, each
 from clonos.api.graph import AnySink
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
@@ -41,90 +42,50 @@ class KeyedStream(
 
     @overload
     def stateful_map(
-        self,
-        function: Callable[[K, State | None, T], tuple[State | None, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[K, State | None, T], tuple[State | None, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]: ...
 
     @overload
     def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[K, Any, T], tuple[Any, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]: ...
 
     def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[K, Any, T], tuple[Any, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
 
         The state of a new key is None. Returning None as the state deletes the state of the key.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(
-            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
-        )
+        return Stream(self._graph, self._step("stateful_map", make, common, (function,), runs_user_code=True, state=()))
 
-    def reduce(
-        self,
-        function: Callable[[T, T], T],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[tuple[K, T]]:
+    def reduce(self, function: Callable[[T, T], T], **common: Unpack[CommonWithEffects]) -> Stream[tuple[K, T]]:
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
         return Stream(
-            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
+            self._graph, self._step("reduce", make, common, (function,), runs_user_code=True, key_field="", state=())
         )
 
-    def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
-    ) -> Stream[tuple[K, int]]:
+    def count(self, **common: Unpack[Common]) -> Stream[tuple[K, int]]:
         """Counts the records of each key, and emits (key, count so far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
         counted = Named[Any]({COUNT_COLUMN: Count()})
         columns = column_totals(self, counted, each(1), make, is_count=True)
         columns.setdefault("reads", ())
         return Stream(
-            self._graph, self._step("count", options=options, key_field="", state=(), ignores_order=True, **columns)
+            self._graph, self._step("count", common=common, key_field="", state=(), ignores_order=True, **columns)
         )
 
     def process(
-        self,
-        function: ProcessFunction[T, U] | type[ProcessFunction[T, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: ProcessFunction[T, U] | type[ProcessFunction[T, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
             InvalidJob: ``function`` is no process function; the message says why.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return Stream(self._graph, self._process(function, True, options))
+        return Stream(self._graph, self._process(function, True, common))
 
     def union(self, *others: KeyedStream[K, U]) -> KeyedStream[K, T | U]:
         """Merges this stream with others of the same job whose keys have the same meaning.

@@ -12,6 +12,7 @@ from clonos.api.checks.function_checks import check_function, check_process, sta
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_present
+from clonos.api.common import Common
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
@@ -29,9 +30,6 @@ from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
-
-StandbyMode = Literal["hot", "passive"]
-"""Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
 
 
 @explains_calls
@@ -115,7 +113,7 @@ class GraphBuilder:
         self,
         kind: str,
         make: Callable[[str], Callable[[], Operator]],
-        options: dict[str, Any],
+        common: Common,
         functions: tuple[Any, ...] = (),
         arguments: tuple[tuple[str, ...], ...] | None = None,
         **rest: Any,
@@ -128,31 +126,21 @@ class GraphBuilder:
         """
         for index, function in enumerate(functions if kind != "process" else ()):
             called_with = None if arguments is None else arguments[index]
-            check_function(kind, options["name"] or kind, function, index, called_with)
-        step = self._graph.add(
-            kind,
-            options["name"],
-            self._inputs,
-            make=make,
-            parallelism=options["parallelism"],
-            has_effects=options["effects"],
-            standby=options["standby"],
-            functions=functions,
-            **rest,
-        )
+            check_function(kind, common.get("name") or kind, function, index, called_with)
+        step = self._graph.add(kind, self._inputs, common, make=make, functions=functions, **rest)
         return (StepInput(step.number),)
 
-    def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[StepInput, ...]:
+    def _process(self, function: Any, is_keyed: bool, common: Common) -> tuple[StepInput, ...]:
         kind = "process"
-        check_process(options["name"] or kind, function)
+        check_process(common.get("name") or kind, function)
         has_times = self._graph.have_times(self._inputs)
         if not has_times and uses(function, "set_event_timer"):
             raise InvalidJob(
-                options["name"] or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
+                common.get("name") or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
         return self._step(
-            kind, make, options, (function,), runs_user_code=True, state=states_of(function), side_tags=None
+            kind, make, common, (function,), runs_user_code=True, state=states_of(function), side_tags=None
         )
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
@@ -187,10 +175,9 @@ class GraphBuilder:
         emits_columns = isinstance(assigner.of, str) and all(step.emits_columns for step in upstreams)
         step = self._graph.add(
             "with_timestamps",
-            name,
             self._inputs,
+            {"name": name, "parallelism": upstreams[0].parallelism if len(upstreams) == 1 else None},
             make=lambda step: partial(AssignTimestamps, step, assigner, emits_columns),
-            parallelism=upstreams[0].parallelism if len(upstreams) == 1 else None,
             functions=assigner.functions,
             runs_user_code=True,
             emits_columns=emits_columns,
@@ -208,7 +195,7 @@ class GraphBuilder:
         inputs = self._inputs
         if flush is not None:
             inputs, parallelism = self._flushed(sink, flush, name, parallelism), None
-        step = self._graph.add("sink", name, inputs, parallelism=parallelism, sink=sink)
+        step = self._graph.add("sink", inputs, {"name": name, "parallelism": parallelism}, sink=sink)
         take_step: Callable[[str], None] | None = getattr(sink, "take_step", None)
         if take_step is not None:
             take_step(step.name)
@@ -226,7 +213,7 @@ class GraphBuilder:
         return self._step(
             "flush",
             make,
-            {"name": name and f"{name}.flush", "parallelism": parallelism, "effects": False, "standby": None},
+            {"name": name and f"{name}.flush", "parallelism": parallelism},
             emits_columns=all(map(self._graph.gives_columns, self._inputs)),
             selects_rows=True,
             state=(("when", str(flush)),),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.columns.column_checks import check_key
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.keys import KeyBy, checked_key
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.enriching import Enriching
@@ -80,68 +81,31 @@ class Stream(
 ):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
-    Most methods take these keywords:
-
-    - ``name``: the unique name of the step. Later versions of the job find the state of the step by it.
-    - ``parallelism``: the number of tasks of the step; by default that of the job.
-    - ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
-    - ``par``: calls of one task that run at once, in threads; results stay in the order of the records.
-    - ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
-      apply checkpoints; by default the setting of the job.
+    Most methods take the options of ``Common``; those that call a function of yours take ``effects``, too. ``par``: the
+    calls of one task that run at once, in threads; results stay in the order of the records.
     """
 
     def map(
-        self,
-        function: Callable[[T], U],
-        *,
-        par: int | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[T], U], *, par: int | None = None, **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Applies ``function`` to each record; one result per record."""
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         if par is not None:
-            return Stream(self._graph, add_parallel(self, "map", function, par, options))
+            return Stream(self._graph, add_parallel(self, "map", function, par, common))
         make = partial(stateless.Map, function)
         step = self._step(
-            "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+            "map", lambda _: make, common, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
         )
         return Stream(self._graph, step)
 
     @overload
     def filter(
-        self,
-        predicate: Callable[[T], object],
-        *,
-        par: int | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, predicate: Callable[[T], object], *, par: int | None = None, **common: Unpack[CommonWithEffects]
     ) -> Stream[T]: ...
 
     @overload
-    def filter(
-        self,
-        predicate: Condition,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]: ...
+    def filter(self, predicate: Condition, **common: Unpack[Common]) -> Stream[T]: ...
 
-    def filter(
-        self,
-        predicate: Any,
-        *,
-        par: int | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]:
+    def filter(self, predicate: Any, *, par: int | None = None, **common: Unpack[CommonWithEffects]) -> Stream[T]:
         """Keeps the records for which ``predicate`` is true: a function, or on a stream of columns an expression.
 
         A condition of an expression that is null drops the record.
@@ -150,44 +114,29 @@ class Stream(
             ColumnsNeeded, InvalidExpression: the stream is one of rows, or its columns do not fit the expression.
             InvalidJob: the step has an expression and ``par``.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         condition = expression_of(predicate)
         if condition is not None:
-            return Stream(self._graph, add_condition(self, condition, par, options))
+            return Stream(self._graph, add_condition(self, condition, par, common))
         if par is not None:
-            return Stream(self._graph, add_parallel(self, "filter", predicate, par, options))
+            return Stream(self._graph, add_parallel(self, "filter", predicate, par, common))
         make = partial(stateless.Filter, predicate)
         step = self._step(
-            "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
+            "filter", lambda _: make, common, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
         )
         return Stream(self._graph, step)
 
     def flat_map(
-        self,
-        function: Callable[[T], Iterable[U]],
-        *,
-        par: int | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[T], Iterable[U]], *, par: int | None = None, **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         if par is not None:
-            return Stream(self._graph, add_parallel(self, "flat_map", function, par, options))
+            return Stream(self._graph, add_parallel(self, "flat_map", function, par, common))
         make = partial(stateless.FlatMap, function)
-        step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
+        step = self._step("flat_map", lambda _: make, common, (function,), runs_user_code=True, is_per_record=True)
         return Stream(self._graph, step)
 
     def map_batches(
-        self,
-        function: Callable[[Any], Any],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[Any], Any], **common: Unpack[CommonWithEffects]
     ) -> Stream[dict[str, Any]]:
         """Applies a function to each batch, a ``pyarrow.RecordBatch``.
 
@@ -197,12 +146,11 @@ class Stream(
         on them. The stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
         ``map_batches``. Steps on rows that follow get each record as a dict.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.MapBatches, function, frame_wanted(function))
         step = self._step(
             "map_batches",
             lambda _: make,
-            options,
+            common,
             (function,),
             runs_user_code=True,
             requires_columns=True,
@@ -304,21 +252,14 @@ class Stream(
         return Stream(self._graph, self._side_output(tag))
 
     def process(
-        self,
-        function: ProcessFunction[T, U] | type[ProcessFunction[T, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: ProcessFunction[T, U] | type[ProcessFunction[T, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
             InvalidJob: ``function`` is no process function; the message says why.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return Stream(self._graph, self._process(function, False, options))
+        return Stream(self._graph, self._process(function, False, common))
 
     def connect(self, other: Stream[U]) -> ConnectedStreams[T, U]:
         """Connects this stream with another one, for a process function that takes the records of both.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.row_reasons import type_reason, window_name_reason, window_reason
+from clonos.api.common import Common, StandbyMode
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
 from clonos.core.values.copying import copied
@@ -49,61 +50,29 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         super().__init__(graph, inputs)
         self._settings = settings
 
-    def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
-    ) -> Stream[WindowResult[K, int]]:
+    def count(self, **common: Unpack[Common]) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
-        return Stream(self._graph, self._window("count", Count(), name, parallelism, standby))
+        return Stream(self._graph, self._window("count", Count(), common))
 
     @overload
-    def sum(
-        self,
-        of: None = None,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[WindowResult[K, T]]: ...
+    def sum(self, of: None = None, **common: Unpack[Common]) -> Stream[WindowResult[K, T]]: ...
 
     @overload
-    def sum(
-        self,
-        of: Callable[[T], V],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[WindowResult[K, V]]: ...
+    def sum(self, of: Callable[[T], V], **common: Unpack[Common]) -> Stream[WindowResult[K, V]]: ...
 
     @overload
-    def sum(
-        self, of: str, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
-    ) -> Stream[WindowResult[K, Any]]: ...
+    def sum(self, of: str, **common: Unpack[Common]) -> Stream[WindowResult[K, Any]]: ...
 
-    def sum(
-        self,
-        of: Any = None,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Any:
+    def sum(self, of: Any = None, **common: Unpack[Common]) -> Any:
         """Sums the values of each window: the records, or ``of`` each record.
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby))
+        return Stream(self._graph, self._window("sum", Sum(of), common))
 
-    def reduce(
-        self,
-        function: Callable[[T, T], T],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[WindowResult[K, T]]:
+    def reduce(self, function: Callable[[T, T], T], **common: Unpack[Common]) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
-        return Stream(self._graph, self._window("reduce", Reduction(function), name, parallelism, standby))
+        return Stream(self._graph, self._window("reduce", Reduction(function), common))
 
     @overload
     def aggregate(
@@ -112,9 +81,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Callable[[A, T], A | None],
         *,
         merge: Callable[[A, A], A | None] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[WindowResult[K, A]]: ...
 
     @overload
@@ -125,9 +92,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         result: Callable[[A], V],
         *,
         merge: Callable[[A, A], A | None] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[WindowResult[K, V]]: ...
 
     @overload
@@ -171,6 +136,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(n=count(), total=sum_("price"), top=top_k(3, by="price"))
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
+        common = Common(name=name, parallelism=parallelism, standby=standby)
         aggregation: Aggregation[Any, Any]
         if isinstance(create, Aggregation):
             raise InvalidJob(name or "aggregate", f"gets {create!r:.80} without a name", NAME_THEM)
@@ -181,16 +147,10 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             raise InvalidJob(name or "aggregate", problem, "Name all: own=aggregate(create, add), from clonos.agg.")
         else:
             aggregation = Custom(create, add, merge, result)
-        return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
+        return Stream(self._graph, self._window("aggregate", aggregation, common))
 
     def fold(
-        self,
-        initial: A,
-        function: Callable[[A, T], A | None],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        self, initial: A, function: Callable[[A, T], A | None], **common: Unpack[Common]
     ) -> Stream[WindowResult[K, A]]:
         """Folds the values of each window, beginning with a copy of ``initial``, in the order of ``apply``.
 
@@ -198,16 +158,9 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         and session windows and windows with lateness keep all their values until they emit.
         """
         aggregation = Custom(partial(copied, initial), function, None, None)
-        return Stream(self._graph, self._window("fold", aggregation, name, parallelism, standby))
+        return Stream(self._graph, self._window("fold", aggregation, common))
 
-    def apply(
-        self,
-        function: Callable[[K, Window, list[T]], Iterable[U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
+    def apply(self, function: Callable[[K, Window, list[T]], Iterable[U]], **common: Unpack[Common]) -> Stream[U]:
         """Calls ``function(key, window, values)`` when a window ends, with all its values.
 
         They are in order of arrival: in sliding windows by pane, then by arrival; in sessions that have merged, those
@@ -221,22 +174,20 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
         """
-        return Stream(self._graph, self._window("apply", Gathered(), name, parallelism, standby, function))
+        return Stream(self._graph, self._window("apply", Gathered(), common, function))
 
     def _window(
         self,
         what: str,
         aggregation: Aggregation[Any, Any],
-        name: str | None,
-        parallelism: int | None,
-        standby: StandbyMode | None,
+        common: Common,
         apply: Any = None,
     ) -> tuple[StepInput, ...]:
         settings = self._settings
         kind = f"window_{what}"
-        check_aggregates(self._graph, self._inputs, name or kind, aggregation, has_logs=True)
-        parallelism = settings.checked_parallelism(name or kind, parallelism)
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        name = common.get("name") or kind
+        check_aggregates(self._graph, self._inputs, name, aggregation, has_logs=True)
+        common["parallelism"] = settings.checked_parallelism(name, common.get("parallelism"))
         own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
         functions = (*own, *settings.functions)
         state = settings.state_text(aggregation)
@@ -260,7 +211,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         return self._step(
             kind,
             make,
-            options,
+            common,
             tuple(each.function for each in functions),
             tuple(each.arguments for each in functions),
             runs_user_code=what != "count" or bool(settings.functions),

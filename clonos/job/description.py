@@ -13,6 +13,7 @@ from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.row_functions import warn_of_row_functions
 from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
+from clonos.api.common import Common
 from clonos.api.graph import AnySink, JobGraph, StepInput
 from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import SlotKind, resolve_keywords, resolve_settings
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from clonos.api.event_time import AnyTimestamps
-    from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
     from clonos.job.handle import Handle
     from clonos.job.job_options import JobOptions, Slots, StartOptions
@@ -93,20 +93,15 @@ class Job:
         self,
         source: Source[T] | PushSource[T],
         *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
         limit: int | None = None,
+        **common: Unpack[Common],
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
         Args:
             source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
                 port)``.
-            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
-            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
-            standby: "hot" or "passive"; None for the setting of the job.
             timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
                 ``Timestamps`` with the unit and the watermarks; None for a stream without event time. With a name or a
                 function alone, a record behind the latest timestamp of its split is late: see ``out_of_order``.
@@ -120,9 +115,7 @@ class Job:
 
             lines = job.source(files.lines("texts/*.txt"), name="read")
         """
-        return self._graph.source(
-            source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps, limit=limit
-        )
+        return self._graph.source(source, timestamps=timestamps, limit=limit, **common)
 
     def explain(
         self,

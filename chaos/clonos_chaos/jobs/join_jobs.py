@@ -11,8 +11,9 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from clonos.api.common import Common
 from clonos.api.graph import JobGraph, StepInput
-from clonos.api.joining.joins import StepOptions, add_step, keyed_sides
+from clonos.api.joining.joins import add_step, keyed_sides
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.watermark import Activity, Watermark
@@ -95,7 +96,7 @@ class JoinedJob(TimedJob):
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         source = self._timed_rows(graph, rng)._inputs
-        stamped = graph.add("stamp", None, source, make=lambda _: partial(TimestampOperator, self), has_times=True)
+        stamped = graph.add("stamp", source, {}, make=lambda _: partial(TimestampOperator, self), has_times=True)
         rows: Stream[Row] = Stream(graph, (StepInput(stamped.number),))
         self._every = rng.choice((1, 2, 3))
         self._shift = rng.choice((0, 0, 3))
@@ -107,12 +108,12 @@ class JoinedJob(TimedJob):
             lower_ns = rng.choice((-60, -20, 0, 15))
             self._rule = Between(lower_ns, lower_ns + rng.choice((0, 10, 70)))
         sides = keyed_sides(lefts, rights, on, "join")
-        options = StepOptions(parallelism=rng.choice((1, 2)))
+        common = Common(parallelism=rng.choice((1, 2)))
         if self._is_unique:
-            joined = self._joined(sides, How.LEFT, _selected, options)
+            joined = self._joined(sides, How.LEFT, _selected, common)
             found: Stream[Row] = joined.union(joined.side_output(LATE).filter(_is_left).map(_late))
         else:
-            semi, anti = (self._joined(sides, how, None, options) for how in (How.SEMI, How.ANTI))
+            semi, anti = (self._joined(sides, how, None, common) for how in (How.SEMI, How.ANTI))
             found = semi.map(partial(_marked, MATCHED)).union(anti.map(partial(_marked, ALONE)))
             found = found.union(semi.side_output(LATE).filter(_is_left).map(_late))
         match rng.randrange(3):
@@ -123,13 +124,11 @@ class JoinedJob(TimedJob):
                 found = found.connect(rights.broadcast()).process(Ruled, parallelism=rng.choice((1, 2)))
         found.sink(Immediate()) if rng.random() < 0.5 else found.sink(Parts())
 
-    def _joined(
-        self, sides: tuple[GraphBuilder, GraphBuilder], how: How, select: Any, options: StepOptions
-    ) -> Stream[Any]:
+    def _joined(self, sides: tuple[GraphBuilder, GraphBuilder], how: How, select: Any, common: Common) -> Stream[Any]:
         """Adds a join with bounds in nanoseconds, which the API does not take."""
         make = partial(partial, EventJoin, rule=self._rule, how=how, select=select, late=LATE.name)
         flags: Any = {"has_times": True, "side_tags": None, "state": ()}
-        return Stream(sides[0]._graph, add_step(*sides, "join", make, options, select, **flags))
+        return Stream(sides[0]._graph, add_step(*sides, "join", make, common, select, **flags))
 
     def has_match(self, offset: int) -> bool:
         """Returns whether a row has a match, by the twin."""

@@ -190,7 +190,7 @@ class EventStream(GraphBuilder):
         def make(name: str) -> Callable[[], Operator]:
             return partial(kind, name, stage, size_ns, job)
 
-        step = self._graph.add("event windows", None, self._inputs, make=make, parallelism=parallelism)
+        step = self._graph.add("event windows", self._inputs, {"parallelism": parallelism}, make=make)
         return Stream(self._graph, (StepInput(step.number),))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from clonos.api.graph import Step
 
 
-def check_standby(name: str, *, standby: Any = None, has_effects: bool = False, source: Any = None, **_: Any) -> None:
+def check_standby(name: str, standby: Any, has_effects: bool, source: Any) -> None:
     """Checks the ``standby`` of a step.
 
     Raises: InvalidJob: it is unknown, or a hot standby cannot repeat what the step does.

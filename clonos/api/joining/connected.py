@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack
 
 from clonos.api.checks.function_checks import check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.wrong_ends import check_streams
+from clonos.api.common import CommonWithEffects
 from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.joins import StepOptions, add_step
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.joining.joins import add_step
+from clonos.api.steps import GraphBuilder
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.two_input_process import TwoInputContext, TwoInputProcess
@@ -90,13 +91,7 @@ class ConnectedStreams(Generic[A, B]):
             raise method_missing(type(self), attribute)
 
     def process(
-        self,
-        function: TwoInputFunction[A, B, U] | type[TwoInputFunction[A, B, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: TwoInputFunction[A, B, U] | type[TwoInputFunction[A, B, U]], **common: Unpack[CommonWithEffects]
     ) -> Stream[U]:
         """Runs a process function on the records of both streams. Results have timestamps if both streams have.
 
@@ -105,7 +100,7 @@ class ConnectedStreams(Generic[A, B]):
         """
         from clonos.api.stream import Stream
 
-        step = name or "process"
+        step = common.get("name") or "process"
         check_process(step, function, METHODS)
         sides = (self._first, self._second)
         has_times = all(each._graph.have_same_times(step, each._inputs) for each in sides)
@@ -123,7 +118,7 @@ class ConnectedStreams(Generic[A, B]):
             *sides,
             "process",
             make,
-            StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby),
+            common,
             function,
             has_times=has_times,
             side_tags=None,

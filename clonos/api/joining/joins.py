@@ -6,18 +6,19 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, Unpack
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_joined_keys, check_key
 from clonos.api.columns.key_columns import key_columns
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.column_joins import over_columns
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Tumbling
 from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
 from clonos.operators.event_time.durations import Duration, duration_ns
@@ -38,17 +39,8 @@ BOUND: Final = 'Bounds are lengths of time such as "-1h", 0 or "30min", the lowe
 ZERO: Final = re.compile(r"0+(\.0*)?\s*(ms|s|min|h|d)?")
 
 
-class StepOptions(TypedDict, total=False):
-    """Keywords of every step."""
-
-    name: str | None
-    parallelism: int | None
-    effects: bool
-    standby: StandbyMode | None
-
-
-class JoinOptions(StepOptions, total=False):
-    """Keywords of ``join`` that do not change the type of its results."""
+class JoinOptions(CommonWithEffects, total=False):
+    """Options of ``join`` that do not change the type of its results."""
 
     between: tuple[Duration, Duration] | None
     closed: Closed
@@ -96,18 +88,18 @@ def join_step(
     *,
     how: str,
     select: Callable[[Any, Any], Any] | None,
-    options: StepOptions,
     between: tuple[Duration, Duration] | None = None,
     closed: Closed = "both",
     window: Tumbling | None = None,
     ttl: Duration | None = None,
     late: Tag[Any] | None = None,
+    **common: Unpack[CommonWithEffects],
 ) -> tuple[StepInput, ...]:
     """Adds a join of two keyed streams: see ``Stream.join``.
 
     Raises: InvalidJob: the streams or the arguments do not fit.
     """
-    step = options.get("name") or "join"
+    step = common.get("name") or "join"
     kind = checked_how(step, how, tuple(How))
     check_select(step, select, kind.gives_pairs)
     rule, text = _rule(step, between, closed, window, ttl)
@@ -140,7 +132,7 @@ def join_step(
         right,
         "join",
         make,
-        options,
+        common,
         select,
         has_times=is_timed,
         side_tags=tags,
@@ -153,18 +145,18 @@ def as_of_step(
     left: GraphBuilder,
     right: GraphBuilder,
     *,
-    direction: str,
-    tolerance: Duration | None,
+    direction: str = "backward",
+    tolerance: Duration | None = None,
     how: str,
     select: Callable[[Any, Any], Any] | None,
-    late: Tag[Any] | None,
-    options: StepOptions,
+    late: Tag[Any] | None = None,
+    **common: Unpack[CommonWithEffects],
 ) -> tuple[StepInput, ...]:
     """Adds an as-of join of two keyed streams: see ``Stream.join_as_of``.
 
     Raises: InvalidJob: the streams or the arguments do not fit.
     """
-    step = options.get("name") or "join_as_of"
+    step = common.get("name") or "join_as_of"
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
     if direction not in tuple(Direction):
@@ -193,7 +185,7 @@ def as_of_step(
     make, columns = over_columns(left, right, make_rows, make_columns, BUFFER_TABLES, select, has_times=True)
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
     return add_step(
-        left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state, **columns
+        left, right, "join_as_of", make, common, select, has_times=True, side_tags=tags, state=state, **columns
     )
 
 
@@ -203,13 +195,13 @@ def lookup_step(
     *,
     how: str,
     select: Callable[[Any, Any], Any] | None,
-    options: StepOptions,
+    **common: Unpack[CommonWithEffects],
 ) -> tuple[StepInput, ...]:
     """Adds a lookup of records in a keyed table: see ``Stream.lookup``.
 
     Raises: InvalidJob: the arguments do not fit.
     """
-    step = options.get("name") or "lookup"
+    step = common.get("name") or "lookup"
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
     has_times, _ = (each._graph.have_same_times(step, each._inputs) for each in (left, table))
@@ -217,15 +209,15 @@ def lookup_step(
     make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
     make_columns = partial(column_lookup, is_inner=is_inner)
     make, columns = over_columns(left, table, make_rows, make_columns, (TABLE_NAME,), select, has_times=has_times)
-    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=(), **columns)
+    return add_step(left, table, "lookup", make, common, select, has_times=has_times, state=(), **columns)
 
 
-def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options: StepOptions) -> tuple[StepInput, ...]:
+def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common: Common) -> tuple[StepInput, ...]:
     """Adds an ordered merge of streams: see ``Stream.merge_ordered``.
 
     Raises: InvalidJob: a stream has no timestamps, or belongs to another job.
     """
-    step = options.get("name") or "merge_ordered"
+    step = common.get("name") or "merge_ordered"
     check_streams(step, streams)
     graph = streams[0]._graph
     tags = _tags(step, late)
@@ -238,10 +230,9 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options
         upstreams = {graph.steps[each.step].parallelism for each in stream._inputs}
         marked = graph.add(
             "merge_input",
-            None,
             stream._inputs,
+            {"parallelism": upstreams.pop() if len(upstreams) == 1 else None},
             make=lambda _, number=number: partial(NumberInput, number),  # type: ignore[misc]
-            parallelism=upstreams.pop() if len(upstreams) == 1 else None,
             has_times=True,
             is_one_to_one=True,
             is_per_record=True,
@@ -249,11 +240,9 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options
         inputs += (StepInput(marked.number),)
     added = graph.add(
         "merge_ordered",
-        options.get("name"),
         inputs,
+        common,
         make=lambda name: partial(MergeOrdered, name, next(iter(tags), None)),
-        parallelism=options.get("parallelism"),
-        standby=options.get("standby"),
         has_times=True,
         side_tags=tags,
         state=(("inputs", str(len(streams))),),
@@ -267,7 +256,7 @@ def add_step(
     second: GraphBuilder,
     kind: str,
     make: Callable[[str], Callable[[], Operator]],
-    options: StepOptions,
+    common: Common,
     function: Any,
     **rest: Any,
 ) -> tuple[StepInput, ...]:
@@ -278,16 +267,13 @@ def add_step(
     if kind in JOINS and first._graph is second._graph:
         inputs = first._inputs, second._inputs
         keys = [key_columns(first._graph, each) for each in inputs]
-        check_joined_keys(first._graph, options.get("name") or kind, inputs, keys)
+        check_joined_keys(first._graph, common.get("name") or kind, inputs, keys)
     return two_input_step(
         first,
         second,
         kind,
         make,
-        name=options.get("name"),
-        parallelism=options.get("parallelism"),
-        has_effects=options.get("effects", False),
-        standby=options.get("standby"),
+        common,
         functions=() if function is None else (function,),
         runs_user_code=function is not None,
         **rest,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
+from clonos.api.common import CommonWithEffects
 from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.joins import Closed, JoinOptions, StepOptions, as_of_step, join_step, lookup_step
-from clonos.api.joining.stream_joins import AsOfDirection, AsOfOptions
-from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
-from clonos.operators.event_time.durations import Duration
-from clonos.operators.tags import Tag
+from clonos.api.joining.joins import JoinOptions, as_of_step, join_step, lookup_step
+from clonos.api.joining.stream_joins import AsOfOptions
+from clonos.api.steps import GraphBuilder
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -31,51 +29,51 @@ class KeyedJoins(GraphBuilder, Generic[K, T]):
     @overload
     def join(
         self, other: KeyedStream[K, U], *, how: Literal["inner"] = "inner", select: None = None,
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def join(
-        self, other: KeyedStream[K, U], *, how: Literal["left"], select: None = None, **options: Unpack[JoinOptions],
+        self, other: KeyedStream[K, U], *, how: Literal["left"], select: None = None, **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def join(
-        self, other: KeyedStream[K, U], *, how: Literal["right"], select: None = None, **options: Unpack[JoinOptions],
+        self, other: KeyedStream[K, U], *, how: Literal["right"], select: None = None, **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T | None, U]]: ...
 
     @overload
     def join(
-        self, other: KeyedStream[K, U], *, how: Literal["full"], select: None = None, **options: Unpack[JoinOptions],
+        self, other: KeyedStream[K, U], *, how: Literal["full"], select: None = None, **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T | None, U | None]]: ...
 
     @overload
     def join(
-        self, other: KeyedStream[K, U], *, how: Literal["semi", "anti"], **options: Unpack[JoinOptions],
+        self, other: KeyedStream[K, U], *, how: Literal["semi", "anti"], **options: Unpack[JoinOptions]
     ) -> Stream[T]: ...
 
     @overload
     def join(
         self, other: KeyedStream[K, U], *, how: Literal["inner"] = "inner", select: Callable[[T, U], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: KeyedStream[K, U], *, how: Literal["left"], select: Callable[[T, U | None], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: KeyedStream[K, U], *, how: Literal["right"], select: Callable[[T | None, U], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: KeyedStream[K, U], *, how: Literal["full"], select: Callable[[T | None, U | None], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -86,15 +84,7 @@ class KeyedJoins(GraphBuilder, Generic[K, T]):
         on: None = None,
         how: str = "inner",
         select: Callable[[Any, Any], Any] | None = None,
-        between: tuple[Duration, Duration] | None = None,
-        closed: Closed = "both",
-        window: Tumbling | None = None,
-        ttl: Duration | None = None,
-        late: Tag[Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **options: Unpack[JoinOptions],
     ) -> Stream[Any]:
         """Joins records of this (left) stream with those of ``other`` (right) that have the same key and a near time.
 
@@ -107,33 +97,31 @@ class KeyedJoins(GraphBuilder, Generic[K, T]):
 
             orders.key_by("id").join(shipments.key_by("order_id"), between=(0, "2d"))
         """
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        bounds: Any = {"between": between, "closed": closed, "window": window, "ttl": ttl, "late": late}
-        _check_keyed(name or "join", "join", other, on)
-        return self._stream(join_step(self, other, how=how, select=select, options=options, **bounds))
+        _check_keyed(options.get("name") or "join", "join", other, on)
+        return self._stream(join_step(self, other, how=how, select=select, **options))
 
     # fmt: off
     @overload
     def join_as_of(
         self, other: KeyedStream[K, U], *, how: Literal["left"] = "left", select: None = None,
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def join_as_of(
-        self, other: KeyedStream[K, U], *, how: Literal["inner"], select: None = None, **options: Unpack[AsOfOptions],
+        self, other: KeyedStream[K, U], *, how: Literal["inner"], select: None = None, **options: Unpack[AsOfOptions]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def join_as_of(
         self, other: KeyedStream[K, U], *, how: Literal["left"] = "left", select: Callable[[T, U | None], R],
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join_as_of(
         self, other: KeyedStream[K, U], *, how: Literal["inner"], select: Callable[[T, U], R],
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -142,57 +130,41 @@ class KeyedJoins(GraphBuilder, Generic[K, T]):
         other: KeyedStream[K, Any],
         *,
         on: None = None,
-        direction: AsOfDirection = "backward",
-        tolerance: Duration | None = None,
         how: str = "left",
         select: Callable[[Any, Any], Any] | None = None,
-        late: Tag[Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **options: Unpack[AsOfOptions],
     ) -> Stream[Any]:
         """Joins each record with the one of ``other`` that was valid for its key at its time, as in ``Stream``.
 
         Raises:
             InvalidJob: ``other`` is not keyed, a stream has no timestamps, or an argument cannot be used.
         """
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        _check_keyed(name or "join_as_of", "join_as_of", other, on)
-        found = as_of_step(
-            self,
-            other,
-            direction=direction,
-            tolerance=tolerance,
-            how=how,
-            select=select,
-            late=late,
-            options=options,
-        )
-        return self._stream(found)
+        _check_keyed(options.get("name") or "join_as_of", "join_as_of", other, on)
+        return self._stream(as_of_step(self, other, how=how, select=select, **options))
 
     # fmt: off
     @overload
     def lookup(
         self, table: KeyedStream[K, U], *, how: Literal["left"] = "left", select: None = None,
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def lookup(
-        self, table: KeyedStream[K, U], *, how: Literal["inner"], select: None = None, **options: Unpack[StepOptions],
+        self, table: KeyedStream[K, U], *, how: Literal["inner"], select: None = None,
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def lookup(
         self, table: KeyedStream[K, U], *, how: Literal["left"] = "left", select: Callable[[T, U | None], R],
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[R]: ...
 
     @overload
     def lookup(
         self, table: KeyedStream[K, U], *, how: Literal["inner"], select: Callable[[T, U], R],
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -203,19 +175,15 @@ class KeyedJoins(GraphBuilder, Generic[K, T]):
         on: None = None,
         how: str = "left",
         select: Callable[[Any, Any], Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **common: Unpack[CommonWithEffects],
     ) -> Stream[Any]:
         """Joins each record with the row of its key that came last in ``table``, as in ``Stream``.
 
         Raises:
             InvalidJob: ``table`` is not keyed, or an argument cannot be used.
         """
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        _check_keyed(name or "lookup", "lookup", table, on)
-        return self._stream(lookup_step(self, table, how=how, select=select, options=options))
+        _check_keyed(common.get("name") or "lookup", "lookup", table, on)
+        return self._stream(lookup_step(self, table, how=how, select=select, **common))
 
 
 def _check_keyed(step: str, method: str, other: GraphBuilder, on: object) -> None:

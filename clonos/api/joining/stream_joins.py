@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.joining.joins import (
-    Closed,
     JoinOptions,
-    StepOptions,
     as_of_step,
     join_step,
     keyed_sides,
     lookup_step,
     merge_step,
 )
-from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
+from clonos.api.steps import GraphBuilder
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.tags import Tag
 
@@ -33,8 +31,8 @@ On = str | list[str] | tuple[str | list[str] | Callable[[T], Any], str | list[st
 """Key of a join: a field of both streams or a list of fields, or a field, a list or a function of each of them."""
 
 
-class AsOfOptions(StepOptions, total=False):
-    """Keywords of ``join_as_of`` that do not change the type of its results."""
+class AsOfOptions(CommonWithEffects, total=False):
+    """Options of ``join_as_of`` that do not change the type of its results."""
 
     direction: AsOfDirection
     tolerance: Duration | None
@@ -48,54 +46,54 @@ class StreamJoins(GraphBuilder, Generic[T]):
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["inner"] = "inner", select: None = None,
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["left"], select: None = None,
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["right"], select: None = None,
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T | None, U]]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["full"], select: None = None,
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[tuple[T | None, U | None]]: ...
 
     @overload
     def join(
-        self, other: Stream[U], *, on: On[T, U], how: Literal["semi", "anti"], **options: Unpack[JoinOptions],
+        self, other: Stream[U], *, on: On[T, U], how: Literal["semi", "anti"], **options: Unpack[JoinOptions]
     ) -> Stream[T]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["inner"] = "inner", select: Callable[[T, U], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["left"], select: Callable[[T, U | None], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["right"], select: Callable[[T | None, U], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join(
         self, other: Stream[U], *, on: On[T, U], how: Literal["full"], select: Callable[[T | None, U | None], R],
-        **options: Unpack[JoinOptions],
+        **options: Unpack[JoinOptions]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -106,15 +104,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
         on: Any = None,
         how: str = "inner",
         select: Callable[[Any, Any], Any] | None = None,
-        between: tuple[Duration, Duration] | None = None,
-        closed: Closed = "both",
-        window: Tumbling | None = None,
-        ttl: Duration | None = None,
-        late: Tag[Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **options: Unpack[JoinOptions],
     ) -> Stream[Any]:
         """Joins records of this (left) stream with those of ``other`` (right) that have the same key and a near time.
 
@@ -142,34 +132,32 @@ class StreamJoins(GraphBuilder, Generic[T]):
         """
         from clonos.api.stream import Stream
 
-        left, right = keyed_sides(self, other, on, name or "join")
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        bounds: Any = {"between": between, "closed": closed, "window": window, "ttl": ttl, "late": late}
-        return Stream(self._graph, join_step(left, right, how=how, select=select, options=options, **bounds))
+        left, right = keyed_sides(self, other, on, options.get("name") or "join")
+        return Stream(self._graph, join_step(left, right, how=how, select=select, **options))
 
     # fmt: off
     @overload
     def join_as_of(
         self, other: Stream[U], *, on: On[T, U], how: Literal["left"] = "left", select: None = None,
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def join_as_of(
         self, other: Stream[U], *, on: On[T, U], how: Literal["inner"], select: None = None,
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def join_as_of(
         self, other: Stream[U], *, on: On[T, U], how: Literal["left"] = "left", select: Callable[[T, U | None], R],
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[R]: ...
 
     @overload
     def join_as_of(
         self, other: Stream[U], *, on: On[T, U], how: Literal["inner"], select: Callable[[T, U], R],
-        **options: Unpack[AsOfOptions],
+        **options: Unpack[AsOfOptions]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -178,15 +166,9 @@ class StreamJoins(GraphBuilder, Generic[T]):
         other: Stream[Any],
         *,
         on: Any = None,
-        direction: AsOfDirection = "backward",
-        tolerance: Duration | None = None,
         how: str = "left",
         select: Callable[[Any, Any], Any] | None = None,
-        late: Tag[Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **options: Unpack[AsOfOptions],
     ) -> Stream[Any]:
         """Joins each record with the one of ``other`` that was valid for its key at its time, such as a rate.
 
@@ -211,43 +193,32 @@ class StreamJoins(GraphBuilder, Generic[T]):
         """
         from clonos.api.stream import Stream
 
-        left, right = keyed_sides(self, other, on, name or "join_as_of")
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        found = as_of_step(
-            left,
-            right,
-            direction=direction,
-            tolerance=tolerance,
-            how=how,
-            select=select,
-            late=late,
-            options=options,
-        )
-        return Stream(self._graph, found)
+        left, right = keyed_sides(self, other, on, options.get("name") or "join_as_of")
+        return Stream(self._graph, as_of_step(left, right, how=how, select=select, **options))
 
     # fmt: off
     @overload
     def lookup(
         self, table: Stream[U], *, on: On[T, U], how: Literal["left"] = "left", select: None = None,
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[tuple[T, U | None]]: ...
 
     @overload
     def lookup(
         self, table: Stream[U], *, on: On[T, U], how: Literal["inner"], select: None = None,
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[tuple[T, U]]: ...
 
     @overload
     def lookup(
         self, table: Stream[U], *, on: On[T, U], how: Literal["left"] = "left", select: Callable[[T, U | None], R],
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[R]: ...
 
     @overload
     def lookup(
         self, table: Stream[U], *, on: On[T, U], how: Literal["inner"], select: Callable[[T, U], R],
-        **options: Unpack[StepOptions],
+        **common: Unpack[CommonWithEffects]
     ) -> Stream[R]: ...
     # fmt: on
 
@@ -258,10 +229,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
         on: Any = None,
         how: str = "left",
         select: Callable[[Any, Any], Any] | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        **common: Unpack[CommonWithEffects],
     ) -> Stream[Any]:
         """Joins each record with the row of its key that came last in ``table``, at once and whatever their timestamps.
 
@@ -274,17 +242,14 @@ class StreamJoins(GraphBuilder, Generic[T]):
         """
         from clonos.api.stream import Stream
 
-        left, right = keyed_sides(self, table, on, name or "lookup")
-        options = StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby)
-        return Stream(self._graph, lookup_step(left, right, how=how, select=select, options=options))
+        left, right = keyed_sides(self, table, on, common.get("name") or "lookup")
+        return Stream(self._graph, lookup_step(left, right, how=how, select=select, **common))
 
     def merge_ordered(
         self,
         *others: Stream[T],
         late: Tag[T] | None = None,
-        name: str | None = None,
-        parallelism: int = 1,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[T]:
         """Merges this stream with others in the order of their timestamps.
 
@@ -296,5 +261,5 @@ class StreamJoins(GraphBuilder, Generic[T]):
         """
         from clonos.api.stream import Stream
 
-        options = StepOptions(name=name, parallelism=parallelism, standby=standby)
-        return Stream(self._graph, merge_step((self, *others), late, options))
+        common.setdefault("parallelism", 1)
+        return Stream(self._graph, merge_step((self, *others), late, common))

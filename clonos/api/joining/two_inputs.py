@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from clonos.api.common import Common
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
@@ -16,8 +17,7 @@ def two_input_step(
     second: GraphBuilder,
     kind: str,
     make: Callable[[str], Callable[[], Operator]],
-    *,
-    name: str | None = None,
+    common: Common,
     **rest: Any,
 ) -> tuple[StepInput, ...]:
     """Adds a step whose operator is a ``TwoInputOperator``, and returns the input that reads its results.
@@ -28,7 +28,7 @@ def two_input_step(
     """
     graph = first._graph
     if second._graph is not graph:
-        raise InvalidJob(name or kind, "joins streams of two jobs", "Both must come from one Job.")
+        raise InvalidJob(common.get("name") or kind, "joins streams of two jobs", "Both must come from one Job.")
     inputs = (*first._inputs, *second._inputs)
-    step = graph.add(kind, name, inputs, make=make, second_from=len(first._inputs), **rest)
+    step = graph.add(kind, inputs, common, make=make, second_from=len(first._inputs), **rest)
     return (StepInput(step.number),)

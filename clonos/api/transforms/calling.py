@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.calls import CallPolicy, is_asynchronous
@@ -22,6 +23,17 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+class CallOptions(Common, Generic[T], total=False):
+    """Options of ``map_async`` for any function."""
+
+    capacity: int
+    ordered: bool
+    retries: int
+    retry_after: str | float | timedelta
+    key: Callable[[T], object] | str | None
+    per_key: int
+
+
 class Calling(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with ``map_async``."""
 
@@ -30,33 +42,13 @@ class Calling(GraphBuilder, Generic[T]):
         self,
         function: Callable[..., Coroutine[Any, Any, U]],
         *,
-        capacity: int = 16,
-        ordered: bool = True,
         timeout: str | float | timedelta | None = None,
-        retries: int = 0,
-        retry_after: str | float | timedelta = "100ms",
-        key: Callable[[T], object] | str | None = None,
-        per_key: int = 1,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **options: Unpack[CallOptions[T]],
     ) -> Stream[U]: ...
 
     @overload
     def map_async(
-        self,
-        function: Callable[..., U],
-        *,
-        capacity: int = 16,
-        ordered: bool = True,
-        timeout: None = None,
-        retries: int = 0,
-        retry_after: str | float | timedelta = "100ms",
-        key: Callable[[T], object] | str | None = None,
-        per_key: int = 1,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        self, function: Callable[..., U], *, timeout: None = None, **options: Unpack[CallOptions[T]]
     ) -> Stream[U]: ...
 
     def map_async(
@@ -70,9 +62,7 @@ class Calling(GraphBuilder, Generic[T]):
         retry_after: str | float | timedelta = "100ms",
         key: Callable[[T], object] | str | None = None,
         per_key: int = 1,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[Any]:
         """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once.
 
@@ -95,8 +85,7 @@ class Calling(GraphBuilder, Generic[T]):
         Raises:
             InvalidJob: an argument cannot be used.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        step = name or "map_async"
+        step = common.get("name") or "map_async"
         for what, number, least in (("capacity", capacity, 1), ("per_key", per_key, 1), ("retries", retries, 0)):
             check_count(step, what, number, least)
         _check_timeout(step, timeout, function)
@@ -110,19 +99,19 @@ class Calling(GraphBuilder, Generic[T]):
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
         flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
         flags["breaks_order"] = not ordered
-        return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
+        return self._stream(self._step("map_async", make, common, (function,), state=(), **flags))
 
 
 def add_parallel(
-    stream: GraphBuilder, kind: str, function: Callable[[Any], Any], par: int, options: dict[str, Any]
+    stream: GraphBuilder, kind: str, function: Callable[[Any], Any], par: int, common: CommonWithEffects
 ) -> tuple[StepInput, ...]:
     """Adds a map, filter or flat_map that makes ``par`` calls at once, with their outcomes in order.
 
     Raises: InvalidJob: ``par`` is not an int of at least 1, or the step has effects.
     """
-    step = options["name"] or kind
+    step = common.get("name") or kind
     check_count(step, "par", par, 1)
-    if options["effects"]:
+    if common.get("effects"):
         raise InvalidJob(
             step,
             "has effects and par=, and calls that run side by side may be made again after a failure",
@@ -130,7 +119,7 @@ def add_parallel(
         )
     make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
     flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
-    return stream._step(kind, make, options, (function,), state=(), **flags)
+    return stream._step(kind, make, common, (function,), state=(), **flags)
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.columns.forms import refuse_columns
+from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.operators.steps import stateless
 from clonos.operators.transforms.choosing import Chosen, FilterColumns, Iterated, PeekColumns, Peeked, Sampled, Select
 from clonos.operators.transforms.limit import Limit
@@ -27,23 +28,16 @@ Keep = Literal["first", "last"]
 class Choosing(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with the methods that choose among records."""
 
-    def distinct(
-        self,
-        key: Callable[[T], object] | str | None = None,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]:
+    def distinct(self, key: Callable[[T], object] | str | None = None, **common: Unpack[Common]) -> Stream[T]:
         """Keeps the first record of each key, for ever: the state grows with the number of keys.
 
         ``key`` is a function of the record or the name of a field; None for the record itself. Use
         ``deduplicate(within=...)`` to forget keys again.
         """
         if key is None:
-            refuse_columns(self._graph, self._inputs, name or "distinct", 'distinct("id")')
+            refuse_columns(self._graph, self._inputs, common.get("name") or "distinct", 'distinct("id")')
         keyed = self._stream(self._inputs).key_by(_WholeRecord("distinct", "key") if key is None else key)
-        return keyed._deduplicated("distinct", None, name, parallelism, standby)
+        return keyed._deduplicated("distinct", None, common)
 
     def deduplicate(
         self,
@@ -51,9 +45,7 @@ class Choosing(GraphBuilder, Generic[T]):
         *,
         keep: Keep = "first",
         within: str | float | timedelta | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[T]:
         """Keeps one record of those with the same key that come within a length of time.
 
@@ -76,19 +68,11 @@ class Choosing(GraphBuilder, Generic[T]):
             orders.deduplicate("order_id", within="10min")
         """
         if by is None:
-            refuse_columns(self._graph, self._inputs, name or "deduplicate", 'deduplicate("id")')
+            refuse_columns(self._graph, self._inputs, common.get("name") or "deduplicate", 'deduplicate("id")')
         keyed = self._stream(self._inputs).key_by(_WholeRecord("deduplicate", "by") if by is None else by)
-        return keyed.deduplicate(keep=keep, within=within, name=name, parallelism=parallelism, standby=standby)
+        return keyed.deduplicate(keep=keep, within=within, **common)
 
-    def sample(
-        self,
-        fraction: float,
-        seed: int = 0,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]:
+    def sample(self, fraction: float, seed: int = 0, **common: Unpack[Common]) -> Stream[T]:
         """Keeps about this fraction of the records, 0 to 1, chosen by a hash of the record and ``seed``.
 
         A record is kept in every run or in none, and equal records are kept or left out together. To draw each record
@@ -98,14 +82,15 @@ class Choosing(GraphBuilder, Generic[T]):
             InvalidJob: ``fraction`` is not a number from 0 to 1.
         """
         if not _is_fraction(fraction):
-            raise InvalidJob(name or "sample", f"gets the fraction {fraction!r:.80}", "Give a number from 0 to 1.")
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+            raise InvalidJob(
+                common.get("name") or "sample", f"gets the fraction {fraction!r:.80}", "Give a number from 0 to 1."
+            )
         is_columnar = self._gives_columns
         make = partial(FilterColumns if is_columnar else stateless.Filter, Sampled(fraction, seed))
         step = self._step(
             "sample",
             lambda _: make,
-            options,
+            common,
             runs_user_code=True,
             emits_columns=is_columnar,
             selects_rows=True,
@@ -113,26 +98,17 @@ class Choosing(GraphBuilder, Generic[T]):
         )
         return self._stream(step)
 
-    def peek(
-        self,
-        function: Callable[[T], object],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]:
+    def peek(self, function: Callable[[T], object], **common: Unpack[CommonWithEffects]) -> Stream[T]:
         """Calls ``function`` with each record, such as ``print``, and passes the record on. Its result is ignored.
 
         Of a stream of columns it gets a dict for each record, and the columns pass on as they are.
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         is_columnar = self._gives_columns
         make = partial(PeekColumns if is_columnar else stateless.Map, Peeked(function))
         step = self._step(
             "peek",
             lambda _: make,
-            options,
+            common,
             (function,),
             runs_user_code=True,
             emits_columns=is_columnar,
@@ -142,14 +118,7 @@ class Choosing(GraphBuilder, Generic[T]):
         return self._stream(step)
 
     def iterate(
-        self,
-        function: Callable[[T], T | None],
-        *,
-        times_max: int,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, function: Callable[[T], T | None], *, times_max: int, **common: Unpack[CommonWithEffects]
     ) -> Stream[T]:
         """Repeats ``function`` on each record and its results, until it returns None or was called ``times_max`` times.
 
@@ -165,12 +134,13 @@ class Choosing(GraphBuilder, Generic[T]):
         """
         if type(times_max) is not int or times_max < 1:
             raise InvalidJob(
-                name or "iterate", f"has times_max={times_max!r:.80}", "Give the most calls for a record: at least 1."
+                common.get("name") or "iterate",
+                f"has times_max={times_max!r:.80}",
+                "Give the most calls for a record: at least 1.",
             )
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, Iterated(function, times_max))
         step = self._step(
-            "iterate", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+            "iterate", lambda _: make, common, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
         )
         return self._stream(step)
 
@@ -187,11 +157,10 @@ class Choosing(GraphBuilder, Generic[T]):
             raise InvalidJob(
                 name or "limit", f"gets {count!r:.80}", "Give the number of records: an int of at least 1."
             )
-        options = {"name": name, "parallelism": 1, "effects": False, "standby": standby}
         step = self._step(
             "limit",
             partial(partial, Limit, count=count),
-            options,
+            {"name": name, "parallelism": 1, "standby": standby},
             emits_columns=self._gives_columns,
             is_one_to_one=True,
             selects_rows=True,
@@ -199,13 +168,7 @@ class Choosing(GraphBuilder, Generic[T]):
         )
         return self._stream(step)
 
-    def branch(
-        self,
-        *predicates: Callable[[T], object] | bool,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> tuple[Stream[T], ...]:
+    def branch(self, *predicates: Callable[[T], object] | bool, **common: Unpack[Common]) -> tuple[Stream[T], ...]:
         """Divides the stream: a record goes to the branch of the first predicate that is true for it, or is dropped.
 
         ``True`` as the last predicate takes the rest. Each predicate is called once per record, at most.
@@ -220,46 +183,38 @@ class Choosing(GraphBuilder, Generic[T]):
         kind = "branch"
         if not predicates or not all(isinstance(each, bool) or callable(each) for each in predicates):
             raise InvalidJob(
-                name or kind,
+                common.get("name") or kind,
                 f"gets the predicates {predicates!r:.80}",
                 "Give one function of the record for each branch; True is the predicate that takes the rest.",
             )
         functions = tuple(each for each in predicates if not isinstance(each, bool))
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(stateless.Map, Chosen(predicates))
         chosen = self._step(
-            kind, lambda _: make, options, functions, runs_user_code=True, is_one_to_one=True, is_per_record=True
+            kind, lambda _: make, common, functions, runs_user_code=True, is_one_to_one=True, is_per_record=True
         )
-        return tuple(self._branch(chosen, index, parallelism, standby) for index in range(len(predicates)))
+        common["name"] = None
+        return tuple(self._branch(chosen, index, common) for index in range(len(predicates)))
 
-    def split(
-        self,
-        predicate: Callable[[T], object],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> tuple[Stream[T], Stream[T]]:
+    def split(self, predicate: Callable[[T], object], **common: Unpack[Common]) -> tuple[Stream[T], Stream[T]]:
         """Divides the stream in two: the records for which ``predicate`` is true, and the others.
 
         Example::
 
             valid, broken = rows.split(lambda row: row["price"] > 0)
         """
-        check_function("split", name or "split", predicate)
-        chosen, rest = self.branch(predicate, True, name=name, parallelism=parallelism, standby=standby)
+        check_function("split", common.get("name") or "split", predicate)
+        chosen, rest = self.branch(predicate, True, **common)
         return chosen, rest
 
     @property
     def _gives_columns(self) -> bool:
         return all(map(self._graph.gives_columns, self._inputs))
 
-    def _branch(self, chosen: Any, index: int, parallelism: int | None, standby: StandbyMode | None) -> Stream[T]:
+    def _branch(self, chosen: Any, index: int, common: Common) -> Stream[T]:
         step = self._graph.steps[chosen[0].step]
-        options = {"name": None, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(Select, index)
         selected = self._stream(chosen)._step(
-            f"{step.name}.{index}", lambda _: make, options, selects_rows=True, is_per_record=True
+            f"{step.name}.{index}", lambda _: make, common, selects_rows=True, is_per_record=True
         )
         return self._stream(selected)
 

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.api.checks.function_checks import check_function
+from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.transforms.calling import check_count
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
@@ -71,35 +72,35 @@ def http_lookup(
 EXAMPLE: Final = '"https://host/users/{user}", where user is a field of the record'
 
 
+class EnrichOptions(Common, Generic[T], total=False):
+    """Options of ``enrich`` that do not change the type of its results."""
+
+    on: str | Callable[[T], Any] | None
+    cache: CacheLimits
+    rate: float | None
+    not_found: Missing
+    capacity: int
+    retries: int
+    retry_after: str | float | timedelta
+
+
 class Enriching(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with ``enrich``."""
 
-    # fmt: off
     @overload
     def enrich(
-        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: str, select: None = None,
-        cache: CacheLimits = None, rate: float | None = None, not_found: Missing = "none", capacity: int = 16,
-        retries: int = 0, retry_after: str | float | timedelta = "100ms", name: str | None = None,
-        parallelism: int | None = None, standby: StandbyMode | None = None,
+        self, lookup: Lookup, *, into: str, select: None = None, **options: Unpack[EnrichOptions[T]]
     ) -> Stream[dict[str, Any]]: ...
 
     @overload
     def enrich(
-        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: None = None,
-        select: Callable[[T, Any], R], cache: CacheLimits = None, rate: float | None = None,
-        not_found: Missing = "none", capacity: int = 16, retries: int = 0,
-        retry_after: str | float | timedelta = "100ms", name: str | None = None,
-        parallelism: int | None = None, standby: StandbyMode | None = None,
+        self, lookup: Lookup, *, into: None = None, select: Callable[[T, Any], R], **options: Unpack[EnrichOptions[T]]
     ) -> Stream[R]: ...
 
     @overload
     def enrich(
-        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: None = None, select: None = None,
-        cache: CacheLimits = None, rate: float | None = None, not_found: Missing = "none", capacity: int = 16,
-        retries: int = 0, retry_after: str | float | timedelta = "100ms", name: str | None = None,
-        parallelism: int | None = None, standby: StandbyMode | None = None,
+        self, lookup: Lookup, *, into: None = None, select: None = None, **options: Unpack[EnrichOptions[T]]
     ) -> Stream[tuple[T, Any]]: ...
-    # fmt: on
 
     def enrich(
         self,
@@ -114,9 +115,7 @@ class Enriching(GraphBuilder, Generic[T]):
         capacity: int = 16,
         retries: int = 0,
         retry_after: str | float | timedelta = "100ms",
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[Any]:
         """Adds to each record what a service answers for it; results keep the order of the records.
 
@@ -141,13 +140,12 @@ class Enriching(GraphBuilder, Generic[T]):
 
             clicks.enrich("https://host/users/{user}", into="profile", cache=(50_000, "10min"), rate=100)
         """
-        step, function = name or "enrich", _result_of(name or "enrich", into, select)
+        step, function = common.get("name") or "enrich", _result_of(common.get("name") or "enrich", into, select)
         check_count(step, "retries", retries, 0)
         policy = CallPolicy(retries=retries, retry_after_ns=duration_ns(retry_after), rate=_checked_rate(step, rate))
         make, *called = _maker(step, lookup, on, function, cache, not_found, capacity, policy)
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True, "state": ()}
-        return self._stream(self._step("enrich", make, options, *called, **flags))
+        return self._stream(self._step("enrich", make, common, *called, **flags))
 
 
 def _maker(

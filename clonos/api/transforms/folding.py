@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
+from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission, check_emission
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.custom import Custom
 from clonos.operators.steps.running_aggregates import ChangedAggregate, PacedAggregate
@@ -26,15 +27,7 @@ class Folding(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with ``fold``."""
 
     def fold(
-        self,
-        initial: A,
-        function: Callable[[A, T], A | None],
-        *,
-        emit: Emission,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, initial: A, function: Callable[[A, T], A | None], *, emit: Emission, **common: Unpack[CommonWithEffects]
     ) -> Stream[A]:
         """Folds all records into one value, in one task, and emits the value as ``emit`` says and when the input ends.
 
@@ -53,29 +46,21 @@ class Folding(GraphBuilder, Generic[T]):
 
             orders.fold(0, lambda total, order: total + order["cents"], emit=every("5s"))
         """
-        if parallelism not in (None, 1):
+        if common.get("parallelism") not in (None, 1):
             raise InvalidJob(
-                name or "fold",
-                f"has the parallelism {parallelism!r}, and a fold without a key has one value in one task",
+                common.get("name") or "fold",
+                f"has the parallelism {common['parallelism']!r}, and a fold without a key has one value in one task",
                 "Leave it out, or call key_by before it.",
             )
-        options = {"name": name, "parallelism": 1, "effects": effects, "standby": standby}
-        return self._stream(folded(self, initial, function, emit, False, options))
+        common["parallelism"] = 1
+        return self._stream(folded(self, initial, function, emit, False, common))
 
 
 class KeyedFolding(GraphBuilder, Generic[K, T]):
     """Base of ``KeyedStream`` with ``fold``."""
 
     def fold(
-        self,
-        initial: A,
-        function: Callable[[A, T], A | None],
-        *,
-        emit: Emission,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
+        self, initial: A, function: Callable[[A, T], A | None], *, emit: Emission, **common: Unpack[CommonWithEffects]
     ) -> Stream[tuple[K, A]]:
         """Folds the records of each key into one value, and emits (key, value) as ``emit`` says and at the end.
 
@@ -95,8 +80,7 @@ class KeyedFolding(GraphBuilder, Generic[K, T]):
 
             clicks.key_by("user").fold([], list.append, emit=each(10))
         """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return self._stream(folded(self, initial, function, emit, True, options))
+        return self._stream(folded(self, initial, function, emit, True, common))
 
 
 def folded(
@@ -105,13 +89,13 @@ def folded(
     function: Callable[[Any, Any], Any],
     emit: Emission,
     is_keyed: bool,
-    options: dict[str, Any],
+    common: Common,
 ) -> tuple[StepInput, ...]:
     """Adds a fold to a stream.
 
     Raises: InvalidJob: ``emit`` is no ``Emission``.
     """
-    check_emission(options["name"] or "fold", emit)
+    check_emission(common.get("name") or "fold", emit)
     aggregation = Custom(partial(copied, initial), function, None, None)
     make: Callable[..., Any] = partial(partial, PacedAggregate, count=emit.count, interval_ns=emit.interval_ns)
     if emit.is_per_batch:
@@ -119,7 +103,7 @@ def folded(
     return stream._step(
         "fold",
         partial(make, aggregation=aggregation, is_keyed=is_keyed),
-        options,
+        common,
         (function,),
         runs_user_code=True,
         key_field="" if is_keyed else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.checks.function_checks import COMPUTE_FIRST
 from clonos.api.columns.column_checks import check_present
@@ -13,8 +13,9 @@ from clonos.api.columns.forms import refuse_columns
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason, span_reason
 from clonos.api.columns.schemas import known_schema
+from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.api.transforms.choosing import Keep
 from clonos.expressions.expression import Expr
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
@@ -38,21 +39,14 @@ K = TypeVar("K")
 class KeyedChoosing(GraphBuilder, Generic[K, T]):
     """Base of ``KeyedStream`` with the methods that choose among the records of a key."""
 
-    def distinct(
-        self,
-        key: Callable[[T], object] | str | None = None,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[T]:
+    def distinct(self, key: Callable[[T], object] | str | None = None, **common: Unpack[Common]) -> Stream[T]:
         """Keeps the first of equal records of each key of the stream, for ever.
 
         ``key`` is a function of the record or the name of a field that is compared instead; None for the record itself.
         """
         if key is None:
-            refuse_columns(self._graph, self._inputs, name or "distinct", 'distinct("id")')
-        return self._deduplicated("distinct", _itself if key is None else key, name, parallelism, standby)
+            refuse_columns(self._graph, self._inputs, common.get("name") or "distinct", 'distinct("id")')
+        return self._deduplicated("distinct", _itself if key is None else key, common)
 
     def deduplicate(
         self,
@@ -60,9 +54,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         *,
         keep: Keep = "first",
         within: str | float | timedelta | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        **common: Unpack[Common],
     ) -> Stream[T]:
         """Keeps one record of each key of those that come within a length of time, as ``Stream.deduplicate`` does.
 
@@ -74,42 +66,22 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         """
         kind = "deduplicate"
         if keep not in ("first", "last"):
-            raise InvalidJob(name or kind, f"has keep={keep!r:.80}", 'Give "first" or "last".')
+            raise InvalidJob(common.get("name") or kind, f"has keep={keep!r:.80}", 'Give "first" or "last".')
         within_ns = None if within is None else duration_ns(within)
-        return self._deduplicated(kind, by, name, parallelism, standby, keep, within_ns)
+        return self._deduplicated(kind, by, common, keep, within_ns)
 
     @overload
     def top_k(
-        self,
-        k: int,
-        by: Callable[[T], Any] | str | None = None,
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        self, k: int, by: Callable[[T], Any] | str | None = None, **common: Unpack[Common]
     ) -> Stream[tuple[K, list[T]]]: ...
 
     @overload
     def top_k(
-        self,
-        k: int,
-        by: Callable[[T], Any] | str | None = None,
-        *,
-        rank: str,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        self, k: int, by: Callable[[T], Any] | str | None = None, *, rank: str, **common: Unpack[Common]
     ) -> Stream[dict[str, Any]]: ...
 
     def top_k(
-        self,
-        k: int,
-        by: Callable[[T], Any] | str | None = None,
-        *,
-        rank: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
+        self, k: int, by: Callable[[T], Any] | str | None = None, *, rank: str | None = None, **common: Unpack[Common]
     ) -> Stream[Any]:
         """Keeps the ``k`` highest records of each key, and emits (key, records) whenever that list changes.
 
@@ -133,16 +105,21 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             bids.key_by("auction").top_k(10, "price", rank="rank")
         """
         if type(k) is not int or k < 1:
-            raise InvalidJob(name or "top_k", f"gets k={k!r:.80}", "Give the number of records: an int of at least 1.")
+            raise InvalidJob(
+                common.get("name") or "top_k", f"gets k={k!r:.80}", "Give the number of records: an int of at least 1."
+            )
         if rank is not None and (type(rank) is not str or not rank):
-            raise InvalidJob(name or "top_k", f"gets rank={rank!r:.80}", "Give the name of the field for the rank.")
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        function = _function_of(name or "top_k", _itself if by is None else by)
+            raise InvalidJob(
+                common.get("name") or "top_k", f"gets rank={rank!r:.80}", "Give the name of the field for the rank."
+            )
+        function = _function_of(common.get("name") or "top_k", _itself if by is None else by)
         keys = key_columns(self._graph, self._inputs)
-        check_present(self._graph, self._inputs, name or "top_k", f"ranks by {by!r}", by)
+        check_present(self._graph, self._inputs, common.get("name") or "top_k", f"ranks by {by!r}", by)
         if rank is not None and (rank == by or rank in keys):
             problem = f"gets rank={rank!r}, the field of the {'values' if rank == by else 'key'}"
-            raise InvalidJob(name or "top_k", problem, "Give a name that records do not have: it replaces a field.")
+            raise InvalidJob(
+                common.get("name") or "top_k", problem, "Give a name that records do not have: it replaces a field."
+            )
         make: Callable[[str], Callable[[], Operator]] = partial(partial, TopK, function=function, k=k)
         more: dict[str, Any] = {"key_field": ""}
         if rank is not None:
@@ -153,7 +130,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         step = self._step(
             "top_k",
             make,
-            options,
+            common,
             (by,) if callable(by) else (),
             runs_user_code=True,
             names_columns=isinstance(by, str),
@@ -180,16 +157,14 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         self,
         kind: str,
         by: Any,
-        name: str | None,
-        parallelism: int | None,
-        standby: StandbyMode | None,
+        common: Common,
         keep: Keep = "first",
         within_ns: int | None = None,
     ) -> Stream[T]:
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        function = None if by is None else _function_of(name or kind, by)
+        name = common.get("name") or kind
+        function = None if by is None else _function_of(name, by)
         has_times = self._graph.have_times(self._inputs)
-        check_present(self._graph, self._inputs, name or kind, f"compares {by!r}", by)
+        check_present(self._graph, self._inputs, name, f"compares {by!r}", by)
         keys = key_columns(self._graph, self._inputs) if by is None or isinstance(by, str) else ()
         make: Callable[[str], Callable[[], Operator]] = partial(
             partial, Deduplicate if keep == "first" else LastOfBatch, by=function
@@ -211,7 +186,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         step = self._step(
             kind,
             make,
-            options,
+            common,
             (by,) if callable(by) and by is not _itself else (),
             runs_user_code=by is not None,
             selects_rows=True,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
 
 from clonos.api.columns.schemas import schema_of
+from clonos.api.common import Common, StandbyMode
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.step_texts import reason_for_rows
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import GraphBuilder
 from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.stages import Stage
@@ -58,11 +59,11 @@ class Selecting(GraphBuilder, Generic[T]):
             InvalidExpression: a column does not exist, or a type does not fit.
             InvalidJob: two columns have one name, or the column of the timestamps is computed anew.
         """
+        common = Common(name=name, parallelism=parallelism, standby=standby)
         chosen = _named(name or "select", columns, named)
         if not chosen:
             raise InvalidJob(name or "select", "gets no column", 'Name what to keep: select("a", total=col("a") * 2).')
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        return self._stream(add_stage(self, "select", options, chosen))
+        return self._stream(add_stage(self, "select", common, chosen))
 
     def with_columns(
         self,
@@ -81,19 +82,13 @@ class Selecting(GraphBuilder, Generic[T]):
             InvalidExpression: a column does not exist, or a type does not fit.
             InvalidJob: two columns have one name, or the column of the timestamps is computed anew.
         """
+        common = Common(name=name, parallelism=parallelism, standby=standby)
         added = _named(name or "with_columns", columns, named)
         if not added:
             raise InvalidJob(name or "with_columns", "gets no column", 'Write with_columns(total=col("a") * 2).')
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        return self._stream(add_stage(self, "with_columns", options, added))
+        return self._stream(add_stage(self, "with_columns", common, added))
 
-    def drop(
-        self,
-        *columns: str,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[dict[str, Any]]:
+    def drop(self, *columns: str, **common: Unpack[Common]) -> Stream[dict[str, Any]]:
         """Leaves out columns.
 
         Raises:
@@ -102,17 +97,9 @@ class Selecting(GraphBuilder, Generic[T]):
             ExpressionMisused: a name is no text.
         """
         names = tuple(dict.fromkeys(checked_name("drop", each) for each in columns))
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        return self._stream(add_stage(self, "drop", options, (), names))
+        return self._stream(add_stage(self, "drop", common, (), names))
 
-    def rename(
-        self,
-        columns: Mapping[str, str],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[dict[str, Any]]:
+    def rename(self, columns: Mapping[str, str], **common: Unpack[Common]) -> Stream[dict[str, Any]]:
         """Renames columns: ``{"old": "new"}``. Their order stays.
 
         Raises:
@@ -121,17 +108,16 @@ class Selecting(GraphBuilder, Generic[T]):
             InvalidJob: ``columns`` is no mapping of names.
         """
         if not isinstance(columns, Mapping):
-            raise InvalidJob(name or "rename", f"gets {columns!r:.80}", 'Give a mapping: rename({"old": "new"}).')
+            raise InvalidJob(
+                common.get("name") or "rename", f"gets {columns!r:.80}", 'Give a mapping: rename({"old": "new"}).'
+            )
         renamed = tuple(
             (checked_name("rename", new), as_column(checked_name("rename", old))) for old, new in columns.items()
         )
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        return self._stream(add_stage(self, "rename", options, renamed))
+        return self._stream(add_stage(self, "rename", common, renamed))
 
 
-def add_condition(
-    stream: GraphBuilder, condition: Expr, par: int | None, options: dict[str, Any]
-) -> tuple[StepInput, ...]:
+def add_condition(stream: GraphBuilder, condition: Expr, par: int | None, common: Common) -> tuple[StepInput, ...]:
     """Adds a filter by an expression.
 
     Raises: ColumnsNeeded, InvalidExpression: the stream is one of rows, or the expression does not fit its columns.
@@ -139,9 +125,9 @@ def add_condition(
     """
     if par is not None:
         raise InvalidJob(
-            options["name"] or "filter", f"has an expression and par={par!r:.80}", "Leave out par: nothing waits."
+            common.get("name") or "filter", f"has an expression and par={par!r:.80}", "Leave out par: nothing waits."
         )
-    return add_stage(stream, "filter", options, (("condition", condition),))
+    return add_stage(stream, "filter", common, (("condition", condition),))
 
 
 def _named(step: str, columns: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[tuple[str, Expr], ...]:
@@ -174,7 +160,7 @@ def _flat(columns: tuple[Any, ...]) -> Iterator[Any]:
 def add_stage(
     stream: GraphBuilder,
     kind: str,
-    options: dict[str, Any],
+    common: Common,
     columns: tuple[tuple[str, Expr], ...],
     dropped: tuple[str, ...] = (),
 ) -> tuple[StepInput, ...]:
@@ -184,7 +170,7 @@ def add_stage(
         InvalidExpression: a column does not exist, or a type does not fit.
     """
     graph, inputs = stream._graph, stream._inputs
-    name = options["name"] or kind
+    name = common.get("name") or kind
     for each in inputs:
         reason = reason_for_rows(each, graph.steps)
         if reason or not graph.gives_columns(each):
@@ -202,7 +188,7 @@ def add_stage(
     return stream._step(
         kind,
         lambda final: partial(ColumnStep, replace(stage, step=final)),
-        options,
+        common,
         runs_user_code=True,
         requires_columns=True,
         emits_columns=True,

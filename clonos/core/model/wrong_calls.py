@@ -3,6 +3,9 @@
 Python's own ``TypeError`` names the argument and nothing else. A function that is decorated with ``explains_calls``
 raises a ``WrongCall`` instead, which is a ``TypeError`` too. A right call costs one more frame, so the decorator is for
 functions that describe a job, and not for those that a step calls with each record.
+
+Keywords that several functions share are a ``TypedDict``, which they take as ``**common: Unpack[Common]``. For Python
+such a function takes any keyword; the decorator makes it know the fields of the ``TypedDict``, and no others.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import nearest
@@ -23,6 +26,7 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 UNKNOWN: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 REPEATED: Final = re.compile(r"got multiple values for argument '(.*)'")
 MISSING: Final = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
+UNPACKED: Final = re.compile(r"Unpack\[(\w+)\]")
 TOO_MANY: Final = re.compile(r"takes .* positional arguments? but (\d+) .*given")
 
 SHOWN_MAX: Final = 10
@@ -88,8 +92,12 @@ def explains_calls(target: Target) -> Target:
         return target
 
     explain = _wrong_call
+    known = _unpack_keywords(target)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
+        if known is not None and not known.issuperset(keywords):
+            unknown = next(each for each in keywords if each not in known)
+            raise explain(target, f"got an unexpected keyword argument '{unknown}'", len(arguments))
         try:
             return target(*arguments, **keywords)
         except TypeError as error:
@@ -101,6 +109,40 @@ def explains_calls(target: Target) -> Target:
     # With the names of its module, in which tools for documents look up the types of its overloads.
     there = FunctionType(call.__code__, getattr(target, "__globals__", globals()), closure=call.__closure__)
     return functools.update_wrapper(there, target)  # type: ignore[return-value]
+
+
+def _unpack_keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Gives a function with ``**common: Unpack[Common]`` a signature with the fields of ``Common``.
+
+    Returns all keywords that it takes, None if Python knows them. A ``TypedDict`` that is imported for type checkers
+    alone stays as it is.
+    """
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    found = UNPACKED.fullmatch(str(parameters[-1].annotation)) if parameters else None
+    options = function.__globals__.get(found[1]) if found and isinstance(function, FunctionType) else None
+    if options is None:
+        return None
+    parameters[-1:] = _keywords_of(options)
+    vars(function)["__signature__"] = signature.replace(parameters=parameters)
+    return frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
+
+
+@functools.cache
+def _keywords_of(options: type) -> tuple[Parameter, ...]:
+    """Returns the fields of a ``TypedDict`` as parameters, with their types as they are written."""
+    texts = {name: getattr(each, "__forward_arg__", each) for name, each in options.__annotations__.items()}
+    return tuple(
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_default_of(hint), annotation=texts[name])
+        for name, hint in get_type_hints(options).items()
+    )
+
+
+def _default_of(hint: Any) -> Any:
+    """Returns what an option is that a call leaves out: False of a bool, the first of several words, else None."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)[0]
+    return False if hint is bool else None
 
 
 def _wrong_call(function: Callable[..., Any], text: str, count: int) -> WrongCall:

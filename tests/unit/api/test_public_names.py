@@ -40,6 +40,12 @@ def test_help_shows_how_a_public_name_is_written_and_what_it_does(name: str) -> 
             assert value.__doc__, path
 
 
+def test_help_shows_the_options_of_a_step_that_it_unpacks() -> None:
+    shown = pydoc.plain(pydoc.render_doc(clonos.Stream.join))
+    for option in ("name: 'str | None' = None", "effects: 'bool' = False", "closed: 'Closed' = 'both'"):
+        assert option in shown
+
+
 def test_a_type_checker_sees_the_public_names() -> None:
     tree = ast.parse(Path(clonos.__file__).read_text("utf-8"))
     typed = {

@@ -177,6 +177,16 @@ def joined_types() -> None:
     words.key_by(word_key).connect(numbers.key_by(str))  # type: ignore[arg-type]
 
 
+def options_of_steps_are_typed(words: Stream[str]) -> None:
+    words.map(len, name="lengths", parallelism=2, standby="hot", effects=True)
+    words.map(len, paralelism=2)  # type: ignore[call-arg]
+    words.map(len, parallelism="2")  # type: ignore[arg-type]
+    words.map(len, standby="warm")  # type: ignore[arg-type]
+    words.distinct(effects=True)  # type: ignore[call-arg]
+    words.join(words, on="n", ttl="1h", closed="none")  # type: ignore[call-overload]
+    words.enrich(len, on=str, into="n", capacity="1")  # type: ignore[call-overload]
+
+
 class BothInputs:
     """A process function of str and int that emits float."""
 

@@ -105,7 +105,7 @@ class Sides(TwoInputOperator):
 
 
 def two_sides(graph: JobGraph, first: GraphBuilder, second: GraphBuilder) -> Stream[Any]:
-    step = two_input_step(first, second, "sides", lambda _: Sides, parallelism=1, has_times=False)
+    step = two_input_step(first, second, "sides", lambda _: Sides, {"parallelism": 1}, has_times=False)
     return Stream(graph, step)
 
 

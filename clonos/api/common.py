@@ -1,0 +1,34 @@
+"""Options that steps have in common, said once: methods take them as ``**common: Unpack[Common]``."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+StandbyMode = Literal["hot", "passive"]
+"""Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
+
+
+class Common(TypedDict, total=False):
+    """Options of each step.
+
+    Args:
+        name: unique name of the step; letters, digits, "_", "-" and ".", at most 64. Later versions of the job find the
+            state of the step by it.
+        parallelism: number of tasks of the step; None for that of the job.
+        standby: "hot" for standbys that repeat each step and take over at once, "passive" for standbys that apply
+            checkpoints; None for the setting of the job.
+    """
+
+    name: str | None
+    parallelism: int | None
+    standby: StandbyMode | None
+
+
+class CommonWithEffects(Common, total=False):
+    """Options of a step that calls a function of the user which may change something outside the job.
+
+    Args:
+        effects: whether it does. A keeper then holds the task's log.
+    """
+
+    effects: bool

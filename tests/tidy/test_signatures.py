@@ -1,0 +1,59 @@
+"""A parameter of several methods of the API is written once: in a ``TypedDict`` that they unpack."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from typing import Final
+
+import pytest
+
+from clonos.api.common import CommonWithEffects
+from tests.tidy.source import Source, sources, type_of_function
+
+pytestmark = pytest.mark.static
+
+PACKAGES: Final = ("clonos/api", "clonos/job")
+
+SHARED_MAX: Final = 2
+"""Keywords that all overloads of a method may repeat: fewer lines than a ``TypedDict`` for them."""
+
+
+def _spelled_out(function: type_of_function) -> bool:
+    """Whether a function names the options of all steps although it could unpack them: it has no ``**`` of its own."""
+    names = {argument.arg for argument in function.args.kwonlyargs}
+    return len(names & set(CommonWithEffects.__annotations__)) > SHARED_MAX and function.args.kwarg is None
+
+
+def _repeated(source: Source) -> dict[str, set[str]]:
+    """Keywords that all overloads of a function have with the same type and default, by the function's name."""
+    found: dict[str, list[set[str]]] = defaultdict(list)
+    for name, function in source.functions():
+        if any(ast.unparse(decorator) == "overload" for decorator in function.decorator_list):
+            arguments = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+            found[name].append(
+                {f"{ast.unparse(each)} = {default and ast.unparse(default)}" for each, default in arguments}
+            )
+    return {name: set.intersection(*overloads) for name, overloads in found.items()}
+
+
+def test_the_options_of_all_steps_are_spelled_out_by_no_method_of_the_api() -> None:
+    again = [
+        f"{source.path}: {name}"
+        for source in sources()
+        if source.is_under(*PACKAGES)
+        for name, function in source.functions()
+        if _spelled_out(function)
+    ]
+    assert again == [], "take **common: Unpack[Common]"
+
+
+def test_the_overloads_of_a_method_repeat_no_keywords() -> None:
+    again = {
+        f"{source.path}: {name}": sorted(shared)
+        for source in sources()
+        if source.is_under(*PACKAGES)
+        for name, shared in _repeated(source).items()
+        if len(shared) > SHARED_MAX
+    }
+    assert again == {}, "give them a TypedDict, which each overload unpacks"
