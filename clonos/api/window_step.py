@@ -22,6 +22,7 @@ from clonos.api.windows import (
 )
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.aggregates.counting import Count
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
@@ -145,6 +146,12 @@ class WindowSettings:
             has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None
             return columns_read(aggregation) if has_gap and self.rules.is_event_time else None
         return columns_read(aggregation, has_logs=True) if self._is_aligned else None
+
+    def counts_alone(self, aggregation: Aggregation[Any, Any]) -> bool:
+        """Returns whether the windows only count records, and neither they nor anybody else reads these."""
+        if self.trigger is not None or self.evictor is not None or self.rules.late_tag is not None:
+            return False
+        return type(aggregation) is Count and not (aggregation.functions or self.functions)
 
     def column_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]

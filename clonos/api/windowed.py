@@ -198,6 +198,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         make = settings.operators(aggregation, apply)
         keys = key_columns(self._graph, self._inputs)
         columns: dict[str, Any] = {"row_reason": "" if apply else window_reason(settings, aggregation, keys)}
+        if apply is None and settings.rules.is_keyed and settings.counts_alone(aggregation):
+            columns["reads"] = ()
         is_columnar = bool(keys) or (not settings.rules.is_keyed and all(map(self._graph.gives_columns, self._inputs)))
         is_named = apply is None and not window_name_reason(keys, aggregation)
         if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:

@@ -32,7 +32,7 @@ class InputShape(StrEnum):
 
     PLAIN = "plain"  # rows or columns without a key
     PAIRS = "pairs"  # rows (key, value)
-    KEYS = "keys"  # rows that are their own keys
+    KEYS = "keys"  # keys alone: the step reads no more of its records
     COLUMNS = "columns"  # columns, some of which are the key
 
 

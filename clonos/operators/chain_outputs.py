@@ -150,26 +150,28 @@ class DropKeys(Operator):
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
+    """Output partitioned by key: rows (key, value), or keys alone where the step behind it reads no more."""
 
     def __init__(
         self,
         ports: Sequence[int],
         key: Callable[[Any], Any] | str | tuple[str, ...],
-        rows_are_keys: bool,
+        keys_alone: Sequence[bool],
         readers: Sequence[str] = (),
     ) -> None:
         """Creates the output for all edges with this key, a function or fields, so that it runs once per record.
 
-        ``readers``: the steps behind it that keep state by a key that a function gives.
+        ``keys_alone``: whether each port gets keys alone. ``readers``: the steps behind it that keep state by a key
+        that a function gives.
         """
         self._readers = readers
         self._sample: ExchangeSample | None = None  # while it grows
-        self._ports = tuple(ports)
+        self._ports = tuple(zip(ports, keys_alone, strict=True))
+        self._has_pairs = not all(keys_alone)
         self._fields = () if callable(key) else (key,) if isinstance(key, str) else key
         self._key = function_of(key)
-        self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or self._fields)
+        self._rows_are_keys = callable(key) and is_identity(key)
+        self.changes_rows = not (self._rows_are_keys or self._fields)
 
     def open(self, scope: Scope) -> None:
         self.guard.fields = self._fields
@@ -181,16 +183,15 @@ class ToKeys(Operator):
             self._sample = sample if sample.is_wanted else None
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        if self._rows_are_keys:
-            keys, pairs = rows, rows
-        else:
+        keys = rows
+        if not self._rows_are_keys:
             key = self._key
             keys, failed = (
                 key.of_each(rows, self.guard) if isinstance(key, Field | Fields) else self.guard.each(key, rows)
             )
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
-            pairs = list(zip(keys, rows, strict=True))
+        pairs = list(zip(keys, rows, strict=True)) if self._has_pairs else keys
         if self._sample is not None:
             self._sample.add(rows, keys)
             if not self._sample.is_wanted:
@@ -203,8 +204,8 @@ class ToKeys(Operator):
 
     def _send(self, pairs: list[Any], keys: list[Any], rows: list[Any], times: Times) -> None:
         try:
-            for port in self._ports:
-                self._collector.rows(port, pairs, keys, times)
+            for port, has_keys_alone in self._ports:
+                self._collector.rows(port, keys if has_keys_alone else pairs, keys, times)
         except (KeyUnsupported, ValueBeyondLimit):
             bad = self._bad_keys(keys, rows)
             if not bad:
@@ -213,7 +214,7 @@ class ToKeys(Operator):
                 self._send(without(pairs, bad), without(keys, bad), without(rows, bad), times and without(times, bad))
 
     def on_watermark(self, watermark: Watermark) -> None:
-        for port in self._ports:
+        for port, _ in self._ports:
             self._collector.watermark(port, watermark)
 
     def _bad_keys(self, keys: list[Any], rows: list[Any]) -> list[int]:

@@ -34,11 +34,14 @@ class HarnessInput(NamedTuple):
     assigner: TimestampAssigner | None
 
     def formed(self, rows: list[Any]) -> list[Any]:
-        """Returns the rows as they travel: with their keys, and with their timestamps."""
+        """Returns the rows as they travel: with their keys or as these alone, and with their timestamps."""
         formed = rows
         if self.form is InputShape.PAIRS:
             assert self.key is not None, "pairs have keys"
             formed = [(self.key(row), row) for row in rows]
+        elif self.form is InputShape.KEYS:
+            assert self.key is not None, "a key is that of a record"
+            formed = list(map(self.key, rows))
         if self.assigner is None:
             return formed
         return list(zip(formed, map(self.assigner.timestamp_ns, rows), strict=True))

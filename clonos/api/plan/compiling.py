@@ -62,6 +62,11 @@ PARTITIONINGS = {
 }
 
 
+KeyOutput = tuple[list[int], list[ReadColumns], list[str], list[bool]]
+"""Ports of a node that partitions by key, what is read behind each, the steps that keys are sampled for, and whether
+each port gets keys alone."""
+
+
 def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
 ) -> JobImage:
@@ -112,8 +117,8 @@ class _Compiler:
         self._edges: list[Edge] = []
         self._vertex_of: list[PlannedVertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._key_outputs: dict[tuple[int, int, str, int], tuple[list[int], list[ReadColumns], list[str]]] = {}
-        """Ports of nodes that partition by key, and what is read behind, by vertex, node, tag and id of ``KeyBy``."""
+        self._key_outputs: dict[tuple[int, int, str, int], KeyOutput] = {}
+        """By vertex, node, tag and id of ``KeyBy``."""
 
     def image(self) -> JobImage:
         sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
@@ -317,7 +322,7 @@ class _Compiler:
     ) -> tuple[InputShape, tuple[str, ...]]:
         key, columns = key_by.key, key_by.fields
         by_column = bool(columns) and self._graph.gives_columns(step_input)
-        rows_are_keys = callable(key) and is_identity(key)
+        has_keys_alone = reader.reads == () or (callable(key) and is_identity(key))
         parent, tag = self._node_of[step_input.step], step_input.tag
         if by_column and reader.partial is not None:
             make_partial = reader.partial(reader.name)
@@ -330,23 +335,22 @@ class _Compiler:
             key_output[0].append(port)
             key_output[1].append(read)
             key_output[2].extend(sampled)
+            key_output[3].append(has_keys_alone)
         else:
-            ports, reads = (
-                [port],
-                [read],
-            )  # these and the steps that are sampled for grow with each further edge that has the same key
-            make: Callable[[], Operator] = partial(ToKeys, ports, key, rows_are_keys, sampled)
+            # These and the steps that are sampled for grow with each further edge that has the same key.
+            ports, reads, alone = [port], [read], [has_keys_alone]
+            make: Callable[[], Operator] = partial(ToKeys, ports, key, alone, sampled)
             if by_column:
                 make = partial(ToColumnKeys, ports, columns, reads)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
             vertex.add(node, parent, tag)
-            self._key_outputs[vertex.number, parent, tag, id(key_by)] = ports, reads, sampled
+            self._key_outputs[vertex.number, parent, tag, id(key_by)] = ports, reads, sampled, alone
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
             return InputShape.COLUMNS, columns
-        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ()
+        return (InputShape.KEYS if has_keys_alone else InputShape.PAIRS), ()
 
     def _add_errors(self) -> None:
         """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""

@@ -185,7 +185,7 @@ def test_timers_are_in_the_snapshot_in_the_order_of_their_registration() -> None
 
 
 def test_each_output_gets_the_watermark_and_idle_and_active_fire_nothing() -> None:
-    keys = Node("keys", lambda: ToKeys([2, 3], lambda row: row[0], False))
+    keys = Node("keys", lambda: ToKeys([2, 3], lambda row: row[0], [False, False]))
     sink = Node("sink", lambda: ToImmediateSink(4))
     made, collected = chain(alarms("a", 1, 2, 3, 4), to_edge(0), to_edge(1), keys, sink)
     made.process_rows(0, [(5, "x")])
