@@ -61,7 +61,7 @@ def written(tmp_path: Path, sink: Any, rows: list[Any], errors: Outbox | None) -
     ended = run(graph, parallelism=1)
     for parts in ended.prepared.values():
         for part in parts:
-            found = list(tmp_path.glob(f".out.clonos/parts/{msgspec.json.decode(part)['name']}*"))
+            found = list(tmp_path.glob(f".out.clonos/parts/{msgspec.json.decode(part)[0]['name']}*"))
             return found[0].read_text(), ended.written.get("errors", [])
     return "", ended.written.get("errors", [])
 
