@@ -67,6 +67,7 @@ NAVIGATION = {
         "docs/glossary",
         "docs/design/*",
         "docs/performance",
+        "benchmarks/results/*",
         "docs/seeds",
     ],
     "API reference": [
@@ -84,7 +85,7 @@ project = "Clonos"
 version = release = clonos.__version__
 project_copyright = "the authors of Clonos, Apache License 2.0"
 root_doc = "README"
-include_patterns = ["*.md", "docs/**.md", "examples/*.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/*.md", "benchmarks/results/*.md"]
 exclude_patterns = [".*", "build", "docs/site"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
