@@ -1,7 +1,7 @@
 """Ask an endpoint for new orders every few seconds, each counted once, and add up what each shop has sold.
 
-An answer has the orders and the cursor behind them. The cursor is journalled with the orders: a task that takes over
-asks behind it, so that no order is lost or counted twice. The job runs until it is stopped.
+An answer has the orders and the cursor after them. The cursor is journalled with the orders: a task that takes over
+asks after it, so that no order is lost or counted twice. The job runs until it is stopped.
 
     clonos run examples/http_poll.py
 

@@ -1,7 +1,7 @@
 """Check each payment by the rule that was valid at its time, whichever of both arrives first.
 
 Rules reach all tasks, with the time from which they hold. A payment waits in the state of its card until every rule of
-its time has come: until an event-time timer fires one microsecond behind it.
+its time has come: until an event-time timer fires one microsecond after it.
 
     clonos run examples/rules_as_of.py
 """

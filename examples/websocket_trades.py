@@ -1,6 +1,6 @@
 """Subscribe to the trades of a market over a WebSocket, and add up what was traded of each paper.
 
-The number of a trade is the cursor: behind a broken connection, or the death of a task, the subscription asks for what
+The number of a trade is the cursor: after a broken connection, or the death of a task, the subscription asks for what
 follows the last journalled trade. The job runs until it is stopped.
 
     clonos run examples/websocket_trades.py

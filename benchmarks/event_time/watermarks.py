@@ -85,7 +85,7 @@ def plain(workload: words.Workload) -> Measured:
 
 
 def with_watermarks(workload: words.Workload, ns_per_line: int) -> Measured:
-    """Counts words behind a source that makes watermarks."""
+    """Counts words after a source that makes watermarks."""
     return word_job.run(workload, "rows", source=MarkedLines(workload, False, ns_per_line))
 
 

@@ -1,7 +1,7 @@
 """Benchmark: latency of windows in event time at half load, from the watermark that ends one to its rows outside.
 
 Events are due at fixed times, and their timestamps rise likewise. The watermark of a reader follows from what it has
-read; a window ends when the watermarks of all readers have passed its end. Its rows count from the read behind which
+read; a window ends when the watermarks of all readers have passed its end. Its rows count from the read after which
 the last of these watermarks left, so that the step of the source is part of the latency.
 """
 

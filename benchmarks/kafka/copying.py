@@ -1,6 +1,6 @@
 """Two programs that copy a topic: a job, and a loop over the client library that does the same work.
 
-Both read committed records only and write transactions of at most 5,000 records with the offset behind them. The loop
+Both read committed records only and write transactions of at most 5,000 records with the offset after them. The loop
 has no tasks, no log and no checkpoints; it survives nothing but its own restart.
 """
 

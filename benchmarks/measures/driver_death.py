@@ -1,6 +1,6 @@
 """Benchmark: the driver of a job on a server dies. Under load, by SIGKILL.
 
-Measured is the longest time after the kill in which a task wrote no new row: none behind all those before.
+Measured is the longest time after the kill in which a task wrote no new row: none after all those before.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read(folder: Path, columns: tuple[str, ...]) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yields the batches of the files in turn, each with the watermark behind it, in milliseconds."""
+    """Yields the batches of the files in turn, each with the watermark after it, in milliseconds."""
     files = [pyarrow.parquet.ParquetFile(path) for path in sorted(folder.glob("*.parquet"))]
     readers = [
         file.iter_batches(batch_size=BATCH_ROWS, columns=["kind", *columns], use_threads=False) for file in files

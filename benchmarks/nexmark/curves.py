@@ -106,7 +106,7 @@ def run(session: Session, queries: tuple[str, ...] = ("q3", "q8")) -> None:
                 session.fail(label, error)
                 continue
             session.figure(f"{label}: latency before", curve.usual_ms(), "ms")
-            session.figure(f"{label}: highest latency behind", curve.highest_ms(), "ms")
+            session.figure(f"{label}: highest latency after", curve.highest_ms(), "ms")
             file = session.results / f"curve-{name}-{kills}.png"
             plots.lines(file, {"latency": curve.points}, title, LABELS, instants=curve.kills_s)
 

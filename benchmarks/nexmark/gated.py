@@ -39,7 +39,7 @@ class Gate:
 
 
 class GatedFiles(ParquetFiles):
-    """Parquet files behind a gate."""
+    """Parquet files after a gate."""
 
     def __init__(self, pattern: str, gate: Gate) -> None:
         super().__init__([pattern], columns=None, schema=None)

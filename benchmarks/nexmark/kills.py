@@ -1,7 +1,7 @@
 """Benchmark: the queries on Spark while each task is killed. Their results must equal those of DuckDB.
 
 Queries run in groups. A group is one job over one source, so that a kill of a source task concerns all its queries.
-Each task of a job is killed once, in the middle of an epoch, with input before and behind the kill.
+Each task of a job is killed once, in the middle of an epoch, with input before and after the kill.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def measure_query(measuring: Measuring, query: Query) -> None:
             _record(measuring, name, "", [job() for _ in range(session.pairs)], fixed_s)
     except (clonos_side.RunFailed, WrongResult) as error:  # reported at the end; the other queries are still measured
         session.fail(name, error)
-    session.figure(f"{name}, load average behind", os.getloadavg()[0], "")
+    session.figure(f"{name}, load average after", os.getloadavg()[0], "")
 
 
 def _empty_job(measuring: Measuring, query: Query) -> Cost:

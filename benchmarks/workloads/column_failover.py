@@ -128,7 +128,7 @@ class ColumnReader:
 
 
 class BehindLines(WatermarkStrategy):
-    """Watermark behind the lines; the keys of the state are ahead of it."""
+    """Watermark after the lines; the keys of the state are ahead of it."""
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
         """Returns the time of the last line."""

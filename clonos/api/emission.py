@@ -68,7 +68,7 @@ def changes(*, before: bool = False) -> Emission:
     Only the last result of each key is the same in all of them.
 
     With ``before``, each result also has those that it replaces, by their names with the suffix ``_before``: the last
-    emitted ones of the key, None if it has none. An aggregate behind it adds the new ones and subtracts these.
+    emitted ones of the key, None if it has none. An aggregate after it adds the new ones and subtracts these.
 
     Raises:
         InvalidJob: ``before`` is no bool.

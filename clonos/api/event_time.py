@@ -43,7 +43,7 @@ class Timestamps:
                 with a UTC offset, or a number.
             unit: unit of timestamps that are numbers: "s", "ms", "us" or "ns" since the Unix epoch.
             out_of_order: how far a timestamp may lie behind the latest one of its split without being late. A record
-                further behind may be late: watermarks come behind the reads of the source, not behind each record.
+                further behind may be late: watermarks come after the reads of the source, not after each record.
                 None: timestamps of a split never fall, so every record behind the latest one may be late.
             watermarks: a strategy, such as ``PunctuatedWatermarks``, in place of ``out_of_order``.
             watermark_every: the least rise of event time from one watermark to the next.

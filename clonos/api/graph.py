@@ -93,7 +93,7 @@ class Step:
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
       ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
-    - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
+    - ``flush``: when it passes rows on to the sink after it. ``stage``: what it does to columns, if it is such a step.
       ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """

@@ -32,7 +32,7 @@ class ColumnsNeeded(JobError):
             f"the step {self.step} works on columns, and {self.upstream} gives it rows{because}."
             " Columns come from sources that read columns (files.parquet). They stay columns in expressions and"
             " map_batches, and in windows, aggregates and joins by a column; a step that calls a function with each"
-            " record gives rows (docs/columns.md). Put such steps behind this one, or use map and filter with a"
+            " record gives rows (docs/columns.md). Put such steps after this one, or use map and filter with a"
             " function here."
         )
 

@@ -208,7 +208,7 @@ def _write(state: Path, into: Path, records: list[tuple[str, Any]], suffix: str 
     lines = [record if isinstance(record, str) else json_text(record) for _, record in records]
     _append(state / name, "".join(f"{line}\n" for line in lines), "w")
     entry = {"file": name, "into": str(into.resolve()), "rows": [identity for identity, _ in records]}
-    _append(state / "journal", f"\n{json.dumps(entry)}\n", "a")  # behind whatever a crash has left of a line
+    _append(state / "journal", f"\n{json.dumps(entry)}\n", "a")  # after whatever a crash has left of a line
 
 
 def _append(file: Path, text: str, mode: str) -> None:

@@ -94,7 +94,7 @@ class ServerClient(JobsClient):
         self._pool = urllib3.PoolManager(retries=False)
 
     def get(self, path: str, **query: object) -> Any:
-        """Returns a document. ``path``: behind /api/v1. Raises: ServerUnreachable. RequestFailed."""
+        """Returns a document. ``path``: after /api/v1. Raises: ServerUnreachable. RequestFailed."""
         return self._call("GET", path, fields={key: str(value) for key, value in query.items()})
 
     def post(self, path: str, body: object) -> Any:

@@ -128,7 +128,7 @@ def lines(
             file is one split if a step that follows depends on the order of records.
         single: for a sink, True writes one file of this path when all sources have ended.
         compression: for a sink, "gzip", "bz2", "xz", "zstd" or "lz4". A single file has that of its suffix.
-        part_rows: for a sink, the rows behind which a part file ends and the next one begins.
+        part_rows: for a sink, the rows after which a part file ends and the next one begins.
         part_bytes: for a sink, the same in bytes. By default a task writes one part file per checkpoint.
 
     Raises:

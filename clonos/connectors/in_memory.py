@@ -203,7 +203,7 @@ def values(
         records: the values; each must be of a type that streams can carry. They are read to the end at once: an
             iterator without a length may have at most 1,000,000.
         batch: most records of one read; by default as many as fit a step. With ``batch=1`` and timestamps a watermark
-            may come behind each record, as tests with late records need.
+            may come after each record, as tests with late records need.
         splits: number of splits among which the values are dealt; by default as ``ordered`` says.
         ordered: True for one split, False for one per task. By default the values are one split if a step that follows
             depends on their order.

@@ -158,7 +158,7 @@ def masked(text: object) -> str:
 
 
 WORD_CHARACTERS_MIN: Final = 6
-"""Characters of a word of a secret that is removed by itself, such as the token behind "Bearer"."""
+"""Characters of a word of a secret that is removed by itself, such as the token after "Bearer"."""
 
 
 def without(text: str, values: Iterable[str]) -> str:

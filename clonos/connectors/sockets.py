@@ -142,7 +142,7 @@ class SocketFeed:
     def __init__(self, description: SocketLines, offset_bytes: int) -> None:
         self._description = description
         self._delimiter = description.delimiter
-        self._tail = bytearray()  # received bytes behind the last line that was returned
+        self._tail = bytearray()  # received bytes after the last line that was returned
         self._has_ended = False
         try:
             address = (description.host, description.port)
@@ -188,7 +188,7 @@ class SocketFeed:
         return whole
 
     def _end_of_lines(self, scanned_bytes: int, limit_bytes: int) -> int:
-        """Returns the offset behind the last complete line, or before the first that is too long.
+        """Returns the offset after the last complete line, or before the first that is too long.
 
         ``scanned_bytes``: no delimiter begins before. Where delimiters overlap, the first one counts.
         """

@@ -242,7 +242,7 @@ class Expr(NoValue):
         return self.ceil()
 
     def round(self, decimals: int = 0, mode: Text = "half_to_even") -> Expr:
-        """Rounds floats to ``decimals`` digits behind the point; ``mode``: "half_to_even", "half_away_from_zero".
+        """Rounds floats to ``decimals`` digits after the point; ``mode``: "half_to_even", "half_away_from_zero".
 
         Raises: ExpressionMisused: an argument does not fit.
         """

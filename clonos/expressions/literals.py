@@ -49,7 +49,7 @@ def _advice(given: Any) -> str:
     """Returns what to write in place of a value that is no constant."""
     if type(given).__module__.startswith("clonos.operators.aggregates."):  # a package above this one
         return (
-            "An aggregate is a step of the stream, behind key_by or window for each key or window:"
+            "An aggregate is a step of the stream, after key_by or window for each key or window:"
             f" .aggregate(result={given!r:.80})."
         )
     if callable(given):

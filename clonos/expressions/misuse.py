@@ -56,9 +56,9 @@ HINTS: Final = {
     **dict.fromkeys(("startswith", "starts_with"), 'Use .str.starts_with("...").'),
     **dict.fromkeys(("endswith", "ends_with"), 'Use .str.ends_with("...").'),
     **dict.fromkeys(("contains", "like"), 'Use .str.contains("...").'),
-    **dict.fromkeys(("replace", "replace_all", "extract"), "Use the methods behind .str."),
+    **dict.fromkeys(("replace", "replace_all", "extract"), "Use the methods after .str."),
     "split": "Columns of lists are not supported: use .str.extract(pattern, group), or the step map_batches.",
-    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "truncate"), "Use the methods behind .dt."),
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "truncate"), "Use the methods after .dt."),
     "field": "Use .struct.field(name).",
 }
 
@@ -76,7 +76,7 @@ def method_missing(expression: Any, attribute: str) -> AttributeError:
             call = f"quantile({of!r}, 0.5)" if AGGREGATES[attribute] == "quantile" else f"top_k(3, {of!r})"
         first = "" if is_column else " Compute the column in with_columns first."
         hints = {
-            attribute: "An expression computes each record alone. An aggregate is a step of the stream, behind key_by"
+            attribute: "An expression computes each record alone. An aggregate is a step of the stream, after key_by"
             f" or window for each key or window: .aggregate(result={call}), from clonos.agg.{first}"
         }
     missing = attribute_missing(type(expression), attribute, hints, INTERNAL)

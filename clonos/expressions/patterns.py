@@ -35,7 +35,7 @@ def group_starts(pattern: str) -> Iterator[tuple[int, str | None]]:
 
 
 def _class_end(pattern: str, index: int) -> int:
-    """Returns the index behind a class of characters that begins at ``index``."""
+    """Returns the index after a class of characters that begins at ``index``."""
     index += 2 if pattern[index + 1 : index + 2] == "^" else 1
     if pattern[index : index + 1] == "]":
         index += 1
@@ -65,7 +65,7 @@ def checked_group(where: str, pattern: str, group: object) -> None:
 def replacement_text(where: str, pattern: str, value: str) -> str:
     """Returns the replacement for RE2 of one for Polars: ``$1``, ``${1}`` or ``${name}`` is a group, ``$$`` a dollar.
 
-    Raises: ExpressionMisused: it names a group behind the ninth.
+    Raises: ExpressionMisused: it names a group after the ninth.
     """
     names = [name for _, name in group_starts(pattern)]
 

@@ -56,7 +56,7 @@ def what_a_stop_waits_for(coordinator: Coordinator) -> str:
 
 
 def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
-    """Returns what each step has sent, as the tasks behind it have received it; without steps before a merge, steps
+    """Returns what each step has sent, as the tasks after it have received it; without steps before a merge, steps
     that write to a sink themselves, and rows of the error output."""
     sinks = steps_with_sinks(plan)
     received = by_step(tasks, TaskCounter.RECORDS_IN)

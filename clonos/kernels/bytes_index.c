@@ -1,5 +1,5 @@
 /* BytesIndex(slots_max, seed, room): open addressing with linear probing; a place holds 32 bits of the hash beside the slot, and
- * the keys lie one behind the other in the order of their slots. */
+ * the keys lie one after the other in the order of their slots. */
 
 #include "native.h"
 

@@ -19,7 +19,7 @@ static int begin_packed(Packed *packed, Py_ssize_t cells, Py_ssize_t cell_bytes)
     return 0;
 }
 
-/* Makes room for `wanted` more bytes, of which `wanted` and then some follow for the cells behind. */
+/* Makes room for `wanted` more bytes, of which `wanted` and then some follow for the cells after. */
 static int reserve(Packed *packed, Py_ssize_t wanted)
 {
     if (LIKELY(packed->end - packed->at >= wanted)) return 0;
@@ -172,7 +172,7 @@ static PyObject *pack_tuples(PyObject *Py_UNUSED(module), PyObject *rows)
 #define NODES_MAX 64
 #define TUPLES 7 /* as in clonos/core/values/rows.py */
 
-/* A column: its cells in msgpack, or the number of columns behind it that are its parts. */
+/* A column: its cells in msgpack, or the number of columns after it that are its parts. */
 typedef struct {
     int kind;
     Py_ssize_t parts;
@@ -233,7 +233,7 @@ static PyObject *take_text(Node *node)
     return text;
 }
 
-/* Makes the next cell of the column at *place, and moves *place behind it and its parts. */
+/* Makes the next cell of the column at *place, and moves *place after it and its parts. */
 static PyObject *take_cell(Node *nodes, int *place)
 {
     Node *node = &nodes[(*place)++];

@@ -324,9 +324,7 @@ def _text_column(
     kind: Any,
 ) -> Any:
     if choice.native is not None:
-        bounds = numpy.stack((starts, starts + sizes), axis=1).reshape(
-            -1
-        )  # each text and what lies behind it, by turns
+        bounds = numpy.stack((starts, starts + sizes), axis=1).reshape(-1)  # each text and what lies after it, by turns
         rows = numpy.arange(0, len(bounds), 2)
         offsets, chosen = choice.native.gather_texts(
             bounds if len(bounds) else numpy.zeros(1, numpy.int64), data, True, rows

@@ -1,7 +1,7 @@
 /* key_groups(columns, width, groups): the key group of each row, from the bytes of its key as clonos.core.values encodes it.
  *
  * A key of one column is encoded as its value: "i" and a big-endian number of as few bytes as hold it and its sign, "s" and
- * the text in UTF-8, "b" and the bytes, "T", "F" or "N". A key of several is "t", then each value behind its length. The
+ * the text in UTF-8, "b" and the bytes, "T", "F" or "N". A key of several is "t", then each value after its length. The
  * group is the XXH3 hash of these bytes modulo the number of groups. Longer keys get -1: Python computes their groups. */
 
 #include "native.h"

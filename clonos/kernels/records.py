@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_US: Final = -62_135_596_800_000_000
 END_US: Final = 253_402_300_800_000_000
-"""Microseconds since 1970 of the first datetime, and of the one behind the last."""
+"""Microseconds since 1970 of the first datetime, and of the one after the last."""
 
 
 def datetimes(us: NDArray[numpy.int64], zone: Any) -> list[Any]:

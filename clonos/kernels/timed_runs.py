@@ -95,7 +95,7 @@ def bounds(run: Run, slots: Ints, firsts: Ints, lasts: Ints) -> tuple[Ints, Ints
 
 
 def _places_of(run: Run, slots: Ints, times: Ints, *, with_equal: bool) -> Ints:
-    """Returns behind how many records of a run each pair of a slot and a timestamp stands: all that are below it, and
+    """Returns after how many records of a run each pair of a slot and a timestamp stands: all that are below it, and
     ``with_equal`` those that are equal."""
     found = numpy.zeros(len(slots), numpy.int64)
     left = len(run.slots)

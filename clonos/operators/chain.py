@@ -240,7 +240,7 @@ class OperatorChain:
         return self._journal().unread_bytes()
 
     def journal_cursor(self) -> bytes | None:
-        """Returns the cursor behind the journal bytes that were appended, None if the source has none."""
+        """Returns the cursor after the journal bytes that were appended, None if the source has none."""
         return self._journal().cursor
 
     def complete(self, number: int, outcome: bytes) -> None:

@@ -32,7 +32,7 @@ class NarrowableSource(Protocol):
         """Returns this source, which may leave out other columns than ``columns`` (None: all are used), and rows that
         do not meet all ``bounds``.
 
-        It need not leave out anything: the steps behind it decide. Marks stay usable, whatever is left out.
+        It need not leave out anything: the steps after it decide. Marks stay usable, whatever is left out.
         """
 
 

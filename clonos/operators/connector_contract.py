@@ -77,7 +77,7 @@ class TimedSource(Protocol):
     idle_after_ns: int
 
     def watermark(self, before_ns: int | None, records: Any) -> int | None:
-        """Returns the watermark of a split behind ``records``, rows or a ``pyarrow.RecordBatch`` as its reader gave
+        """Returns the watermark of a split after ``records``, rows or a ``pyarrow.RecordBatch`` as its reader gave
         them but without malformed ones, before which it was ``before_ns``: no later record of the split has an earlier
         timestamp.
 
@@ -266,7 +266,7 @@ class AbortingSink(Protocol):
     """``TransactionalSink`` that can remove what its writers have prepared and no checkpoint will commit."""
 
     def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
-        """Removes it up to a checkpoint and a generation, in the driver behind a commit. May be repeated."""
+        """Removes it up to a checkpoint and a generation, in the driver after a commit. May be repeated."""
 
 
 class TransactionalWriter(Protocol):

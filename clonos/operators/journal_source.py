@@ -42,7 +42,7 @@ class IdentifiedSource(Protocol):
 
 @runtime_checkable
 class ContinuedSource(Protocol):
-    """``PushSource`` whose producer is asked to continue behind the last journalled record.
+    """``PushSource`` whose producer is asked to continue after the last journalled record.
 
     ``connect_at`` is called in place of ``connect``.
     """
@@ -55,7 +55,7 @@ class ContinuedSource(Protocol):
         """
 
     def cursor(self, record: bytes) -> bytes:
-        """Returns where the producer continues behind a record, the last one of a ``receive``."""
+        """Returns where the producer continues after a record, the last one of a ``receive``."""
 
 
 def connected(source: PushSource[Any], offset_bytes: int, cursor: bytes | None) -> ProducerConnection:
@@ -70,14 +70,14 @@ def connected(source: PushSource[Any], offset_bytes: int, cursor: bytes | None) 
 
 
 def cursor_behind(source: PushSource[Any], data: bytes, before: bytes | None) -> bytes | None:
-    """Returns the cursor behind whole records; ``before``: that in front of them."""
+    """Returns the cursor after whole records; ``before``: that in front of them."""
     return source.cursor(source.cut(data)[-1]) if isinstance(source, ContinuedSource) else before
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
     """Position in a snapshot. ``unread`` holds complete records, ``seen`` the identities that were read last.
 
-    ``end_bytes`` is the offset in the journal behind ``unread``, ``cursor`` that of the last record before it.
+    ``end_bytes`` is the offset in the journal after ``unread``, ``cursor`` that of the last record before it.
     """
 
     unread: bytes

@@ -119,7 +119,7 @@ class Operator:
     out: Operator
     guard: Guard
     pass_watermark: Callable[[Watermark], None]
-    """Passes a watermark to the steps behind; set by the chain if ``holds_watermarks``."""
+    """Passes a watermark to the steps after; set by the chain if ``holds_watermarks``."""
 
     def open(self, scope: Scope) -> None:
         """Opens the operator, after its state is restored and before the first batch."""

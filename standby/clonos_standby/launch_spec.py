@@ -16,7 +16,7 @@ from clonos.core.wire.codec import WIRE_FORMAT
 from clonos.io.net.binding import Binding
 
 INFO: Final = ".dist-info"
-"""End of the name of a folder with the metadata of a distribution, behind its name and version."""
+"""End of the name of a folder with the metadata of a distribution, after its name and version."""
 
 SWITCH_INTERVAL_S = 0.0005
 """Beside a busy Python thread the I/O thread of a slot or driver answers in 0.7 ms instead of 5."""

@@ -192,7 +192,7 @@ def _run(
 def _run_source(
     make_job: MakeJob, injections: Sequence[Inject], records: int, write: Callable[[range], object] | None
 ) -> Evidence:
-    """Runs a job with a source to its end. ``write``: None for a source that ends behind ``records``."""
+    """Runs a job with a source to its end. ``write``: None for a source that ends after ``records``."""
     with _folder() as folder:
         trial = ProcessTrial(make_job, Path(folder) / "job", STEP, write=write or _nothing)
         if write is None:  # all were written before, and the job may end before the last fault

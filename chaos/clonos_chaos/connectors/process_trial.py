@@ -131,7 +131,7 @@ class ProcessTrial:
                 raise TrialStuck(awaited, self._limit_s, self._shown())
 
     def wait_until_whole(self) -> None:
-        """Waits until all tasks run and have their keepers, behind a checkpoint. Raises as ``wait_for`` does."""
+        """Waits until all tasks run and have their keepers, after a checkpoint. Raises as ``wait_for`` does."""
         self.wait_for(
             lambda status: status.checkpoint > 0 and is_whole(status, 0, self._with_keepers),
             "the recovery of all tasks",
@@ -163,7 +163,7 @@ class ProcessTrial:
         raise AssertionError("no status ends this wait")
 
     def end_input(self) -> None:
-        """Ends the gated source behind the rows that were admitted."""
+        """Ends the gated source after the rows that were admitted."""
         self._gate.open_to(self.goal)
         self._gate.end()
 

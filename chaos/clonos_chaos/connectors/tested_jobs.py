@@ -59,7 +59,7 @@ def drawn(number: int) -> dict[str, int]:
 
 
 def sink_job(sink: Any, row: Callable[[dict[str, int]], Any], folder: Path) -> Job:
-    """Makes the job: gated numbers -> draw -> files, and behind an exchange the sink under test."""
+    """Makes the job: gated numbers -> draw -> files, and after an exchange the sink under test."""
     job = Job("sink-check", parallelism=SOURCES)
     numbers = job.source(Gated(folder), name="numbers", parallelism=SOURCES).map(number_of, name="number")
     _add_outputs(numbers, files.jsonl(truth_folder(folder)), sink, row)
@@ -85,7 +85,7 @@ def _add_outputs(numbers: Any, truth: Any, sink: Any, row: Callable[[dict[str, i
 
 
 def source_job(source: Any, number: Callable[[Any], int], per_second: int, folder: Path) -> Job:
-    """Makes the job: source under test -> the number of each record -> behind an exchange files."""
+    """Makes the job: source under test -> the number of each record -> after an exchange files."""
     job = Job("source-check", parallelism=SOURCES)
     numbers = job.source(source, name=TESTED).map(partial(paced, number, 1 / per_second), name="number")
     numbers.rebalance().map(as_row, name="row").sink(files.jsonl(truth_folder(folder)), name=ROWS)

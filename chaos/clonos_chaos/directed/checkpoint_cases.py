@@ -37,7 +37,7 @@ from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
 
 
-@directed_test("31 sink dies behind a complete checkpoint")
+@directed_test("31 sink dies after a complete checkpoint")
 def _sink_dies_behind_a_checkpoint(seed: int) -> World:
     waiting = at("aligned", nothing, _has_unreleased_output)
     late = lost(AppendAck, both(about("sink/0"), after(waiting)), times=5)

@@ -48,7 +48,7 @@ from clonos_chaos.swarm.world import World
 # ------------------------------------------------------------------ 43-46
 
 
-@directed_test("43 in-flight budget is full with a barrier behind")
+@directed_test("43 in-flight budget is full with a barrier after")
 def _full_budget(seed: int) -> World:
     return directed(
         seed,

@@ -111,7 +111,7 @@ def _successor_dies(seed: int) -> World:
     return directed(seed, line(RICH, HOT, RICH), [first, again], records=RECORDS)
 
 
-@directed_test("50 task dies behind a barrier that its shadow has passed")
+@directed_test("50 task dies after a barrier that its shadow has passed")
 def _pending(seed: int) -> World:
     """The snapshot of the shadow replaces that of the dead incarnation, and the next one builds on it."""
     first = at("aligned of a shadow", kills("a/0"), both(about("a/0"), followed("a/0")), nth=2)

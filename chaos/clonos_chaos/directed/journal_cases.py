@@ -92,7 +92,7 @@ SURVIVED: dict[str, JournalTest] = {
         ("the keeper", kills_keepers),
         ("the source, then the keeper,", in_turn((0, kills_it), (150, kills_keepers))),
         ("the keeper, then the source,", in_turn((0, kills_keepers), (150, kills_it))),
-        ("the source and the task behind it", kills(SOURCE, "a/0")),
+        ("the source and the task after it", kills(SOURCE, "a/0")),
     )
 }
 """Failures that are survived without a rollback."""

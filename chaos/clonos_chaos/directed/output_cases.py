@@ -53,7 +53,7 @@ def _all_but_one(seed: int) -> World:
     return directed(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [targeted], records=150)
 
 
-@directed_test("34 task whose rows wait for a flush dies just behind a barrier")
+@directed_test("34 task whose rows wait for a flush dies just after a barrier")
 def _flushed_dies(seed: int) -> World:
     return World(
         seed,

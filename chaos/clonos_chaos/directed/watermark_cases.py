@@ -55,7 +55,7 @@ def _dies(action: FaultAction, point: str, *nths: int) -> DirectedTest:
 
 
 directed_test("51 task dies with a watermark delivered")(_dies(kills_receiver, "watermark delivered", 40, 80, 120, 160))
-directed_test("51 task dies just behind a barrier")(_dies(kills_it, "aligned", 15))
+directed_test("51 task dies just after a barrier")(_dies(kills_it, "aligned", 15))
 directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission", 60, 260))
 
 
@@ -64,7 +64,7 @@ def _is_idle(seed: int) -> World:
     return _timed(seed, [], SleepingJob)
 
 
-@directed_test("51 task of sliding windows dies just behind a barrier")
+@directed_test("51 task of sliding windows dies just after a barrier")
 def _sliding(seed: int) -> World:
     return _timed(seed, [at("aligned", kills_it, nth=nth) for nth in (8, 15, 22)], SlidingJob)
 

@@ -52,7 +52,7 @@ def offset_of(row: Row) -> int:
 
 
 def time_of(row: Row) -> float:
-    """Returns the timestamp of a row in seconds: one millisecond behind that of the offset before."""
+    """Returns the timestamp of a row in seconds: one millisecond after that of the offset before."""
     return FIRST_S + row[0] / 1000
 
 
@@ -178,7 +178,7 @@ def _key_of_result(result: tuple[Any, dict[str, Any]]) -> Any:
 
 
 def _rows_since(key: Any, left: int | None, result: tuple[Any, dict[str, Any]]) -> tuple[int, list[Row]]:
-    """Returns the rows that have not left before: those behind the first ``left``."""
+    """Returns the rows that have not left before: those after the first ``left``."""
     _, results = result
     return results["n"], [_leaving(results, index, index) for index in range(left or 0, results["n"])]
 

@@ -1,4 +1,4 @@
-"""Jobs in event time with two sources, one of which is far ahead of the other, and windows behind both.
+"""Jobs in event time with two sources, one of which is far ahead of the other, and windows after both.
 
 Even offsets come from the slow source, odd ones from the fast one: each of its records is ``PACE`` steps later.
 """

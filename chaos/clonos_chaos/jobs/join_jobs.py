@@ -1,7 +1,7 @@
 """Fuzz jobs with joins and connected streams, which let every row through once.
 
 Rows are joined with some of themselves. The dumb twin knows from offsets and timestamps alone which rows have a match.
-Behind a split that was idle a row may be late: it leaves by the side output, and its partners may lack it.
+After a split that was idle a row may be late: it leaves by the side output, and its partners may lack it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TimestampOperator(Operator):
 
 
 class JoinedJob(TimedJob):
-    """Job with a join, and perhaps connected streams behind it."""
+    """Job with a join, and perhaps connected streams after it."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         source = self._timed_rows(graph, rng)._inputs

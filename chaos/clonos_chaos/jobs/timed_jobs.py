@@ -1,7 +1,7 @@
 """Fuzz jobs in event time: sources with watermarks, and windows that show when they fired and with how many rows.
 
 The dumb twin is a function of the offsets alone: it knows each row's windows and how many rows share them, whatever the
-order of arrival. Only behind a split that was idle may a row be late; it then leaves at once and shows it.
+order of arrival. Only after a split that was idle may a row be late; it then leaves at once and shows it.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class TimedJob(ApiJob):
         rows.sink(Immediate()) if rng.random() < 0.5 else rows.sink(Parts())
 
     def _timed_rows(self, graph: JobGraph, rng: Random) -> Stream[Row]:
-        """Adds the source, and perhaps a task behind it."""
+        """Adds the source, and perhaps a task after it."""
         self.disorder_ns = rng.choice((1, 25, 60))
         self.sources = 1  # tasks of the source, set when its splits are listed
         self.sleeps = self.sleeps_for_sure or rng.random() < 0.3

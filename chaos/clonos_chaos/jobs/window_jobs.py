@@ -258,7 +258,7 @@ class WindowJob(ApiJob):
 
 
 class SlidingJob(WindowJob):
-    """Job of sliding windows and sessions behind them, without late rows."""
+    """Job of sliding windows and sessions after them, without late rows."""
 
     late_share: ClassVar[float] = 0
 
@@ -296,7 +296,7 @@ def _prepare(operator: PaneWindows | KeyWindows, prepare: Callable[[int], None],
         reached_ns = reached_ns if operator._assigner.ends else None
     passed = [end for end in ends if reached_ns is not None and end + operator._rules.lateness_ns <= reached_ns]
     if passed and operator._rules.is_event_time:
-        raise Disorder(f"{operator._step} has the state of windows that ended at {passed}, behind {reached_ns}")
+        raise Disorder(f"{operator._step} has the state of windows that ended at {passed}, after {reached_ns}")
 
 
 def _timestamp_ns(disorder_ms: int, row: Row) -> int:

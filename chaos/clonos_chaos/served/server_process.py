@@ -87,7 +87,7 @@ class ServerProcess:
         return str(self._ask("POST", "/jobs", fields=fields)["id"])
 
     def get(self, path: str) -> Any:
-        """Returns a document. ``path``: behind /api/v1. Raises: ServerFailed."""
+        """Returns a document. ``path``: after /api/v1. Raises: ServerFailed."""
         return self._ask("GET", path)
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:

@@ -286,7 +286,7 @@ class SimSlot:
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
     ) -> None:
         if self.is_dead and (self._is_silent or self.clock.rng.random() < 0.5):
-            self._is_silent = True  # died before it left, and so did all behind it
+            self._is_silent = True  # died before it left, and so did all after it
             return
         try:
             number = self.world.externals[task].write(incarnation, first_seq, count, payload)
@@ -303,7 +303,7 @@ class SimSlot:
 
     def _forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
         external = self.world.externals[asked.task]
-        if external.withdraws:  # behind the writes that are on their way; nothing is drawn for it
+        if external.withdraws:  # after the writes that are on their way; nothing is drawn for it
             due = max(self.clock.now_ns, self._external_due_ns.get(asked.task, 0))
             self.clock.at(due, external.forget, asked.incarnation, asked.before_number)
 

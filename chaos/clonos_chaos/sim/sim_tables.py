@@ -1,6 +1,6 @@
 """Simulated tables: the real table sinks on a database in memory, compared with what they must hold.
 
-``SimExternalSystem`` is the model. In a world with tables a rollback leaves no output behind: rows are withdrawn before
+``SimExternalSystem`` is the model. In a world with tables a rollback leaves no output after: rows are withdrawn before
 anything new is written, and no alarm is due.
 """
 

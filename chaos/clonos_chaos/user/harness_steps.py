@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
 
 
 class HarnessJob(NamedTuple):
-    """The job of a harness, compiled. ``vertex``: that of the steps, behind those of the sources."""
+    """The job of a harness, compiled. ``vertex``: that of the steps, after those of the sources."""
 
     image: JobImage
     vertex: int

@@ -150,7 +150,7 @@ def _warning_of(
         return ""
     name = "a lambda" if function.__name__ == "<lambda>" else function.__qualname__.rpartition("<locals>.")[2]
     has_comment = SILENCE.search(place.text) is not None
-    needs = "needs a reason behind it" if has_comment else "with a reason, in the function, silences this"
+    needs = "needs a reason after it" if has_comment else "with a reason, in the function, silences this"
     where = f"{Path(place.file).name}:{place.line}"
     what = f"{name} of the step {step} {_parts_of(found)}"
     return f"{where}: {what}. {ONE_BATCH if of_frames else NOT_REPEATED} A comment # clonos: ok {needs}."

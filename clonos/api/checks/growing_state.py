@@ -1,4 +1,4 @@
-"""Steps behind a source that never ends that keep more and more state, or emit only when the input has ended."""
+"""Steps after a source that never ends that keep more and more state, or emit only when the input has ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def growth_warnings(graph: JobGraph) -> list[str]:
     """Returns a warning for each such step; none if a limit ends the sources."""
     if any(step.kind == LIMIT for step in graph.steps):
         return []
-    endless: dict[int, str] = {}  # the source that never ends, of each step behind one
+    endless: dict[int, str] = {}  # the source that never ends, of each step after one
     found = []
     for step in graph.steps:
         source = _endless_source(step, endless)

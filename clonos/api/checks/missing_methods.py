@@ -24,7 +24,7 @@ CYCLE: Final = (
 )
 
 ORDER: Final = (
-    "A stream has no end to be sorted at. Use top_k(k, field) behind key_by, merge_ordered(other), or sort in windows."
+    "A stream has no end to be sorted at. Use top_k(k, field) after key_by, merge_ordered(other), or sort in windows."
 )
 
 WINDOWS: Final = (

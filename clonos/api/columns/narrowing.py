@@ -1,4 +1,4 @@
-"""Narrowing of sources of columns: which columns steps use, and which rows the filters behind a source let through.
+"""Narrowing of sources of columns: which columns steps use, and which rows the filters after a source let through.
 
 Only a source whose columns are known is narrowed, so that a column that is missing is named with all that there are.
 A filter narrows a source only where no expression up to it can fail: a record that fails is not skipped.
@@ -98,7 +98,7 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
 
 
 def _bounds(step: Step, steps: Sequence[Step], schema: Any) -> Iterator[Bound]:
-    """Yields bounds that follow from the filters behind a source."""
+    """Yields bounds that follow from the filters after a source."""
     present: dict[str, str] = {name: name for name in schema.names}  # names in the source by those at the step
     while len(readers := _readers(step, steps)) == 1:
         step, step_input = readers[0]

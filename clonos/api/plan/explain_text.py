@@ -30,9 +30,9 @@ GUARANTEES: Final = {
 }
 
 POSITIONS: Final = {
-    "record": "behind the last record that the limit needs",
-    "step": "behind the last record that the limit needs, or a few further, as one record may give several results",
-    "checkpoint": "behind what it has read when the next checkpoint begins, as the limit is in another task",
+    "record": "after the last record that the limit needs",
+    "step": "after the last record that the limit needs, or a few further, as one record may give several results",
+    "checkpoint": "after what it has read when the next checkpoint begins, as the limit is in another task",
 }
 
 

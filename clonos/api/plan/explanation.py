@@ -73,8 +73,8 @@ class TimeInfo(msgspec.Struct, frozen=True):
 class LimitInfo(msgspec.Struct, frozen=True):
     """Limit of a step, which ends ``sources``.
 
-    ``position``: where they stand then. "record": behind the last record that the limit needed. "step": the same, or
-    further by what they read in one step. "checkpoint": behind what they had read when the next checkpoint began.
+    ``position``: where they stand then. "record": after the last record that the limit needed. "step": the same, or
+    further by what they read in one step. "checkpoint": after what they had read when the next checkpoint began.
     """
 
     records: int
@@ -138,7 +138,7 @@ class ExchangeInfo(msgspec.Struct, frozen=True):
 
 
 class StretchInfo(msgspec.Struct, frozen=True):
-    """Steps that pass columns to each other; ``rows_from``: the steps behind them that get rows or make them."""
+    """Steps that pass columns to each other; ``rows_from``: the steps after them that get rows or make them."""
 
     steps: tuple[str, ...]
     rows_from: tuple[str, ...]

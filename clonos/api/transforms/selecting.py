@@ -201,7 +201,7 @@ def add_stage(
 
 
 def _column_behind(stage: Stage, column: TimestampColumn) -> TimestampColumn | None:
-    """Returns the column of the timestamps behind a stage, None if it is left out.
+    """Returns the column of the timestamps after a stage, None if it is left out.
 
     Raises: InvalidJob: it is computed anew.
     """

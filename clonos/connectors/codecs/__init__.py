@@ -76,7 +76,7 @@ def json(schema: type[T] | None = None) -> Codec[bytes, Any]:
 
 @explains_calls
 def csv(columns: Sequence[str], delimiter: str = ",") -> Codec[str, dict[str, str]]:
-    """One line of CSV as a dict of texts, behind ``text()``."""
+    """One line of CSV as a dict of texts, after ``text()``."""
     return CsvCodec(columns, delimiter)
 
 
@@ -151,7 +151,7 @@ def lz4(bytes_max: int = BYTES_MAX) -> Codec[bytes, bytes]:
 
 @explains_calls
 def fields(*names: str) -> Codec[dict[str, Any], dict[str, Any]]:
-    """Some fields of a dict, behind a codec that gives dicts. ``"user.id"`` leads into the dict of ``user``."""
+    """Some fields of a dict, after a codec that gives dicts. ``"user.id"`` leads into the dict of ``user``."""
     return FieldsCodec(names)
 
 

@@ -50,7 +50,7 @@ class GzipCodec(Compressed):
                     raise self.too_large()
                 if not member.eof:
                     raise self.undecodable("it is cut off")
-                rest = member.unused_data.lstrip(b"\0")  # padding behind the last member
+                rest = member.unused_data.lstrip(b"\0")  # padding after the last member
                 if not rest:
                     break
         except zlib.error as error:

@@ -329,7 +329,7 @@ class BatchReader(ABC):
             yield skipped, run
 
     def _load(self) -> bool:
-        """Loads the next batch that has rows, joined with those behind it while it is small; False at the end."""
+        """Loads the next batch that has rows, joined with those after it while it is small; False at the end."""
         assert self._split is not None, "a reader is opened before it is read"
         while True:
             small: list[Any] = []

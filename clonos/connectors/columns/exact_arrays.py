@@ -272,7 +272,7 @@ def _from_numbers(values: Sequence[Any], type_: Any, convert: Callable[[Any], in
 
 
 def _array(values: Sequence[Any], type_: Any, buffers: list[Any], children: list[Any] | None = None) -> Any:
-    """Builds an array from the buffers behind that of the nulls."""
+    """Builds an array from the buffers after that of the nulls."""
     nulls, is_valid = None, [value is not None for value in values]
     if not all(is_valid):
         nulls = pyarrow.py_buffer(numpy.packbits(numpy.array(is_valid), bitorder="little"))

@@ -267,7 +267,7 @@ def table(
         path: folder of the table, or its URL in an object store: ``s3://``, ``gs://`` or ``az://``.
         schema: ``pyarrow.Schema`` of the table, which is created if it is missing. Without it the table must exist.
         partition_by: columns by which a new table is partitioned. An existing table has its own.
-        part_rows: rows behind which a data file ends and the next one begins. By default a task writes one file per
+        part_rows: rows after which a data file ends and the next one begins. By default a task writes one file per
             checkpoint and partition.
 
     Raises:

@@ -112,7 +112,7 @@ def check_unchanged(split: FileSplit, status: FileStatus) -> None:
 
 
 def check_still_unchanged(split: FileSplit) -> None:
-    """Checks the same behind a read. A read of an object names the version that was opened, so it needs no check.
+    """Checks the same after a read. A read of an object names the version that was opened, so it needs no check.
 
     Raises: InputChanged, InputUnreadable.
     """

@@ -163,7 +163,7 @@ def is_part(name: str) -> bool:
 
 
 def part_match(name: str) -> re.Match[str] | None:
-    """Matches the name of a part file, also behind the folders of its partition."""
+    """Matches the name of a part file, also after the folders of its partition."""
     return PART_NAME.fullmatch(name.rpartition("/")[2].removesuffix(PREPARED))
 
 
@@ -276,7 +276,7 @@ class OpenPart:
 
 
 class Rolling(NamedTuple):
-    """Rows and bytes behind which a part file ends and the next one begins; None for no limit."""
+    """Rows and bytes after which a part file ends and the next one begins; None for no limit."""
 
     part_rows: int | None = None
     part_bytes: int | None = None

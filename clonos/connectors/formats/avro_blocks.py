@@ -1,4 +1,4 @@
-"""Container files of Avro as blocks: each begins behind a marker of 16 bytes, which the header of the file names.
+"""Container files of Avro as blocks: each begins after a marker of 16 bytes, which the header of the file names.
 
 A block belongs to the split in which its marker begins. A mark is the offset of a block, and the number of its records
 that were read.
@@ -103,7 +103,7 @@ class AvroReader:
         return bytes(self._file.read(end))
 
     def _first_block(self, part: FileSplit, header_bytes: int) -> int:
-        """Returns the offset of the first block whose marker begins in the split; one behind it if there is none."""
+        """Returns the offset of the first block whose marker begins in the split; one after it if there is none."""
         if part.begin <= header_bytes - MARKER_BYTES:
             return header_bytes
         self._file.seek(part.begin)
@@ -146,7 +146,7 @@ class AvroReader:
 
 
 class _Behind:
-    """Bytes of a header, and behind them a file from where it is."""
+    """Bytes of a header, and after them a file from where it is."""
 
     def __init__(self, header: bytes, file: Any) -> None:
         self._header = io.BytesIO(header)
@@ -171,7 +171,7 @@ def _place_of(mark: bytes) -> tuple[int, int]:
 
 
 def block_of(data: bytes, records: int, codec: str, marker: bytes) -> bytes:
-    """Returns a block with its marker. ``data`` are the records one behind the other."""
+    """Returns a block with its marker. ``data`` are the records one after the other."""
     if codec == "deflate":
         deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
         data = deflate.compress(data) + deflate.flush()

@@ -1,4 +1,4 @@
-"""Compressed part files of text: the format of the rows, and behind it one stream of gzip, bzip2, xz, zstd or LZ4.
+"""Compressed part files of text: the format of the rows, and after it one stream of gzip, bzip2, xz, zstd or LZ4.
 
 Equal rows give equal bytes: no header has a time or a name.
 """
@@ -176,7 +176,7 @@ class _Taken:
         return len(data)
 
     def flush(self) -> None:
-        """Does nothing: there is nothing behind it."""
+        """Does nothing: there is nothing after it."""
 
     def close(self) -> None:
         """Does nothing: what was written may still be taken."""

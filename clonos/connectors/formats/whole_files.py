@@ -150,7 +150,7 @@ class WholeReader:
         self._feed = ByteReader(part, 0, is_raw=True)
 
     def read(self, records_max: int) -> list[Any] | None:
-        """Returns the file as (path, content); None behind it."""
+        """Returns the file as (path, content); None after it."""
         if self._is_read:
             return None
         assert self._feed is not None, "a reader is opened before it is read"

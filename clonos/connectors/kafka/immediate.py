@@ -44,7 +44,7 @@ class ImmediateWriter:
         return registration
 
     def write(self, first_number: int, rows: list[Any]) -> int:
-        """Writes rows and the number behind them in one transaction; returns the number.
+        """Writes rows and the number after them in one transaction; returns the number.
 
         Raises: RowNotWritable, MessageRefused: a row cannot be a message. Else as ``register``.
         """

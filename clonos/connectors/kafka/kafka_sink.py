@@ -65,7 +65,7 @@ def sink(
         timestamp: an aware datetime, or milliseconds since the Unix epoch. ``kafka.TIMESTAMP``: that of the row in
             event time. None: the time of the write.
         partition: the number of the partition. None: by the key, as the clients in Java choose it.
-        mode: "immediate": rows are readable within tens of milliseconds; after a rollback or a resume rows behind the
+        mode: "immediate": rows are readable within tens of milliseconds; after a rollback or a resume rows after the
             checkpoint come again, and an alarm gives their numbers. "transactional": rows are readable with the
             checkpoint, and never come again.
         linger: least time from one transaction of a task to the next, in the immediate mode.

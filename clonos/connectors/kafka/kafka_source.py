@@ -192,7 +192,7 @@ def source(
         out_of_order: gives records Kafka's timestamps, and each partition a watermark that far behind its latest one.
         idle_after: time after which a partition without records does not hold event time back any more.
         watch: interval in which new partitions, and topics that match, are looked for. None: never.
-        group: a group to which offsets are committed behind each completed checkpoint, for monitors of its lag. It has
+        group: a group to which offsets are committed after each completed checkpoint, for monitors of its lag. It has
             no members, and its offsets decide nothing. None: offsets are in the state of the job alone.
         options: options of librdkafka, such as ``{"security.protocol": "SSL"}``. A value may be a secret.
 

@@ -136,7 +136,7 @@ def resolved(
 
 
 def bounds(client: Client, topic: str, number: int) -> tuple[int, int]:
-    """Returns the first offset of a partition and that behind its last record.
+    """Returns the first offset of a partition and that after its last record.
 
     Raises: UnknownTopic: there is no such partition. SystemRefused, SystemUnreachable.
     """

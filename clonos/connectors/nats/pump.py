@@ -1,6 +1,6 @@
 """Fetching of the messages of a split ahead of its reader, in a thread of their connection.
 
-It asks for a few messages at a time, through a consumer of its own that begins behind the last message that has come.
+It asks for a few messages at a time, through a consumer of its own that begins after the last message that has come.
 The consumer and the connection may vanish at any time, for example with the server: then there are new ones.
 """
 
@@ -69,7 +69,7 @@ class Pump:
         self._answered_s = 0.0  # when a request for messages was last answered
 
     def take(self, messages_max: int, wait_s: float) -> tuple[list[Message], int, bool]:
-        """Returns messages, the sequence behind them and all that is not for this split, and whether these were all.
+        """Returns messages, the sequence after them and all that is not for this split, and whether these were all.
 
         Waits for messages that were in the stream when it was opened.
 

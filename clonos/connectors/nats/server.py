@@ -175,7 +175,7 @@ class Server:
 
 
 async def closing(connection: Any) -> None:
-    """Ends a connection, behind what was published."""
+    """Ends a connection, after what was published."""
     try:
         await asyncio.wait_for(connection.close(), CLOSE_S)
     except Exception:  # noqa: BLE001  the server may have gone
@@ -225,7 +225,7 @@ class Connection:
             asked.cancel()
 
     async def close(self) -> None:
-        """Ends the connection, behind what was published."""
+        """Ends the connection, after what was published."""
         await closing(self.raw)
 
 

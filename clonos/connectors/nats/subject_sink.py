@@ -146,7 +146,7 @@ class SubjectWriter:
         self._pause = threading.Event()  # never set
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
-        """Continues behind the snapshot, because no server says what it has of this task."""
+        """Continues after the snapshot, because no server says what it has of this task."""
         self._key = identity.id_space
         self._next = restored_number
         self._connect()

@@ -28,7 +28,7 @@ from clonos.io.system import wall_clock
 PIECE_BYTES: Final = 256 << 10
 CONNECT_S: Final = 10.0
 READ_S: Final = 30.0
-"""Time without a byte behind which a request counts as broken."""
+"""Time without a byte after which a request counts as broken."""
 
 PAUSE_S: Final = 0.2
 PAUSE_S_MAX: Final = 5.0
@@ -142,7 +142,7 @@ class WebFile:
         return f"{reason}; clonos takes user and password for {self._host} from a netrc file, which has none"
 
     def _transfer(self, begin: int, end: int) -> Iterator[bytes]:
-        """Yields the bytes in pieces. Goes on behind the last one when the connection breaks.
+        """Yields the bytes in pieces. Goes on after the last one when the connection breaks.
 
         Raises: ObjectReplaced, OSError: see ``read``.
         """

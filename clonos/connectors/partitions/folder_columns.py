@@ -77,7 +77,7 @@ class FolderColumns:
                 raise InvalidConnector(self._connector, problem, "Give partitioned= a pyarrow.Schema of those to add.")
 
     def extended(self, schema: Any, paths: Sequence[str]) -> Any:
-        """Returns a ``pyarrow.Schema`` of files with the columns of their folders behind it."""
+        """Returns a ``pyarrow.Schema`` of files with the columns of their folders after it."""
         if not self.are_added or schema is None or not paths:
             return schema
         import pyarrow  # Arrow takes long to load

@@ -1,7 +1,7 @@
 """Stream of changes from a replication slot: one connection of psycopg in replication mode, and one open transaction.
 
 A position is the end of the last whole transaction, and the number of changes that were taken since. Logical decoding
-sends the transactions behind an LSN in the order of their commits, so the same position always has the same changes.
+sends the transactions after an LSN in the order of their commits, so the same position always has the same changes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Position: ``taken`` changes behind the end of the transaction at ``lsn``."""
+    """Position: ``taken`` changes after the end of the transaction at ``lsn``."""
 
     lsn: int
     taken: int
@@ -143,7 +143,7 @@ class Tables:
 
 
 class ChangeStream:
-    """Open replication connection. ``position`` is behind the last change that ``take`` has returned."""
+    """Open replication connection. ``position`` is after the last change that ``take`` has returned."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class ChangeStream:
             if has_sent_all:  # and nothing was on its way
                 self._sent_lsn = self._end_lsn
                 return False
-            # The end of the log may lie behind that of the last record, where no message ever reaches.
+            # The end of the log may lie after that of the last record, where no message ever reaches.
             with self._server.connect(autocommit=True) as asking:
                 find = "SELECT state FROM pg_stat_replication WHERE pid = %s"
                 has_sent_all = asking.execute(find, [raw.backend_pid]).fetchone() == ("streaming",)

@@ -1,6 +1,6 @@
 """``postgres.changes``: the changes of tables by logical replication, with a replication slot as their keeper.
 
-The server keeps the changes behind the slot's position. A restart reads them again from the mark of its checkpoint, and
+The server keeps the changes after the slot's position. A restart reads them again from the mark of its checkpoint, and
 the job lets go of what no restart reads again.
 """
 
@@ -29,14 +29,14 @@ NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 
 
 class ChangesLost(EnvironmentFault):
-    """The replication slot does not have the changes behind the job's checkpoint."""
+    """The replication slot does not have the changes after the job's checkpoint."""
 
     slot: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"changes behind the checkpoint are lost: the replication slot {self.slot} {self.reason}. Start the job"
+            f"changes after the checkpoint are lost: the replication slot {self.slot} {self.reason}. Start the job"
             " afresh with --overwrite, and let no other reader use its slot."
         )
 
@@ -222,7 +222,7 @@ class ChangesReader:
         raise AssertionError("the last attempt returns or raises")
 
     def mark(self) -> bytes:
-        """Returns the position behind the last change that was read."""
+        """Returns the position after the last change that was read."""
         return msgspec.msgpack.encode(self._position)
 
     def close(self) -> None:
@@ -294,7 +294,7 @@ def changes(
     """Source of the changes of tables, as ``postgres.Change``, from the moment on at which the slot was created.
 
     One task reads them, in the order of commits. The server keeps its log back to the slot's position until the job has
-    two checkpoints behind it: drop the slot when the job is gone for good.
+    two checkpoints after it: drop the slot when the job is gone for good.
 
     Args:
         dsn: the database, as ``postgresql://user@host/database`` or ``host=... dbname=...``; or a secret with that.

@@ -62,7 +62,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """End of a transaction. A stream that starts at ``end_lsn`` begins with the transaction behind it."""
+    """End of a transaction. A stream that starts at ``end_lsn`` begins with the transaction after it."""
 
     lsn: int
     end_lsn: int

@@ -203,7 +203,7 @@ class QueryReader:
             raise SplitMalformed("position in a query", mark or b"", str(error)) from None
 
     def read(self, records_max: int) -> list[dict[str, Any]] | None:
-        """Returns the next rows. A lost connection is opened again behind the last row, for about 15 s.
+        """Returns the next rows. A lost connection is opened again after the last row, for about 15 s.
 
         Raises: SystemUnreachable, SystemRefused, QueryKeyUnusable.
         """

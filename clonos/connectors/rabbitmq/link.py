@@ -89,7 +89,7 @@ class Link:
         self._connection.ioloop.add_callback_threadsafe(guarded)
 
     def close(self) -> None:
-        """Ends the connection behind what was asked for."""
+        """Ends the connection after what was asked for."""
         self._connection.ioloop.add_callback_threadsafe(self._end)
         self._thread.join(ANSWER_S)
         if not self._thread.is_alive():

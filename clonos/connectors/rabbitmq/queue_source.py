@@ -123,7 +123,7 @@ class QueueFeed:
         self._waits_for_checkpoints = waits_for_checkpoints
         self._received_bytes = offset_bytes
         self._arrived: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-        self._unacknowledged: deque[tuple[int, int]] = deque()  # offsets behind messages, and their delivery tags
+        self._unacknowledged: deque[tuple[int, int]] = deque()  # offsets after messages, and their delivery tags
         self._has_warned = False
         self._empty_answers = 0
         self._link = Link(source.broker)
@@ -196,7 +196,7 @@ class QueueFeed:
             self._link.run("acknowledging", lambda channel: channel.basic_ack(tag, multiple=True))
 
     def close(self) -> None:
-        """Closes the connection, behind the acknowledgements."""
+        """Closes the connection, after the acknowledgements."""
         self._link.close()
 
     def _is_empty(self) -> bool:

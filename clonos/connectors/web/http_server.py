@@ -275,7 +275,7 @@ class Handler(BaseHTTPRequestHandler):
         return journalled(Request(body, name, wall_clock.wall_ns(), path, query, headers))
 
     def _refuse(self, refused: Refusal) -> None:
-        """Answers. A connection with an unread body ends behind what its sender is still sending."""
+        """Answers. A connection with an unread body ends after what its sender is still sending."""
         if not self._is_unread:
             self._answer(refused.status, refused.sentence, refused.headers)
             return

@@ -50,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Page(NamedTuple):
-    """Records of an answer, and the cursor of the request behind it, None if it has none."""
+    """Records of an answer, and the cursor of the request after it, None if it has none."""
 
     records: list[bytes]
     cursor: str | None
@@ -116,7 +116,7 @@ def next_link(reply: Reply) -> str | None:
 
 
 def url_behind(url: str, cursor: str | None, parameter: str | None) -> str:
-    """Returns the URL of the request behind a cursor. ``parameter``: that has it; None: the cursor is a URL.
+    """Returns the URL of the request after a cursor. ``parameter``: that has it; None: the cursor is a URL.
 
     Raises: PollRefused: the next page is at another server, which must not get the headers of this one.
     """

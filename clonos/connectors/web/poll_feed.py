@@ -1,4 +1,4 @@
-"""Requests of ``web.poll``: one at a time, behind a cursor, with pauses where the endpoint wants them."""
+"""Requests of ``web.poll``: one at a time, after a cursor, with pauses where the endpoint wants them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PollFeed:
     def receive(self, wait_ms: int) -> bytes | None:
         """Returns the records of the next answer, b"" if it is not due within ``wait_ms`` or has none.
 
-        Returns None behind the last answer of a bounded source.
+        Returns None after the last answer of a bounded source.
 
         Raises: PollFailed, PollRefused, AnswerMalformed, SecretMissing.
         """

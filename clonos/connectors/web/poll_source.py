@@ -1,7 +1,7 @@
-"""``web.poll``: an endpoint that is asked for records again and again, each time behind a cursor.
+"""``web.poll``: an endpoint that is asked for records again and again, each time after a cursor.
 
 An endpoint cannot be read again in general, so this is a ``PushSource``: the records of an answer are journalled
-before any step sees them, the last of them with the cursor behind the answer. A task that takes over continues there
+before any step sees them, the last of them with the cursor after the answer. A task that takes over continues there
 (``ContinuedSource``).
 """
 
@@ -33,7 +33,7 @@ BODY_BYTES_LIMIT: Final = 16 << 20
 
 
 class Polled(msgspec.Struct, array_like=True):
-    """Journalled form of a record. ``position``: behind its answer, in the last record of the answer."""
+    """Journalled form of a record. ``position``: after its answer, in the last record of the answer."""
 
     data: bytes
     position: Position | None = None
@@ -60,7 +60,7 @@ class PollSource:
         return self.connect_at(offset_bytes, None)
 
     def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> PollFeed:
-        """Begins to ask, behind a cursor.
+        """Begins to ask, after a cursor.
 
         Raises: InvalidConnector: the file of ``ca`` is not there or has no certificates.
         """
@@ -68,7 +68,7 @@ class PollSource:
         return PollFeed(self.endpoint, position, _journalled)
 
     def cursor(self, record: bytes) -> bytes:
-        """Returns the position behind the last record of an answer."""
+        """Returns the position after the last record of an answer."""
         return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
 
     def cut(self, data: bytes) -> list[bytes]:
@@ -121,14 +121,14 @@ def poll(
 
     Args:
         url: endpoint; http or https.
-        every: pause behind an answer without records, and without ``cursor`` behind each answer.
+        every: pause after an answer without records, and without ``cursor`` after each answer.
         records: field of the answer with the array of records, such as "data.items"; None: the answer is the array.
         cursor: where an answer has the cursor of the next request: a field such as "meta.next", ``web.NEXT_LINK`` for
             the header ``Link``, or a function that gets a ``web.Reply`` and returns records and cursor. None: each
             request is the same.
         parameter: query parameter that gets the cursor; None: the cursor is the URL of the next request.
         start: cursor of the first request.
-        until: "end": the source ends behind the first answer without a cursor. None: it never ends.
+        until: "end": the source ends after the first answer without a cursor. None: it never ends.
         identity: field that tells records apart, for endpoints that give a record again. None: each record counts.
         remember: identities that are retained to recognise repetitions.
         headers: headers of each request; a value may be a secret.

@@ -182,7 +182,7 @@ class PostWriter:
         )
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
-        """Continues behind the snapshot, because no server says what it has of this task."""
+        """Continues after the snapshot, because no server says what it has of this task."""
         self._key = identity.id_space
         self._next = restored_number
         if self._sink.dead_letters is not None:

@@ -35,7 +35,7 @@ class Receipts:
         self._monotonic = monotonic
         self._changed = threading.Condition()
         self._arrived: deque[Receipt] = deque()
-        self._taken: deque[tuple[int, Receipt]] = deque()  # with the offsets behind them
+        self._taken: deque[tuple[int, Receipt]] = deque()  # with the offsets after them
         self._taken_bytes = offset_bytes
         self._reserved_bytes = 0
         self._is_taking = self._is_closed = False

@@ -16,7 +16,7 @@ from clonos.io.http.http_requests import first_hop
 Headers = Mapping[str, str | Secret]
 
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
-"""Statuses behind which another request may succeed."""
+"""Statuses after which another request may succeed."""
 
 ANSWER_CHARACTERS_MAX: Final = 200
 

@@ -183,7 +183,7 @@ def receive(
         path: path of the requests.
         host: address of this machine on which requests arrive. An address that other machines reach needs a token.
         token: what senders have to give in ``token_header``, preferably a secret.
-        token_header: header of the token. In ``Authorization`` it stands behind "Bearer".
+        token_header: header of the token. In ``Authorization`` it stands after "Bearer".
         identity: header whose value a repeated request has in common with the first. Requests without it are refused.
             None: each request counts, also a repeated one.
         remember: identities that are retained to recognise repetitions.

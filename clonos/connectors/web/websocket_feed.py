@@ -238,7 +238,7 @@ class WebSocketFeed:
             raise InvalidConnector(CONNECTOR, f"ca={ca!r} cannot be used: {error}", advice) from None
 
     def _refused(self, response: Any) -> None:
-        """Backs off behind an answer in place of a connection. Raises: WebSocketRefused: another would be the same."""
+        """Backs off after an answer in place of a connection. Raises: WebSocketRefused: another would be the same."""
         text = self._endpoint.answer_text(bytes(response.body or b""))
         status = self._endpoint.clean(f"it answered {response.status_code} {response.reason_phrase}".rstrip())
         reason = f"{status}: {text}" if text else status
@@ -294,7 +294,7 @@ class WebSocketFeed:
     def _check_silence(self) -> None:
         """Sends a ping when nothing was heard for a while, and gives the connection up without an answer.
 
-        Called when no message waits: while messages wait, the library may leave pongs unread behind them.
+        Called when no message waits: while messages wait, the library may leave pongs unread after them.
         """
         now_ns = self._monotonic()
         if self.pong is not None and self.pong.is_set():
@@ -314,7 +314,7 @@ class WebSocketFeed:
     # ------------------------------------------------------------------ messages
 
     def _journal(self, messages: list[bytes]) -> bytes:
-        """Returns the journalled form of messages, the last of which has the position behind them."""
+        """Returns the journalled form of messages, the last of which has the position after them."""
         if not messages:
             return b""
         self._recover()

@@ -1,7 +1,7 @@
 """``web.websocket``: the messages of a WebSocket.
 
 They cannot be read again, so this is a ``PushSource``: messages are journalled before any step sees them, the last of
-those that come at once with the cursor behind it. A task that takes over tells the server this cursor
+those that come at once with the cursor after it. A task that takes over tells the server this cursor
 (``ContinuedSource``); what a server sends again is recognised by its identity (``IdentifiedSource``).
 """
 
@@ -40,7 +40,7 @@ MESSAGE_BYTES_LIMIT: Final = 16 << 20
 
 
 class Received(msgspec.Struct, array_like=True):
-    """Journalled form of a message. ``position``: behind it, in the last of those that came at once."""
+    """Journalled form of a message. ``position``: after it, in the last of those that came at once."""
 
     data: bytes
     position: Position | None = None
@@ -70,7 +70,7 @@ class WebSocketSource:
         return self.connect_at(offset_bytes, None)
 
     def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> WebSocketFeed:
-        """Begins to receive, behind a cursor.
+        """Begins to receive, after a cursor.
 
         Raises: ExtraMissing.
         """
@@ -78,7 +78,7 @@ class WebSocketSource:
         return WebSocketFeed(self.endpoint, position, _journalled)
 
     def cursor(self, record: bytes) -> bytes:
-        """Returns the position behind the last of the messages that came at once."""
+        """Returns the position after the last of the messages that came at once."""
         return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
 
     def cut(self, data: bytes) -> list[bytes]:

@@ -38,7 +38,7 @@ class InputChannels:
         self._on_growth = on_growth
 
     def open(self, channels: tuple[Channel, ...], snapshot: Snapshot | None, own: Replica) -> None:
-        """Opens each channel where the snapshot ends. The high-water mark is behind the elements that the own log has
+        """Opens each channel where the snapshot ends. The high-water mark is after the elements that the own log has
         steps for, because those have been received."""
         starts = dict(snapshot.inputs) if snapshot else {}
         covered = elements_covered(bytes(own.data), len(channels))
@@ -159,7 +159,7 @@ class InputChannels:
         return total
 
     def take_over(self, receivers: dict[ChannelId, ChannelReceiver], needed: dict[ChannelId, int]) -> None:
-        """Continues behind what the receivers of a shadow were given; ``needed``: what its replay waits for."""
+        """Continues after what the receivers of a shadow were given; ``needed``: what its replay waits for."""
         for channel, receiver in self.receivers.items():
             receiver.take_over(receivers[channel], needed.get(channel, 0))
 

@@ -1,6 +1,6 @@
 """Output budget: how much a task may still produce before a channel is full, as its thread sees it (protocol 4).
 
-The slot sets the budget behind all that it has handled; the task counts down what it has handed over since. So a task
+The slot sets the budget after all that it has handled; the task counts down what it has handed over since. So a task
 does not run ahead of its slot, and a step is no longer than what its receivers work off soon.
 """
 
@@ -40,7 +40,7 @@ class OutputBudget:
     # --- the slot's side
 
     def allow(self, budget_bytes: int, handled_bytes: int) -> None:
-        """Sets the budget behind the first ``handled_bytes`` that were handed over."""
+        """Sets the budget after the first ``handled_bytes`` that were handed over."""
         self._allowed_bytes = handled_bytes + budget_bytes
         if self._is_awaited and self._allowed_bytes > self._handed_bytes:
             self._is_awaited = False

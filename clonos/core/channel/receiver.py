@@ -154,7 +154,7 @@ class ChannelReceiver:
         self.queued_bytes += cost
 
     def take_over(self, shadows: ChannelReceiver, needed_seq: int) -> None:
-        """Continues behind what a shadow was given and has processed."""
+        """Continues after what a shadow was given and has processed."""
         self.next_seq, self.queued_bytes = shadows.next_seq, shadows.queued_bytes
         self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
 
@@ -233,7 +233,7 @@ class ChannelReceiver:
             self.next_ordinal = message.ordinal + 1
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
-        """Moves on behind ``batch``, which has no gap; returns how many of its elements are known (None: all)."""
+        """Moves on after ``batch``, which has no gap; returns how many of its elements are known (None: all)."""
         cost = cost_bytes(batch.count, payload_bytes)
         self.session_bytes += cost
         end = batch.first_seq + batch.count

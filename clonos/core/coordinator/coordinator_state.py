@@ -340,7 +340,7 @@ class CoordinatorState:
     def validate(self) -> None:
         """Asserts what holds between two events.
 
-        Invariant: pending checkpoints ascend behind the completed one; each registered slot has an address and a life;
+        Invariant: pending checkpoints ascend after the completed one; each registered slot has an address and a life;
         a task has one incarnation in the ledger and in the view; counters are not negative.
         """
         ledger = self.ledger

@@ -64,7 +64,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     ending = sources_to_end(state) if state.plan.limited else None
     state.statuses[event.slot] = status
     if ending is not None and not sources_to_end(state) <= ending:
-        state.due_ns = min(state.due_ns, state.awake_ns)  # a checkpoint, behind which they end
+        state.due_ns = min(state.due_ns, state.awake_ns)  # a checkpoint, after which they end
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
@@ -334,7 +334,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
 
 def _is_due(state: CoordinatorState) -> bool:
     """Returns whether a checkpoint is due by time: the interval has passed and, where a pause is set, no checkpoint is
-    pending and the pause behind the last one has passed."""
+    pending and the pause after the last one has passed."""
     pause_ns = state.options.checkpoint_pause_min_ms * NANOSECONDS
     if pause_ns and (state.ledger.pending or state.awake_ns - state.checkpoint_completed_ns < pause_ns):
         return False

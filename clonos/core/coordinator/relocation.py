@@ -1,6 +1,6 @@
 """Planned moves: a task that shares a slot since a loss moves to a standby on a slot without tasks (protocol 6.11).
 
-A move is a recovery whose standby has everything but the current epoch: right behind a checkpoint, one task at a time.
+A move is a recovery whose standby has everything but the current epoch: right after a checkpoint, one task at a time.
 The task is suspended first, so that nothing of it is under way outside of the job when its successor begins. If that
 takes longer than ``move_timeout``, the task goes on where it is.
 """

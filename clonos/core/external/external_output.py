@@ -116,7 +116,7 @@ class ExternalOutput:
         return self.received_up_to is None or self.confirmed_seq < self.log.next_seq
 
     def open(self, next_number: int) -> None:
-        """Continues behind what the external system has, which has registered this incarnation."""
+        """Continues after what the external system has, which has registered this incarnation."""
         self.received_up_to = self.confirmed_seq = self.cursor = next_number
         self.log.truncate(next_number)
 

@@ -68,7 +68,7 @@ class OutputGate:
 
         ``confirmed_seq``: below it the system has confirmed all output, if the task moved to this slot. A system that
         does not know what it has gets no such output again. ``may_come_again``: an earlier generation may have written
-        output behind the restored one. ``lacks_log``: an earlier incarnation of this generation may have written output
+        output after the restored one. ``lacks_log``: an earlier incarnation of this generation may have written output
         that the log does not show. Until the system says that it knows what it has, keepers get no log then: a later
         successor would take their copy for that of all output.
         """
@@ -108,7 +108,7 @@ class OutputGate:
         return dict(snapshot.outputs)[self.external.log.channel] if self.external is not None else 0
 
     def hold_behind(self, snapshot: Snapshot) -> None:
-        """Holds output behind the barrier at which the job stops, until a later barrier comes."""
+        """Holds output after the barrier at which the job stops, until a later barrier comes."""
         if self.external is not None:
             self.external.hold_from(self.position_in(snapshot) if snapshot.is_at_stop else None)
 
@@ -156,7 +156,7 @@ class OutputGate:
         self.external.confirm(next_number)
 
     def on_completed(self, snapshot: Snapshot) -> None:
-        """Forgets output and input before the checkpoint before this one: no restart goes back behind that."""
+        """Forgets output and input before the checkpoint before this one: no restart goes back before that."""
         if self.external is not None:
             oldest_seq, self.completed_seq = self.completed_seq, self.position_in(snapshot)
             self.shell.forget_external(self.task, self.incarnation, oldest_seq)

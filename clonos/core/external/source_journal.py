@@ -62,7 +62,7 @@ class SourceJournal:
         self.is_wanted = False  # the task is live, and the journal has no end yet
         self.is_open = False
         self.is_held = False
-        self.is_stopping = False  # the job ends behind a last checkpoint: what is not released by now never is
+        self.is_stopping = False  # the job ends after a last checkpoint: what is not released by now never is
         self.is_out_of_budget = False  # the task may not produce anything now
         self.met = ViewNumber(0)  # the view that was installed last while this incarnation lived
         self._opened_ns = 0
@@ -70,7 +70,7 @@ class SourceJournal:
 
     @property
     def end_bytes(self) -> int:
-        """Offset behind all that has come in."""
+        """Offset after all that has come in."""
         return self.logs.end_bytes(self.id)
 
     @property
@@ -123,7 +123,7 @@ class SourceJournal:
 
     @property
     def given_bytes(self) -> int:
-        """Offset behind what the task has: all that was found, for replay, and what was released."""
+        """Offset after what the task has: all that was found, for replay, and what was released."""
         return max(self.found_bytes, self.released_bytes)
 
     @property

@@ -32,7 +32,7 @@ id.
 """
 
 CheckpointId = NewType("CheckpointId", int)
-"""Number of a checkpoint, of its barrier, and of the epoch behind that barrier. 0 is the start of the job."""
+"""Number of a checkpoint, of its barrier, and of the epoch after that barrier. 0 is the start of the job."""
 
 COORDINATOR = SlotId(0)
 

@@ -32,7 +32,7 @@ class Collector(Protocol):
         """
 
     def watermark(self, port: int, watermark: Watermark) -> None:
-        """Adds a watermark to every edge on ``port``, behind what was added before; none to an external system."""
+        """Adds a watermark to every edge on ``port``, after what was added before; none to an external system."""
 
     def prepared(self, part: bytes) -> None:
         """Adds a part that the completed checkpoint will commit. For transactional sinks, in ``snapshot`` only."""

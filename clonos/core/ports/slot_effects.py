@@ -99,7 +99,7 @@ class ConfirmAnnouncement(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetOutputBudget(msgspec.Struct, frozen=True, gc=False):
-    """Set what ``TaskPort.budget_bytes`` returns behind the first ``handled_bytes`` of cost that were emitted."""
+    """Set what ``TaskPort.budget_bytes`` returns after the first ``handled_bytes`` of cost that were emitted."""
 
     task: TaskId
     thread: ThreadId
@@ -158,7 +158,7 @@ class WriteToSink(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForgetSinkOutput(msgspec.Struct, frozen=True, gc=False):
-    """Say, behind the writes so far, that no restart goes back behind ``before_number`` any more."""
+    """Say, after the writes so far, that no restart goes back before ``before_number`` any more."""
 
     task: TaskId
     incarnation: Incarnation

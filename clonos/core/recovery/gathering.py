@@ -71,14 +71,14 @@ def ask_again(state: Gathering, before: Gathering) -> Gathering:
 
 
 def check_reply(plan: Plan, reply: LogReply, base_bytes: int) -> None:
-    """Checks that a copy of the asker's log does not begin behind the checkpoint that it restores.
+    """Checks that a copy of the asker's log does not begin after the checkpoint that it restores.
 
     No holder has dropped that much. With ``replicas=f``, copies are pieces, which begin anywhere.
     Raises: MessageMalformed.
     """
     for delta in reply.replicas if plan.replicas is None else ():
         if delta.log == log_of(reply.task) and delta.offset_bytes > base_bytes:
-            problem = f"its copy of the log of task {reply.task} begins at {delta.offset_bytes}, behind {base_bytes}"
+            problem = f"its copy of the log of task {reply.task} begins at {delta.offset_bytes}, after {base_bytes}"
             raise MessageMalformed(sender_name(reply.slot), problem)
 
 
@@ -98,7 +98,7 @@ def join_pieces(base_bytes: int, log: LogId, pieces: list[Delta]) -> tuple[bytes
     """Joins a log from ``base_bytes`` up to the first byte that no piece has; returns it, and where the furthest piece
     ends.
 
-    With ``replicas=f``, a holder may have only a piece. Pieces behind a hole are useless, and the log is lost.
+    With ``replicas=f``, a holder may have only a piece. Pieces after a hole are useless, and the log is lost.
     """
     joined = bytearray()
     for piece in sorted(pieces, key=lambda delta: delta.offset_bytes):

@@ -66,7 +66,7 @@ class TaskRecovery:
         """Takes the answer of a holder in; returns the event of it, if it is news. The state that is restored ends at
         ``log_offset_bytes`` of the log.
 
-        Raises: MessageMalformed, if the copy begins behind the checkpoint that is restored.
+        Raises: MessageMalformed, if the copy begins after the checkpoint that is restored.
         """
         if not isinstance(self.state, Recovering):
             return None

@@ -184,7 +184,7 @@ class HostedTask:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
 
     def _follows_a_stop(self, restored: Snapshot | None) -> bool:
-        """Whether no output has left behind the restored state: the job begins, or the term before stopped there."""
+        """Whether no output has left after the restored state: the job begins, or the term before stopped there."""
         if restored is None or not restored.is_at_stop:
             return self.view.generation == view_number(1, 1)
         return self.view.generation == view_number(term_of(restored.incarnation) + 1, 1)
@@ -388,7 +388,7 @@ class HostedTask:
             self.output_gate.on_completed(snapshot)
 
     def on_trigger(self, message: Triggered) -> None:
-        """Asks a source for a barrier; the source takes in nothing more where the job stops behind it."""
+        """Asks a source for a barrier; the source takes in nothing more where the job stops after it."""
         if self.running.is_superseded(message):
             return
         if message.then_pause and self.output_gate.journal is not None:

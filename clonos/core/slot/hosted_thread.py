@@ -91,7 +91,7 @@ class HostedThread(CommandQueue):
         self.attach(self.shell.start_task(self.task, self.number, activation))
 
     def follow_rest(self, own: Replica, is_single_step: bool) -> None:
-        """Gives the thread of a shadow the end of the log: it is live behind that."""
+        """Gives the thread of a shadow the end of the log: it is live after that."""
         assert own.start_bytes <= self.fed_bytes <= own.end_bytes, self.task
         self.put(ReplayExtended(bytes(own.data[self.fed_bytes - own.start_bytes :]), True, is_single_step))
 

@@ -269,7 +269,7 @@ class Shadow:
         return self.handle is not None
 
     def stands_at(self, restore: CheckpointId) -> bool:
-        """Whether it has passed the barrier that an incarnation restores from, and has all output behind it."""
+        """Whether it has passed the barrier that an incarnation restores from, and has all output after it."""
         snapshot = self.reached.get(restore)
         return self.handle is not None and snapshot is not None and not snapshot.final
 

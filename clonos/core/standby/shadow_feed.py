@@ -44,7 +44,7 @@ class FedElements(NamedTuple):
 
     @property
     def next_seq(self) -> int:
-        """Number of the element behind them."""
+        """Number of the element after them."""
         return self.first_seq + self.length
 
 
@@ -128,7 +128,7 @@ class ShadowFeeds:
         self.standbys: tuple[SlotId, ...] = ()
         self.feeds: dict[SlotId, ShadowFeed] = {}
         self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
-        self._done_bytes = 0  # end of the own log behind the last step that the task has completed
+        self._done_bytes = 0  # end of the own log after the last step that the task has completed
         #: Invariant: _done_bytes <= end of the own log; no session has shipped more of it
 
     def on_feed_ack(self, message: FeedAck) -> None:
@@ -191,7 +191,7 @@ class ShadowFeeds:
                 self._begin(feed, snapshot.checkpoint, dict(snapshot.inputs))
 
     def _may_begin(self, snapshot: Snapshot, received: dict[ChannelId, int]) -> bool:
-        """Whether all that has come behind the barrier is still here: a task that began as a shadow lacks some."""
+        """Whether all that has come after the barrier is still here: a task that began as a shadow lacks some."""
         if snapshot.final:
             return False
         for channel, next_seq in snapshot.inputs:
@@ -202,7 +202,7 @@ class ShadowFeeds:
         return True
 
     def _begin(self, feed: ShadowFeed, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
-        """Sends whole logs first, then what has come behind the barrier ``base``."""
+        """Sends whole logs first, then what has come after the barrier ``base``."""
         feed.begin(base, self.logs)
         self._send(feed, NOTHING)
         for channel, waiting in sorted(self._taken.items()):

@@ -34,7 +34,7 @@ class Standby:
         return self.applied.checkpoint if self.applied else CheckpointId(0)
 
     def apply_view(self, incarnation: Incarnation, restore: CheckpointId) -> None:
-        """Takes over another incarnation that a view names: drops changes of the dead one behind ``restore``."""
+        """Takes over another incarnation that a view names: drops changes of the dead one after ``restore``."""
         if incarnation != self.incarnation:
             self.incarnation = incarnation
             self.held = [(update, data) for update, data in self.held if update.checkpoint <= restore]

@@ -77,7 +77,7 @@ class InputQueue:
         self.blocked_by = checkpoint
 
     def unblock(self) -> None:
-        """Continues behind the barrier."""
+        """Continues after the barrier."""
         self.blocked_by = None
 
     def put(self, delivered: Delivered) -> None:

@@ -243,7 +243,7 @@ class StepCollector:
         self._outputs.columns(port, batch, groups)
 
     def watermark(self, port: int, watermark: Watermark) -> None:
-        """Adds a watermark to every edge on ``port``, behind the rows and columns that were added before."""
+        """Adds a watermark to every edge on ``port``, after the rows and columns that were added before."""
         self._outputs.watermark(port, watermark)
 
     def prepared(self, part: bytes) -> None:

@@ -24,7 +24,7 @@ GROWTH_MAX = 4
 """Factor by which an element of a columnar task may seem to cost less than its share of the steps."""
 
 WEIGHT_RETAINED = 0.8
-"""Weight of a columnar step in the estimate of costs, in that of the step behind it."""
+"""Weight of a columnar step in the estimate of costs, in that of the step after it."""
 
 SPREAD_MIN = 0.05
 """Standard deviation of the elements of steps, as a share of their mean, from which on it shows what a step costs

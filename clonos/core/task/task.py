@@ -133,7 +133,7 @@ class Task:
         """Waits until the next ``count`` elements of one kind are delivered."""
         while (there := queue.run_length(count)) < count:
             if there < queue.waiting_count:
-                raise self.log.diverged(entry, f"a step of {there} elements, behind which others follow")
+                raise self.log.diverged(entry, f"a step of {there} elements, after which others follow")
             if self._held_count:
                 self.emit()
             self.port.needs(queue.channel, queue.next_seq + count)
@@ -285,7 +285,7 @@ class Task:
         self.at = InputRange(None, self.records_in, count) if count else None
 
     def finish_step(self, count: int, began_ns: int) -> None:
-        """Ends a step over ``count`` elements and emits it, in replay with the complete steps behind it in the log."""
+        """Ends a step over ``count`` elements and emits it, in replay with the complete steps after it in the log."""
         self.pace.measure(count, began_ns)
         self.records_in += count
         self._held_count += count
@@ -338,7 +338,7 @@ class Task:
 
     def _align_or_end(self) -> None:
         """Completes an alignment: a barrier stands for all earlier ones of its channel, the end of stream for all later
-        ones. The earliest one leaves first, because a task behind this one may wait for it with full channels."""
+        ones. The earliest one leaves first, because a task after this one may wait for it with full channels."""
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
             self.end_or_emit()

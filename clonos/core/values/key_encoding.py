@@ -227,7 +227,7 @@ def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
 
 
 def _size_at(body: bytes, at: int) -> tuple[int, int]:
-    """Decodes a length; returns it and the position behind it."""
+    """Decodes a length; returns it and the position after it."""
     size, at = body[at], at + 1
     if size == 255:
         size, at = int.from_bytes(body[at : at + 4], "big"), at + 4

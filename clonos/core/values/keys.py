@@ -156,7 +156,7 @@ class Router:
         return self._split(stored, rows), self._split(stored, list(times))
 
     def _split(self, stored: list[Any], items: list[Any]) -> list[list[Any]]:
-        """Returns the items for each task. A key that is not cached interrupts the loop, which continues behind it."""
+        """Returns the items for each task. A key that is not cached interrupts the loop, which continues after it."""
         if len(stored) != len(items):
             raise ValueError(f"{len(stored)} keys for {len(items)} rows")
         split = split_rows if choice.native is None else choice.native.split_rows

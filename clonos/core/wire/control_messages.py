@@ -227,7 +227,7 @@ class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
 
     ``then_pause``: read nothing after it, because the job is being stopped. ``then_end``: end the input after it,
-    because a step behind the source has reached its limit.
+    because a step after the source has reached its limit.
     """
 
     task: TaskId

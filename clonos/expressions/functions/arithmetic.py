@@ -191,7 +191,7 @@ def rounded(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
 
 
 def _round(decimals: int, mode: str, column: Any) -> Any:
-    """Rounds floats behind the point as Polars does; Arrow leaves 771.8000000000001 as it is."""
+    """Rounds floats after the point as Polars does; Arrow leaves 771.8000000000001 as it is."""
     factor = 10.0**decimals
     scaled = compute.multiply(compute.cast(column, pyarrow.float64()), factor)
     found = compute.divide(compute.round(scaled, ndigits=0, round_mode=mode), factor)

@@ -32,7 +32,7 @@ OF_TIME: Final = ("dt.hour", "dt.minute", "dt.second")
 PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 SECONDS_PER_DAY: Final = 86_400
 FIRST_MONDAY_DAYS: Final = 4
-"""Day of the first Monday behind 1 January 1970, where weeks begin."""
+"""Day of the first Monday after 1 January 1970, where weeks begin."""
 DAY_NS: Final = 86_400_000_000_000
 
 

@@ -110,12 +110,12 @@ class ObjectDigest:
 
 
 def name_of_object(stored_as: str) -> str:
-    """Returns the name of an object, without the digest that the metadata of a checkpoint has behind it."""
+    """Returns the name of an object, without the digest that the metadata of a checkpoint has after it."""
     return stored_as[:-_DIGEST_CHARACTERS] if _DIGEST_AT_END.search(stored_as) else stored_as
 
 
 def digest_of_object(stored_as: str) -> str:
-    """Returns the digest that the metadata of a checkpoint has behind the name of an object; "" for none."""
+    """Returns the digest that the metadata of a checkpoint has after the name of an object; "" for none."""
     return stored_as.removeprefix(name_of_object(stored_as)).removeprefix(".")
 
 

@@ -1,7 +1,7 @@
 """Files of HDFS by their paths, for sources and sinks of files, as ``Bucket`` has objects.
 
 Every error is an ``OSError``. A file is written under a hidden name and then renamed, so no reader sees a
-part of it. Time and length tell versions apart, and are looked up behind each read.
+part of it. Time and length tell versions apart, and are looked up after each read.
 """
 
 from __future__ import annotations

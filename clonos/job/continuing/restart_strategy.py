@@ -145,7 +145,7 @@ _SHORT: Final = {"fixed": "fixed-delay", "exponential": "exponential-delay", "ra
 
 def restart_strategy(text: str) -> RestartStrategy:
     """Returns the strategy that a text names: ``none``, ``fixed-delay``, ``exponential-delay`` or ``failure-rate``, or
-    ``fixed``, ``exponential`` or ``rate`` for short; behind a colon its settings, such as ``attempts=10,delay=1s``.
+    ``fixed``, ``exponential`` or ``rate`` for short; after a colon its settings, such as ``attempts=10,delay=1s``.
 
     Raises: RestartStrategyInvalid.
     """

@@ -69,7 +69,7 @@ class TopK(Ranking):
         return copied([record for _, record in reversed(accumulator)])  # type: ignore[no-any-return]
 
     def _with(self, ranked: list[Any], term: Any) -> list[Any]:
-        place = bisect_left(ranked, term[0], key=itemgetter(0))  # behind equal ranks, which arrived earlier
+        place = bisect_left(ranked, term[0], key=itemgetter(0))  # after equal ranks, which arrived earlier
         is_full = len(ranked) >= self.k
         if is_full and place == 0:
             return ranked

@@ -50,7 +50,7 @@ class Programs:
 
 
 class ColumnStep(Operator):
-    """One of these steps, and the run of those behind it."""
+    """One of these steps, and the run of those after it."""
 
     takes_columns = True
     changes_rows = False
@@ -82,7 +82,7 @@ class ColumnStep(Operator):
             members[-1].out.columns(result)
 
     def _is_whole(self) -> bool:
-        """Returns whether the members follow one another; a tap stands behind a step that somebody looks at."""
+        """Returns whether the members follow one another; a tap stands after a step that somebody looks at."""
         members = self._members
         return all(member.out is follower for member, follower in pairwise(members))
 

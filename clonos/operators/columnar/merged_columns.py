@@ -86,7 +86,7 @@ class MergedColumns:
         self._block: int | None = None  # first pane of the present block, None if what follows is out of date
         self._front: dict[int, AnyTable] = {}  # the end of the block before, from each of its panes on
         self._back: AnyTable | None = None  # the beginning of the present block
-        self._covered = 0  # the pane behind those of ``_back``
+        self._covered = 0  # the pane after those of ``_back``
 
     def change(self, pane: int) -> None:
         """Takes note that a pane has changed, which a window may have had already."""

@@ -1,6 +1,6 @@
 """Partial aggregates in front of an exchange: a batch is aggregated by key and pane before it leaves.
 
-The windows behind the exchange merge them as they merge panes. Each batch is aggregated for itself and passed on at
+The windows after the exchange merge them as they merge panes. Each batch is aggregated for itself and passed on at
 once, so nothing waits here for a watermark or a barrier. Records of panes behind the watermark of this task pass as
 they are: the windows decide which of them are late. So do batches that would hardly become smaller, and all batches of
 a task that has been idle: the watermark of the windows may be ahead of its own then.
@@ -41,7 +41,7 @@ class _Kind(NamedTuple):
 
 
 class PartialAggregates(Operator):
-    """Operator in front of an exchange by the columns of a key, for tumbling and sliding windows behind it."""
+    """Operator in front of an exchange by the columns of a key, for tumbling and sliding windows after it."""
 
     takes_columns = True
     changes_rows = False

@@ -1,4 +1,4 @@
-"""Form of batches of partial aggregates: what the sender of an exchange tells the windows behind it.
+"""Form of batches of partial aggregates: what the sender of an exchange tells the windows after it.
 
 A batch has the columns of the key, ``PANE`` in event time, and the columns of state of each aggregate; a row stands for
 the records of one key in one pane. The metadata of its schema has the schema of the records.

@@ -83,7 +83,7 @@ class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
 
 
 class RecordForm(msgspec.Struct, frozen=True, array_like=True, tag="record"):
-    """Form of records that have fewer columns in rows, and in a sink of columns right behind their step.
+    """Form of records that have fewer columns in rows, and in a sink of columns right after their step.
 
     ``columns``: those that rows have. ``form``: what rows of these are, b"" for dicts.
     """

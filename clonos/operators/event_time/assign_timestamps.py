@@ -23,7 +23,7 @@ INPUT: Final = 0
 
 
 class AssignTimestamps(Operator):
-    """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream behind it."""
+    """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream after it."""
 
     checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True

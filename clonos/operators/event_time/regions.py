@@ -2,7 +2,7 @@
 
 Steps that a watermark passes at once form a region. It fires the timers of its steps in one order, by (time, index of
 the step, registration), and only then passes the watermark on, so the result does not depend on how many watermarks
-there are. A step that holds watermarks back ends its region, and the steps behind it form another one.
+there are. A step that holds watermarks back ends its region, and the steps after it form another one.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Region:
 
 
 def regions_of(operators: Sequence[Operator], children: Sequence[Sequence[int]]) -> Region:
-    """Cuts a chain into regions; gives each step that holds watermarks back the region behind it.
+    """Cuts a chain into regions; gives each step that holds watermarks back the region after it.
 
     Returns the first region, which the watermark of the task enters. ``children`` are the indexes of each step's
-    followers, which come behind it; ``out`` of the operators is set.
+    followers, which come after it; ``out`` of the operators is set.
     """
     followers = {child for each in children for child in each}
     first = Region([operator for index, operator in enumerate(operators) if index not in followers])

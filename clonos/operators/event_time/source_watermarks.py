@@ -86,7 +86,7 @@ class SourceWatermarks:
         return [ACTIVE]
 
     def reach(self, split: int, reached_ns: int | None) -> list[Watermark]:
-        """Takes the watermark of a split behind the records of a read. One that falls changes nothing."""
+        """Takes the watermark of a split after the records of a read. One that falls changes nothing."""
         time = self._splits[split]
         if reached_ns is None or (time.reached_ns is not None and reached_ns <= time.reached_ns):
             return []

@@ -1,4 +1,4 @@
-"""Head of a source vertex whose source makes watermarks: reads its splits in turn and sends them behind the records."""
+"""Head of a source vertex whose source makes watermarks: reads its splits in turn and sends them after the records."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class TimestampAssigner:
     def watermark(
         self, before_ns: int | None, records: Any, times: Sequence[int] | IntArray, recorder: Recorder, where: str
     ) -> int | None:
-        """Returns the watermark of the strategy behind records. One of the user gets the timestamps as a list.
+        """Returns the watermark of the strategy after records. One of the user gets the timestamps as a list.
 
         ``where`` names the split. Raises: TimestampError: it is further ahead of the clock than a timestamp may be, so
         that all records to come would be late.

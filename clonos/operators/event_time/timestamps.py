@@ -18,7 +18,7 @@ SECONDS_MAX: Final = 2e11
 """Limit of seconds since the epoch, beyond which a datetime cannot go; NaN exceeds it too."""
 SECONDS_PER_YEAR: Final = 31_556_952
 LIMIT_NS: Final = 9_214_646_400 * 1_000_000_000
-"""The begin of 2262: 64 bits have room for the end of a window of a hundred days behind it."""
+"""The begin of 2262: 64 bits have room for the end of a window of a hundred days after it."""
 RANGE_TEXT: Final = "outside the years 1678 to 2261, which clonos can represent"
 
 

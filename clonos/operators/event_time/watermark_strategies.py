@@ -1,4 +1,4 @@
-"""Watermark strategies: how far event time has come behind the records of a split, as a function of these alone."""
+"""Watermark strategies: how far event time has come with the records of a split, as a function of these alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WatermarkStrategy:
         return () if type(self).watermark.__module__ == __name__ else (self.watermark,)
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
-        """Returns the watermark behind ``records``, never empty: later records of the split are not older.
+        """Returns the watermark after ``records``, never empty: later records of the split are not older.
 
         Times are nanoseconds since the Unix epoch. ``before_ns`` is the watermark before the records. None: it is not
         known yet. A watermark that falls changes nothing.

@@ -42,7 +42,7 @@ class IntegerKeys:
         self.count = end
 
     def view(self) -> IntegerKeys:
-        """Returns the keys as they are now, for any thread: keys are added behind them, and none changes."""
+        """Returns the keys as they are now, for any thread: keys are added after them, and none changes."""
         return IntegerKeys(self.array, self.count, self.null_slot)
 
     def only(self, slots: NDArray[Any]) -> IntegerKeys:

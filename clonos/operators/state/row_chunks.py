@@ -77,7 +77,7 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """Returns the number behind the last row's."""
+        """Returns the number after the last row's."""
         return self.first + self.batch.num_rows if self.numbers is None else int(self.numbers[-1]) + 1
 
     def at(self, places: NDArray[numpy.int64], width: int | None = None) -> Any:

@@ -37,7 +37,7 @@ TIMES_NAME: Final = "times of open calls"
 """Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
 
 HELD_NAME: Final = "held watermarks"
-"""Table of watermarks that wait for calls: number of the first call behind them -> their encodings, in order."""
+"""Table of watermarks that wait for calls: number of the first call after them -> their encodings, in order."""
 
 
 class ResultShape(StrEnum):

@@ -122,7 +122,7 @@ class Enrich(AsyncMap):
         self._emit_ready()
 
     def _wait(self, record: Any, timestamp_ns: int | None, argument: Any, stored: Any, cached: Cached | None) -> None:
-        """Puts a record behind those that wait, and asks for its answer unless it is known or asked for."""
+        """Puts a record after those that wait, and asks for its answer unless it is known or asked for."""
         if self._begin(record, timestamp_ns) is None:
             return
         number, self._number = self._number, self._number + self._stride

@@ -1,7 +1,7 @@
 """limit: the first records of a step.
 
 In the chain of a source, ``OperatorChain.poll`` reads no more records than the limit leaves, and then ends the source:
-the position of the source is behind the last record that the limit needed, unless a step between gives several results
+the position of the source is after the last record that the limit needed, unless a step between gives several results
 per record. In another task it is noted, and the coordinator ends the sources in front of it.
 """
 

@@ -109,7 +109,7 @@ class Spans:
         self.grid, self.panes, self.slide = grid, panes, slide
 
     def ends_of(self, pane: int) -> range:
-        """Returns the ends of the windows that have a pane: the numbers of the panes behind them."""
+        """Returns the ends of the windows that have a pane: the numbers of the panes after them."""
         first = -((self.panes - pane - 1) // self.slide) * self.slide
         return range(first + self.panes, self.last_end_of(pane) + 1, self.slide)
 

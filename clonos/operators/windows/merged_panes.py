@@ -126,7 +126,7 @@ class MergedPanes:
         return merge(copied(found.front[-1]), found.back[0])
 
     def _divide(self, key: Any, found: KeyPanes) -> None:
-        """Merges the panes in front of the block from the newest on; those behind are fresh."""
+        """Merges the panes in front of the block from the newest on; those after are fresh."""
         front: list[Any] = []
         for pane in reversed(found.panes):
             if pane < self._block:

@@ -139,7 +139,7 @@ class _Feed:
         yield event.data if len(lines) == len(event.lines) else _event("log", {"lines": lines, "next": last})
 
     async def _missing(self, reader: _Reader) -> AsyncIterator[bytes]:
-        """Yields the lines that the driver's log has behind that of a reader."""
+        """Yields the lines that the driver's log has after that of a reader."""
         driver_job = self._known.driver_job(self._job_id)
         folder = self._known.supervisor.folder_of(self._job_id)
         while driver_job is not None:

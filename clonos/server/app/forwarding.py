@@ -37,7 +37,7 @@ async def _client(folder: JobFolder, timeout: httpx.Timeout | float) -> AsyncIte
 async def forward(
     folder: JobFolder, method: str, path: str, query: str = "", body: bytes | None = None
 ) -> tuple[int, bytes]:
-    """Sends a request to a driver and returns the status and the body of its answer. ``path``: behind /api/v1.
+    """Sends a request to a driver and returns the status and the body of its answer. ``path``: after /api/v1.
 
     Raises: DriverSilent.
     """

@@ -70,7 +70,7 @@ def add_documents(app: FastAPI, known: KnownJobs) -> None:
         after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
         limit: Annotated[int, Query(ge=1, le=ANSWER_LINES_MAX)] = ANSWER_LINES_MAX,
     ) -> LogDocument:
-        """Returns lines of the log of the latest driver behind a line."""
+        """Returns lines of the log of the latest driver after a line."""
         await asyncio.to_thread(known.record, job_id)
         folder, driver_job = known.supervisor.folder_of(job_id), known.driver_job(job_id)
         if driver_job is not None:

@@ -16,7 +16,7 @@ OUTPUT_BYTES_MAX: Final = 64 << 10
 
 
 def log_of_file(folder: JobFolder, after: int, limit: int) -> LogDocument:
-    """Returns up to ``limit`` lines behind line ``after``; the numbers are those of lines in the file. What the process
+    """Returns up to ``limit`` lines after line ``after``; the numbers are those of lines in the file. What the process
     wrote past its log, such as the traceback of a failed start, follows as the last lines."""
     lines = _lines(folder)
     found = [_line(number, text) for number, text in enumerate(lines[after : after + limit], after + 1)]

@@ -144,7 +144,7 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
         after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
         limit: Annotated[int, Query(ge=1, le=ANSWER_LINES_MAX)] = ANSWER_LINES_MAX,
     ) -> LogDocument:
-        """Returns lines of the log behind a line."""
+        """Returns lines of the log after a line."""
         _check(watch, job_id)
         return await asyncio.to_thread(watch.logs.after, after, limit)
 

@@ -129,7 +129,7 @@ class JobWatch:
         self.wake()
 
     def alarms_after(self, number: int) -> list[AlarmDocument]:
-        """Returns the alarms behind alarm ``number``, oldest first."""
+        """Returns the alarms after alarm ``number``, oldest first."""
         return [alarm for alarm in tuple(self._alarms) if alarm.number > number]
 
     # ------------------------------------------------------------------ samples

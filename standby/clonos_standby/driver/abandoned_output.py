@@ -28,7 +28,7 @@ class AbandonedOutput:
         self._is_due = False
 
     def remove(self, sinks: Iterable[object], job_id: str, checkpoint: int, lives: Lives) -> None:
-        """Removes it behind a commit, if tasks have died since the last time; logs what fails.
+        """Removes it after a commit, if tasks have died since the last time; logs what fails.
 
         A successor prepares anew at each barrier that it passes again, up to the highest one. So the output of the dead
         is complete when a later checkpoint is committed.

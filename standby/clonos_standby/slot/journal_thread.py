@@ -36,7 +36,7 @@ class JournalThreads:
         self._ending: list[JournalThread] = []
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int, cursor: bytes | None = None) -> None:
-        """Opens a connection in a new thread. ``cursor``: behind what the incarnation has found of its journal."""
+        """Opens a connection in a new thread. ``cursor``: after what the incarnation has found of its journal."""
         image = self._context.image
         name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         source = image.pushed[image.plan.vertex_of[task]]
@@ -85,7 +85,7 @@ class JournalThread:
         cursor: bytes | None = None,
     ) -> None:
         self._source, self._name = source, name
-        self.cursor = cursor  # behind what was received, for a later connection
+        self.cursor = cursor  # after what was received, for a later connection
         self._task, self._incarnation = task, incarnation
         self._post, self._inbox = context.post, context.inbox
         self._received_bytes = offset_bytes

@@ -91,7 +91,7 @@ class TaskThread:
         self._executed_calls = 0
         self._state_bytes = self._state_bytes_ns = 0  # the latest measurement, and when the next one is due
         self._calls = CallThreads(self.name)
-        self.journal_cursor: bytes | None = None  # behind the journal that this incarnation has found
+        self.journal_cursor: bytes | None = None  # after the journal that this incarnation has found
         self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._run_and_report, name=f"{THREAD_OF_TASK}{self.name}", daemon=True)
 

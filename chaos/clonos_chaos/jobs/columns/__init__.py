@@ -1,1 +1,1 @@
-"""Random jobs on columns: steps by expressions, and windows, joins, aggregates and choices over columns behind them."""
+"""Random jobs on columns: steps by expressions, and windows, joins, aggregates and choices over columns after them."""

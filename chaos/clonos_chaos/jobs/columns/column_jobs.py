@@ -111,7 +111,7 @@ class Steps:
         self._added: list[str] = []
 
     def twin(self, record: Record) -> Record | None:
-        """Returns the record behind all steps."""
+        """Returns the record after all steps."""
         for step in self.twins:
             found = step(record)
             if found is None:

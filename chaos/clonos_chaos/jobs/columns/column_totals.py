@@ -18,7 +18,7 @@ EMISSIONS: Final = (each(1), changes(), at_end(), each(3), every("1s"))
 
 
 class TotalsOfColumns:
-    """Aggregates by one or two columns or without a key, with or without a step on columns behind them."""
+    """Aggregates by one or two columns or without a key, with or without a step on columns after them."""
 
     def __init__(self, rng: Random) -> None:
         self._keys, self._has_two_keys = rng.choice((1, 3, 10)), rng.random() < 0.4
@@ -50,7 +50,7 @@ class TotalsOfColumns:
         return results.with_columns(total=col("total") * 2) if self._is_selected else results
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
-        """Returns the row of a result, which is a dict behind a step on columns."""
+        """Returns the row of a result, which is a dict after a step on columns."""
         key, values = result if self._has_key and not self._is_selected else (None, result)
         if self._is_selected:
             values = {**result, "total": result["total"] // 2}

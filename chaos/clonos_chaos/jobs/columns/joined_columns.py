@@ -22,7 +22,7 @@ ALWAYS = "100d"
 
 
 class JoinedColumns:
-    """Join of columns by time, with or without a step on columns behind it.
+    """Join of columns by time, with or without a step on columns after it.
 
     The right side has some of the records. A join without timestamps matches all of them, whenever they come.
     """
@@ -61,7 +61,7 @@ class JoinedColumns:
         return cast(Columns, results)
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
-        """Returns the row of a result, which is a pair, or a dict behind a step on columns."""
+        """Returns the row of a result, which is a pair, or a dict after a step on columns."""
         if self._is_selected:
             left, right = result["n"], result.get("n_right")
         elif self._how in ("semi", "anti"):

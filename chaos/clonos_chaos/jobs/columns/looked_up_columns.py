@@ -19,7 +19,7 @@ VERSIONS: Final = 3
 
 
 class LookedUpColumns:
-    """As-of join or lookup of columns, with or without a step on columns behind it."""
+    """As-of join or lookup of columns, with or without a step on columns after it."""
 
     def __init__(self, rng: Random, is_timed: bool) -> None:
         self._keys = NumberKeys(rng)
@@ -49,7 +49,7 @@ class LookedUpColumns:
         return cast(Columns, results.select("n", "at", "n_right") if self._is_selected else results)
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
-        """Returns the row of a result, which is a pair, or a dict behind a step on columns."""
+        """Returns the row of a result, which is a pair, or a dict after a step on columns."""
         if self._is_selected:
             return result["n"], (), (result["n"], result["n_right"])
         left, right = result

@@ -56,7 +56,7 @@ def _eager(step: Step) -> Step:
 
 
 class WindowedColumns:
-    """Windows or sessions over columns by key, with or without a step on columns behind them.
+    """Windows or sessions over columns by key, with or without a step on columns after them.
 
     No record is late: each split has its records in the order of their timestamps.
     """
@@ -113,7 +113,7 @@ class WindowedColumns:
         return cast(Columns, results)
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
-        """Returns the row of a result, which is a dict behind a step on columns."""
+        """Returns the row of a result, which is a dict after a step on columns."""
         if self._is_selected:
             key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
             start, values = result["start"], {**result, "n": result["n"] // 2}

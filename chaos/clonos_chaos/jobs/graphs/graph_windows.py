@@ -175,7 +175,7 @@ class Totals(Windowing):
             shown = (
                 len(rows),
                 sum(numbers),
-                repr(sum(numbers) / len(numbers)),  # floats are no keys of a distinct behind it
+                repr(sum(numbers) / len(numbers)),  # floats are no keys of a distinct after it
                 numbers[0],
                 numbers[-1],
                 repr(float(numbers[(len(numbers) - 1) // 2])) if len(numbers) <= EXACT_MAX else "",

@@ -1,7 +1,7 @@
-"""Choices in front of an exchange: a batch loses the records that the step behind it drops because of others in it.
+"""Choices in front of an exchange: a batch loses the records that the step after it drops because of others in it.
 
 Each batch is reduced for itself and passed on at once, so there is no state. What is left has the same result, in the
-same order, wherever the step behind cuts its batches. Batches that would hardly become smaller pass as they are.
+same order, wherever the step after cuts its batches. Batches that would hardly become smaller pass as they are.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ENTRIES_MAX: Final = 1 << 16
 
 
 class Lists(NamedTuple):
-    """Lists after each of the records that have changed one, and the state of all keys behind them.
+    """Lists after each of the records that have changed one, and the state of all keys after them.
 
     Numbers are those of rows; the candidate n has ``NO_ROW - 1 - n``.
 
@@ -88,7 +88,7 @@ class ColumnLists(ColumnTopK):
         )
         entered, numbers, ends = list[int](), list[int](), list[int]()
         for candidate, (key, rank) in enumerate(zip(numbered.tolist(), _lowered(ranks).tolist(), strict=True)):
-            place = bisect_right(lowered[key], rank)  # behind equal ranks, which have come earlier
+            place = bisect_right(lowered[key], rank)  # after equal ranks, which have come earlier
             if place >= k:
                 continue
             lowered[key].insert(place, rank)

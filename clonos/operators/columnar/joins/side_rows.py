@@ -18,7 +18,7 @@ from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.state.row_store import RowStore
 
 TIME_COLUMN: Final = "clonos.time"
-"""Column of timestamps, which the store has behind those of the side."""
+"""Column of timestamps, which the store has after those of the side."""
 
 NUMBER_COLUMN: Final = "clonos.number"
 """Column of places in the order of arrival, the last one of the store."""

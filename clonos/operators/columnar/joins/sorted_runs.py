@@ -51,7 +51,7 @@ class SortedRuns:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []  # the numbers of a run are above those of the one before it
-        self._new: list[Run] = []  # behind the others, in the order of arrival in place of a sorted one
+        self._new: list[Run] = []  # after the others, in the order of arrival in place of a sorted one
         self._passed = 0  # new records that passes have read
 
     def __len__(self) -> int:

@@ -66,7 +66,7 @@ class ValueLog:
 
     def of(self, slots: NDArray[Any]) -> tuple[list[Any], Places]:
         """Returns the entries of slots, in this order, by their arrival, and the place where those of each slot begin;
-        the last place is behind all of them. No slot is there twice."""
+        the last place is after all of them. No slot is there twice."""
         assert len(self), "a log that is read has entries"
         if self._sorted is None:
             rows = self._rows()

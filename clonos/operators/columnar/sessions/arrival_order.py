@@ -1,6 +1,6 @@
 """Order of arrival in sessions: the parts of a batch that give first and last values what records one by one give.
 
-A record joins the open sessions that it overlaps, merged by their starts, and comes behind their records. Which
+A record joins the open sessions that it overlaps, merged by their starts, and comes after their records. Which
 sessions meet first decides what a first or last value is. So the records of a key are cut into parts in each of which
 every record overlaps what is before it, and only the first one may join sessions that were open.
 """

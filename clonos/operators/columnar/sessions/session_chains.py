@@ -52,7 +52,7 @@ class SessionChains:
         return self._heads[keys]
 
     def is_last(self, slots: Numbers) -> NDArray[numpy.bool_]:
-        """Returns which slots have no others behind them in their chains."""
+        """Returns which slots have no others after them in their chains."""
         is_last: NDArray[numpy.bool_] = self._next[slots] == NONE
         return is_last
 
