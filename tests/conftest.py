@@ -1,4 +1,4 @@
-"""Rules for every test: it belongs to a stage with a budget, and it leaves no thread, process or socket behind.
+"""Rules for every test: it belongs to a stage with a budget, and it leaves no thread, process or socket after.
 
 Options for the tests of simulated worlds are here too: how many worlds, and from which seed on.
 """

@@ -41,7 +41,7 @@ def run_with_secret(
     act: Callable[[Popen[str]], object] = lambda process: None,
     **variables: str,
 ) -> Run:
-    """Runs a job behind the `PRELUDE` with a secret in `VARIABLE`, and checks that neither texts nor files have it.
+    """Runs a job after the `PRELUDE` with a secret in `VARIABLE`, and checks that neither texts nor files have it.
 
     ``act`` is called with the process while it runs. The file of the job may have the secret and is not searched.
     """

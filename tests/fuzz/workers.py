@@ -44,7 +44,7 @@ class Worker:
     collected_s: float = 0.0
 
     def start(self) -> None:
-        """Begins, or goes on behind an input that the last process died of."""
+        """Begins, or goes on after an input that the last process died of."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=False)
         self.at = context.Array("Q", (self.seed, 0), lock=False)

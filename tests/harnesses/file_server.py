@@ -28,10 +28,10 @@ class FileServer:
         self.moved_to = ""
         """The address to which requests are redirected."""
         self.bytes_until_break = 0
-        """Bytes behind which a reply ends, 0 for never."""
+        """Bytes after which a reply ends, 0 for never."""
         self.breaks_left = 0
         self.is_silent = False
-        """Whether replies end behind their head."""
+        """Whether replies end after their head."""
         self.refusals: list[tuple[int, dict[str, str]]] = []
         """What the next requests get: a status and headers."""
         self.refuses_always = 0

@@ -9,7 +9,7 @@ class Dialogue(Protocol):
     """Runs commands of a trace and returns the lines that each led to."""
 
     def run(self, command: str) -> list[str]:
-        """Runs ``command``, the text behind ``"> "``."""
+        """Runs ``command``, the text after ``"> "``."""
 
 
 def play(text: str, dialogue: Dialogue) -> str:

@@ -233,7 +233,7 @@ class SlotDialogue:
         self.deliver(self.home(channel.sender), Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
     def do_log_request(self, words: list[str], given: Given) -> None:
-        """``log_request b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
+        """``log_request b.2 c view=2``: to the task c; ``keeper`` after it: to its keeper."""
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         task, life = self.life(words[0])
         self.deliver(

@@ -134,7 +134,7 @@ class ScriptedTask(TaskPort):
         self.emissions = self.emissions_when_live = 0
         self.events: list[str] = []
         self._dies_at_emission = dies_at_emission
-        self._now_ns = FIRST_INSTANT_NS - number * DAY_NS  # behind that of all earlier lives
+        self._now_ns = FIRST_INSTANT_NS - number * DAY_NS  # after that of all earlier lives
         first = dict(self.start.snapshots[-1].inputs) if self.start.snapshots else {}
         self._next = {channel: first.get(ChannelId(channel), 0) for channel in job.inputs}
         self._triggers = list(job.triggers)

@@ -204,7 +204,7 @@ class Feeding:
         self._feed(frame, batch)
         if batch == 1 and not self._has_failed:
             self._has_failed = True
-            raise RuntimeError("the query fails behind the commit")
+            raise RuntimeError("the query fails after the commit")
         if batch == LAST_BATCH:
             self.fed.set()
 
@@ -236,7 +236,7 @@ def test_a_query_feeds_each_batch_once_although_it_repeats_one_and_a_worker_and_
 ) -> None:
     feeding = Feeding(tmp_path, spark)
     with feeding.job().start() as handle:
-        with pytest.raises(PySparkException, match="the query fails behind the commit"):
+        with pytest.raises(PySparkException, match="the query fails after the commit"):
             feeding.query().awaitTermination(LIMIT_S)
         feeding.wait_for_output()
         victim = next(task for task in _await(handle, is_live).tasks if task.name.startswith("read"))

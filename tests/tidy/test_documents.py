@@ -38,7 +38,7 @@ def _named(path: Path) -> str:
 
 
 def _code_blocks(path: Path, language: str) -> list[str]:
-    """Fenced blocks of a language; what stands behind it on the fence's line names a file."""
+    """Fenced blocks of a language; what stands after it on the fence's line names a file."""
     return re.findall(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 

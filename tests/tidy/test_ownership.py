@@ -12,7 +12,7 @@ pytestmark = pytest.mark.static
 OWN = frozenset({"self", "cls"})
 EXEMPT = {
     "clonos/core/coordinator": "its handlers are the methods of one state, spread over files, which they take",
-    "clonos/core/model/element_kind.py": "members of an enum get their properties once, right behind its class",
+    "clonos/core/model/element_kind.py": "members of an enum get their properties once, right after its class",
 }
 """Folders and files that may, with the reason. The list may only shrink."""
 

@@ -215,7 +215,7 @@ def test_nothing_depends_on_the_order_of_an_enum() -> None:
 
 
 CODE_IN_TEXT = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-"""Code of a document, which may have brackets behind brackets; the text of a link may be code too."""
+"""Code of a document, which may have brackets after brackets; the text of a link may be code too."""
 
 
 def test_a_link_in_the_documents_resolves() -> None:

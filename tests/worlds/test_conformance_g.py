@@ -22,7 +22,7 @@ pytestmark = pytest.mark.worlds
 
 
 def test_g31_a_sink_that_dies_after_a_complete_checkpoint_loses_no_output() -> None:
-    for world in played(31, "sink dies behind a complete checkpoint"):
+    for world in played(31, "sink dies after a complete checkpoint"):
         assert incarnations_of(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
@@ -150,7 +150,7 @@ def test_g42_a_replay_gets_its_whole_steps_for_every_piece_size_and_credit(scene
 
 
 def test_g43_a_full_output_budget_drains_when_a_barrier_follows() -> None:
-    for world in played(43, "in-flight budget is full with a barrier behind"):
+    for world in played(43, "in-flight budget is full with a barrier after"):
         assert any("above a soft limit" in alarm.text for alarm in world.alarms)
 
 

@@ -1,6 +1,6 @@
 """Sources that cannot be re-read, in simulated worlds: journalled records are output once, for every death.
 
-The producers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
+The producers' own account is part of each world's verdict: what the job must have had, and whether it went back before
 what it had acknowledged without an alarm.
 """
 

@@ -46,7 +46,7 @@ def test_a_stop_at_any_time_of_a_start_ends_with_a_checkpoint_that_can_be_copied
 
 
 class ForgetfulJob(AsideJob):
-    """Job whose calls have outcomes behind a barrier, with an external system that does not say which rows it has."""
+    """Job whose calls have outcomes after a barrier, with an external system that does not say which rows it has."""
 
     external_kind = ExternalKind.FORGETTING
 

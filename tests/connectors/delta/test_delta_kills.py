@@ -55,7 +55,7 @@ class AppendingJob:
         return sorted((row["n"], row["draw"]) for row in found)
 
     def stop(self, job: RunningJob) -> None:
-        """Waits for all rows, and ends the job behind a last checkpoint."""
+        """Waits for all rows, and ends the job after a last checkpoint."""
         job.wait_for(lambda _: len(self.rows()) >= self.given * LINES)
         job.driver.stop(drain=True)
         done = job.end()

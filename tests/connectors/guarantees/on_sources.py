@@ -207,7 +207,7 @@ def test_messages_of_a_websocket_count_once_if_the_server_continues_behind_a_cur
 
         outages = link.outages() | {"server killed": server.restart, "connection cut": server.cut}
         report = check_source(make, server.number, lambda message: int(message["n"]), outages=outages)
-        expect("`web.websocket`, behind a cursor", report)
+        expect("`web.websocket`, after a cursor", report)
 
 
 def test_records_of_avro_are_read_once(places: Path, expect: Any) -> None:

@@ -164,6 +164,6 @@ def test_a_rollback_repeats_exactly_the_rows_that_the_alarm_numbers(tmp_path: Pa
     repeated = Counter(headers(message)[:2] for message in messages)
     twice = {place for place, count in repeated.items() if count > 1}
     announced = {(alarm[3], number) for alarm in alarms for number in range(int(alarm[1]), int(alarm[2]) + 1)}
-    assert twice, "a checkpoint has completed behind the last row"
+    assert twice, "a checkpoint has completed after the last row"
     assert twice == announced
     assert max(repeated.values()) == 2

@@ -62,7 +62,7 @@ class DrawingJob:
         job.wait_for(lambda _: self.server.ask(written) >= count)
 
     def stop(self, job: RunningJob) -> None:
-        """Ends the job behind a last checkpoint, and checks that it has each number once."""
+        """Ends the job after a last checkpoint, and checks that it has each number once."""
         job.driver.stop(drain=True)
         done = job.end()
         assert isinstance(done, JobDone)

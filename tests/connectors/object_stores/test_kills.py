@@ -51,7 +51,7 @@ class CopyingJob:
         return [(row["n"], row["draw"]) for content in found for row in map(json.loads, content.splitlines())]
 
     def stop(self, job: RunningJob) -> None:
-        """Waits for all rows, ends the job behind a last checkpoint, and compares object by object."""
+        """Waits for all rows, ends the job after a last checkpoint, and compares object by object."""
         job.wait_for(lambda _: len(self.rows()) >= self.given * LINES)
         job.driver.stop(drain=True)
         done = job.end()

@@ -81,7 +81,7 @@ def test_a_parquet_file_is_read_by_row_groups_or_transferred_once(server: FileSe
     server.has_ranges = False
     (split,) = source.splits(2)
     server.seen.clear()
-    with ObjectInput(server.url("rows.parquet")) as opened:  # which has read ahead behind its end when it goes back
+    with ObjectInput(server.url("rows.parquet")) as opened:  # which has read ahead after its end when it goes back
         for begin in (len(parquet_of(ROWS)) - 8, 0, 1_000):
             opened.seek(begin)
             assert opened.read(4) == parquet_of(ROWS)[begin : begin + 4]

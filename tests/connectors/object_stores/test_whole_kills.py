@@ -72,7 +72,7 @@ class FileForFile:
         self.given += STEP
 
     def stop(self, job: RunningJob) -> None:
-        """Waits for all files, ends the job behind a last checkpoint, and compares file by file."""
+        """Waits for all files, ends the job after a last checkpoint, and compares file by file."""
         job.wait_for(lambda _: len(self.place.contents("out")) >= self.given)
         job.driver.stop(drain=True)
         done = job.end()

@@ -1,4 +1,4 @@
-"""``postgres.changes`` on a real server: marks, lost connections, acknowledgement behind checkpoints, errors."""
+"""``postgres.changes`` on a real server: marks, lost connections, acknowledgement after checkpoints, errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.connectors
 def test_the_totals_of_the_document_follow_the_orders(tmp_path: Path, replicated: PostgresServer) -> None:
     write_programs(tmp_path, "postgres", address=("127.0.0.1:5432", f"127.0.0.1:{replicated.port}"))
     run_program(tmp_path, "prepare.py", PGPASSWORD=PASSWORD)
-    pg.changes(replicated.full_url, "orders", slot="totals").splits(1)  # so that the rows come behind the slot
+    pg.changes(replicated.full_url, "orders", slot="totals").splits(1)  # so that the rows come after the slot
     run_program(tmp_path, "order.py", PGPASSWORD=PASSWORD)
     run_program(tmp_path, "-m", "clonos.cli", "run", "totals.py", "--slots", "process", PGPASSWORD=PASSWORD)
     assert replicated.psql("SELECT item, orders FROM totals ORDER BY item") == [("jam", "2"), ("tea", "3")]

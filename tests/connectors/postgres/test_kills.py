@@ -127,7 +127,7 @@ def test_kills_of_tasks_keepers_connections_and_the_server_lose_and_repeat_no_ro
         writing.advance()
         postgres.start()
         writing.wait(job, 6 * STEP + STEP // 2)
-        for _ in range(TRIES_MAX):  # rolled back unless a checkpoint has completed behind the last row
+        for _ in range(TRIES_MAX):  # rolled back unless a checkpoint has completed after the last row
             before = 2 * writing.reach
             writing.advance()
             writing.wait(job, before + STEP // 2)

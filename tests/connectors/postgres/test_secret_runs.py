@@ -56,7 +56,7 @@ def test_a_run_that_follows_changes_with_a_password_writes_it_nowhere(
     out = tmp_path / "run" / "out"
 
     def insert(process: Popen[str]) -> None:
-        """Writes rows behind the start of the job, and stops it when they have arrived."""
+        """Writes rows after the start of the job, and stops it when they have arrived."""
         for _ in range(int(LIMIT_S / 0.02)):
             if process.poll() is not None:
                 return

@@ -46,7 +46,7 @@ def cache_folder() -> Path:
 def install(package: str, purpose: str, **environment: str) -> None:
     """Installs a package of Debian.
 
-    Raises: SystemExit: a person has to do it; the command is named behind ``purpose``.
+    Raises: SystemExit: a person has to do it; the command is named after ``purpose``.
     """
     if os.getuid() != 0 or shutil.which("apt-get") is None:
         raise SystemExit(f"{purpose}: sudo apt-get install -y {package}")

@@ -198,7 +198,7 @@ LOCAL: Final = frozenset(
         *("raised", "approaches", "reads_what_is_not_there"),
     }
 )
-"""Commands that stand for what a slot's own threads tell: behind a lie they need not fit what the slot has done."""
+"""Commands that stand for what a slot's own threads tell: after a lie they need not fit what the slot has done."""
 
 
 def _play(data: bytes, table: _Slot | _Coordinator) -> Several:

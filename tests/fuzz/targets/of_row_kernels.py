@@ -21,7 +21,7 @@ KINDS: Final = (1, 2, 3)
 EPOCH: Final = datetime(1970, 1, 1)
 
 TAGS: Final = [bytes([tag]) for tag in (0x9F, 0xCB, 0xCC, 0xCF, 0xD3, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD)]
-"""Tags of msgpack behind which bytes follow, for inputs that end there."""
+"""Tags of msgpack after which bytes follow, for inputs that end there."""
 
 
 class Refused(Exception):

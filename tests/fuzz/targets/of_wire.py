@@ -28,7 +28,7 @@ def targets() -> list[Target]:
 
 
 def _frame(random: Random, messages: list[bytes]) -> bytes:
-    """The length of the payload, the payload and the frame in front of it; damaged before or behind the checksum."""
+    """The length of the payload, the payload and the frame in front of it; damaged before or after the checksum."""
     payload, message = random.choice(PAYLOADS), random.choice(messages)
     frame = pack(
         SlotId(random.choice((0, 1, 77, (1 << 63) - 1))),

@@ -1,4 +1,4 @@
-"""Interrupted benchmarks leave no process and no file except their results behind."""
+"""Interrupted benchmarks leave no process and no file except their results after."""
 
 import json
 import os

@@ -130,7 +130,7 @@ class Siege:
     def inject_during_alignment(self, name: str) -> None:
         """Kills a task while the process function waits for the barrier of a source; that one is held until then.
 
-        In this order: of one barrier both are caught, or that source at the one behind it. Were both traps laid at
+        In this order: of one barrier both are caught, or that source at the one after it. Were both traps laid at
         once, that one could be caught at a barrier that the other has just passed: then all had long been aligning.
         """
         next_to_last = self.fault_point_server.set_breakpoint("aligned", "right/0")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.processes
 
 COUNT = 100
 SUMMING = TaskId(1)
-"""The task behind the exchange, which keeps sums."""
+"""The task after the exchange, which keeps sums."""
 
 
 class DamagedJob:

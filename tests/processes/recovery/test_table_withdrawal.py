@@ -1,6 +1,6 @@
 """Tables on real processes after losses that no keeper survives: each row is there once, readers see whole prefixes.
 
-A writer dies at the same moment as its keepers, or all processes do. The job rolls back, rows behind the checkpoint are
+A writer dies at the same moment as its keepers, or all processes do. The job rolls back, rows after the checkpoint are
 withdrawn task by task, and others come in their place.
 """
 
@@ -36,7 +36,7 @@ STEP = 150
 """Records of each of the two splits between two kills."""
 
 INJECTIONS_MAX = 6
-"""A strike behind which nothing was written since the last checkpoint is repeated."""
+"""A strike after which nothing was written since the last checkpoint is repeated."""
 
 KEYS = 5
 DRAWN, COUNTED = ["n", "draw"], {"key": "INTEGER", "seen": "INTEGER", "total": "INTEGER"}
@@ -146,7 +146,7 @@ class Reader:
         rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for task, number, n, draw in found:
             if number != len(rows[task]):
-                self.wrong.append(f"{task} has {number} behind {len(rows[task])} rows")
+                self.wrong.append(f"{task} has {number} after {len(rows[task])} rows")
             rows[task].append((n, draw))
         for task, before in self.rows.items():
             self.withdrawals += rows[task][: len(before)] != before

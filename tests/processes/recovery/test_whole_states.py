@@ -25,7 +25,7 @@ pytestmark = pytest.mark.processes
 KEYS = 200
 STEP = 2 * KEYS
 HELD = TaskId(1)
-"""The task behind the exchange, which keeps lists."""
+"""The task after the exchange, which keeps lists."""
 
 
 def keep(_key: int, held: list[bytes] | None, n: int) -> tuple[list[bytes], tuple[int, int]]:
@@ -36,7 +36,7 @@ def keep(_key: int, held: list[bytes] | None, n: int) -> tuple[list[bytes], tupl
 
 
 def advance(job: RunningJob, gate: Gate, reach: int) -> None:
-    """Records flow, and checkpoints complete behind them."""
+    """Records flow, and checkpoints complete after them."""
     gate.open_to(reach)
     for _ in range(3):
         wait_for_checkpoint(job)

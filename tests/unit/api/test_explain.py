@@ -330,10 +330,10 @@ def test_a_job_that_cannot_be_compiled_and_an_unknown_format_are_refused() -> No
 @pytest.mark.parametrize(
     ("extend", "position", "text"),
     [
-        (lambda stream: stream.map(abs, par=2).filter(bool), "record", "behind the last record that the limit needs"),
-        (lambda stream: stream.fold(0, max, emit=each(2)), "record", "committed behind the last record"),
+        (lambda stream: stream.map(abs, par=2).filter(bool), "record", "after the last record that the limit needs"),
+        (lambda stream: stream.fold(0, max, emit=each(2)), "record", "committed after the last record"),
         (lambda stream: stream.flat_map(range), "step", "one record may give several results"),
-        (lambda stream: stream.shuffle(), "checkpoint", "behind what it has read when the next checkpoint begins"),
+        (lambda stream: stream.shuffle(), "checkpoint", "after what it has read when the next checkpoint begins"),
         (lambda stream: stream.map(abs, parallelism=2), "checkpoint", "as the limit is in another task"),
     ],
 )

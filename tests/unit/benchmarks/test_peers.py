@@ -1,4 +1,4 @@
-"""Peer systems: an uninstalled one is missing, a broken one has failed, and neither leaves files behind."""
+"""Peer systems: an uninstalled one is missing, a broken one has failed, and neither leaves files after."""
 
 import os
 import sys

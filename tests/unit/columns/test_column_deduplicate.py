@@ -262,7 +262,7 @@ SPANS = [("a", 0), ("b", 1), ("a", 2), ("a", 9), ("b", 2), ("a", 5), ("b", 30)]
 
 
 def spans_of(source: Any, add: Any) -> dict[str, list[Any]]:
-    """Runs a job with the last records of spans of 4 s, and what ``add`` puts behind them."""
+    """Runs a job with the last records of spans of 4 s, and what ``add`` puts after them."""
     graph = JobGraph("job")
     stream = graph.source(source, timestamps=Timestamps("at", out_of_order="3s", watermark_every="1s", future_max=None))
     add(stream.key_by("key").deduplicate(keep="last", within="4s", name="last"))

@@ -77,7 +77,7 @@ def aggregates() -> dict[str, Any]:
 
 
 def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ...] = ("key",)) -> None:
-    """Adds the job: aggregates of each key, and what a step in rows behind them gets, with its timestamp."""
+    """Adds the job: aggregates of each key, and what a step in rows after them gets, with its timestamp."""
     stream = graph.source(source, timestamps=Timestamps("at", future_max=None) if emit.count else None)
     named = aggregates() | ({} if emit.count else {"different": count_distinct("x"), "sides": count_distinct("other")})
     results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **named)

@@ -1,4 +1,4 @@
-"""An exchange by key carries the columns that the steps behind it read, and whole records to those that read all."""
+"""An exchange by key carries the columns that the steps after it read, and whole records to those that read all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def two(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a builder of two steps behind one key."""
+    """Returns a builder of two steps after one key."""
 
     def build(stream: Any) -> Any:
         keyed = stream.key_by("n")

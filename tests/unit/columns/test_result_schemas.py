@@ -1,4 +1,4 @@
-"""The plan knows the columns behind windows, aggregates and joins of columns: those that their batches have."""
+"""The plan knows the columns after windows, aggregates and joins of columns: those that their batches have."""
 
 from __future__ import annotations
 

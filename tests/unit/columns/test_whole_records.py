@@ -1,4 +1,4 @@
-"""Steps that name columns or keep whole records, right behind windows, aggregates and joins over columns."""
+"""Steps that name columns or keep whole records, right after windows, aggregates and joins over columns."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def rows_and_errors(source: Source) -> tuple[list[Any], list[str]]:
 
 
 def read_split(reader: SplitReader, split: bytes, mark: bytes | None = None, records_max: int = 1_000) -> list[Any]:
-    """The records of one split behind a mark."""
+    """The records of one split after a mark."""
     reader.open(split, mark)
     records = []
     try:

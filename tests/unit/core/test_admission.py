@@ -333,7 +333,7 @@ def test_a_log_copy_that_begins_after_the_checkpoint_is_malformed() -> None:
     dialogue = SlotDialogue()
     for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3"):
         dialogue.run(command)
-    with pytest.raises(MessageMalformed, match=r"slot 3 .* begins at 8, behind 7"):
+    with pytest.raises(MessageMalformed, match=r"slot 3 .* begins at 8, after 7"):
         dialogue.run("log_reply b.2 c from=3 has=b[8!:s1]")
     assert dialogue.run("log_reply b.2 c from=3 has=b[7!:s1]") == []
 

@@ -28,7 +28,7 @@ HELD_S_MAX = 20.0
 
 
 class HeldOrders(NoSlots):
-    """A provider that starts no process. Orders behind the first ``free_orders`` wait until ``released`` is set."""
+    """A provider that starts no process. Orders after the first ``free_orders`` wait until ``released`` is set."""
 
     def __init__(self, free_orders: int) -> None:
         super().__init__()

@@ -291,7 +291,7 @@ def test_a_call_for_another_incarnation_is_ignored(bench: JournalHarness) -> Non
         bench.threads.hold(*other, True)
         bench.threads.acknowledge(*other, 2)
         bench.threads.close(*other)
-        for line in (b"two\n", b"six\n"):  # neither held, also behind what it was about to receive, nor closed
+        for line in (b"two\n", b"six\n"):  # neither held, also after what it was about to receive, nor closed
             connection.sendall(line)
             assert bench.reported.journal(4) == line
         bench.threads.acknowledge(*LIFE, 12)

@@ -121,13 +121,13 @@ def test_waiting_writes_are_merged_into_one() -> None:
     thread = begin(ledger, reported)
     for number in range(50):
         thread.write(number, 1, ElementKind.ROWS, encode_rows([number]))
-    thread.write(60, 1, ElementKind.ROWS, encode_rows(["behind a gap"]))
+    thread.write(60, 1, ElementKind.ROWS, encode_rows(["after a gap"]))
     ledger.may_go_on.set()
     assert reported.next()[0] == "SinkOpened"
     assert reported.next() == ("SinkConfirmed", (0, 7, 50))
     assert reported.next()[0] == "SinkConfirmed"
     end(thread)
-    assert ledger.writes == [(0, list(range(50))), (60, ["behind a gap"])]
+    assert ledger.writes == [(0, list(range(50))), (60, ["after a gap"])]
 
 
 def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:

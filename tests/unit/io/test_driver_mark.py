@@ -24,7 +24,7 @@ from tests.harnesses.other_driver import another_driver
 
 
 class Interrupted(LocalFiles):
-    """A folder in which other drivers do something before the first mark is created, or behind it."""
+    """A folder in which other drivers do something before the first mark is created, or after it."""
 
     def __init__(self, root: Path, before: Callable[[], object], behind: Callable[[], object] = int) -> None:
         super().__init__(root)

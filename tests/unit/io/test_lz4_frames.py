@@ -81,7 +81,7 @@ def test_a_segment_with_a_false_length_is_damaged(length_bytes: int) -> None:
         b"\x02\x00\x00\x00" + (3).to_bytes(8, "little") + b"\x01\x00\x00\x00" + b"\x09\x00\x00\x00" + b"four",
         b"\x02\x00\x00\x00" + (3).to_bytes(8, "little") + b"\x00\x00\x00\x00" + b"more",
     ],
-    ids=["no head", "more payloads than bytes", "a payload longer than what is there", "bytes behind the last payload"],
+    ids=["no head", "more payloads than bytes", "a payload longer than what is there", "bytes after the last payload"],
 )
 def test_a_segment_with_contradicting_lengths_is_damaged(content: bytes) -> None:
     body = len(content).to_bytes(8, "little") + compress(content)

@@ -266,7 +266,7 @@ def test_a_comment_with_a_reason_silences_the_warning() -> None:
     assert warning(silenced) == warning(calls_silenced) == ""
     assert warning(lambda record: time.time()) != ""
     assert warning(lambda record: time.time()) == ""  # clonos: ok a lambda in a line of its own
-    assert warning(silenced_without_reason).endswith("A comment # clonos: ok needs a reason behind it.")
+    assert warning(silenced_without_reason).endswith("A comment # clonos: ok needs a reason after it.")
 
 
 @service

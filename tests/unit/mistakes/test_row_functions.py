@@ -92,7 +92,7 @@ def test_a_lambda_in_front_of_an_exchange_is_warned_of_once(caplog: pytest.LogCa
 @pytest.mark.parametrize(
     "build",
     [
-        lambda stream: stream.filter(lambda row: row["n"] > 3),  # no exchange behind it
+        lambda stream: stream.filter(lambda row: row["n"] > 3),  # no exchange after it
         lambda stream: stream.filter(col("n") > 3).key_by("n").count(),
         lambda stream: stream.map(parsed).key_by("n").count(),  # a function that no expression replaces
         lambda stream: stream.key_by("n").count().map(lambda pair: pair),

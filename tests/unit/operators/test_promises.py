@@ -87,7 +87,7 @@ def test_limits_behind_a_fold() -> None:
 
 
 def test_the_final_commit_is_precise_under_a_limit() -> None:
-    """A transactional sink has the records up to the limit, and the source stands behind the last of them."""
+    """A transactional sink has the records up to the limit, and the source stands after the last of them."""
     graph = JobGraph("job")
     files = Files()
     graph.source(Endless(), limit=5).sink(files)
@@ -147,12 +147,12 @@ def test_sinks_without_a_trigger_fire_once_at_the_end() -> None:
     """Without flush= and without a checkpoint in between, the last one makes all rows visible in one part."""
     graph = JobGraph("job")
     graph.source(Given(range(50)), parallelism=1).sink(Files())
-    going = run(graph, 1)  # its only barrier is behind the end of the input
+    going = run(graph, 1)  # its only barrier is after the end of the input
     assert going.prepared == {0: ["\n".join(map(str, range(50))).encode()]}
 
 
 def test_bounded_input_always_terminates_with_the_correct_result() -> None:
-    """A fold behind a limit emits its total when the limit has ended an endless source."""
+    """A fold after a limit emits its total when the limit has ended an endless source."""
     graph = JobGraph("job", limit=10)
     source = graph.source(Endless())
     source.fold(0, lambda total, n: total + n, emit=at_end(), name="total").sink(Outbox())
@@ -190,7 +190,7 @@ STEPS: dict[str, tuple[Callable[[Stream[Any], int | None], Stream[Any]], list[An
 def test_limits_work_on_sources_filters_maps_flat_maps_folds_and_sinks_with_and_without_par(
     place: str, par: int | None, is_file: bool, records_max: int
 ) -> None:
-    """The source stands behind the last record that the limit needed, whatever the order in which calls end."""
+    """The source stands after the last record that the limit needed, whatever the order in which calls end."""
     steps, expected, needed = STEPS[place]
     graph = JobGraph("job")
     steps(graph.source(Endless(), parallelism=1), par).limit(5).sink(Files() if is_file else Outbox())

@@ -188,7 +188,7 @@ def test_a_record_with_a_wrong_timestamp_names_its_split_and_goes_to_the_error_o
 
 
 class Remind:
-    """Sets a timer 5 s behind each record; shows when it fires."""
+    """Sets a timer 5 s after each record; shows when it fires."""
 
     def process(self, value: Any, context: Context[Any, Any]) -> None:
         assert context.timestamp is not None

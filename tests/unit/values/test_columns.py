@@ -168,7 +168,7 @@ SPLIT_TEXTS = [
 @pytest.mark.parametrize(
     "offsets",
     [(0, 5, 1 << 30, 16), (0, 11, 5, 16), (0, 5, 11, 17), (-1, 5, 11, 16)],
-    ids=["behind the texts", "back", "end behind the texts", "before the texts"],
+    ids=["after the texts", "back", "end after the texts", "before the texts"],
 )
 @pytest.mark.parametrize("second", ["second", "s\u00e9cnd"], ids=["ASCII", "other letters"])
 def test_offsets_that_contradict_the_texts_are_malformed(kind: Any, form: str, offsets: Any, second: str) -> None:

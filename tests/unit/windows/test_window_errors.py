@@ -146,7 +146,7 @@ def test_a_trigger_that_raises_at_a_timer_changes_nothing_but_the_timer() -> Non
 
 
 class AtOnce(Trigger):
-    """Trigger that emits at each record, and at a timer behind it when nothing has come since."""
+    """Trigger that emits at each record, and at a timer after it when nothing has come since."""
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
         context.set_event_timer_ns(context.time_ns + 5_000_000)

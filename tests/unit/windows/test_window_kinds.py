@@ -30,7 +30,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def at(text: str) -> int:
-    """Nanoseconds of a time in Berlin; after the clocks were set back with "fold" behind it."""
+    """Nanoseconds of a time in Berlin; after the clocks were set back with "fold" after it."""
     wall = datetime.fromisoformat(text.removesuffix(" fold"))
     return to_timestamp_ns(wall.replace(tzinfo=BERLIN, fold=int(text.endswith("fold"))).astimezone(UTC))
 

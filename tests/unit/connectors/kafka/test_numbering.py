@@ -26,7 +26,7 @@ def identity(generation: int = 1, incarnation: int = 1) -> WriterIdentity:
 def writing(
     client: FakeClient, numbering: Numbering, generation: int, incarnation: int, restored: int
 ) -> Generator[None, None, int]:
-    """The life of an incarnation: it registers, and repeats all rows behind the checkpoint."""
+    """The life of an incarnation: it registers, and repeats all rows after the checkpoint."""
     yield from client.steps(numbering.register(identity(generation, incarnation), restored))
     number = restored
     for first, count in BATCHES:

@@ -1,4 +1,4 @@
-"""A WebSocket server in threads with numbered messages, which sends them behind the cursor that a client names."""
+"""A WebSocket server in threads with numbered messages, which sends them after the cursor that a client names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT_S = scaled(40.0)
 
 
 def after(cursor: str | None) -> dict[str, int]:
-    """Subscription behind a cursor, which is the number of messages before it."""
+    """Subscription after a cursor, which is the number of messages before it."""
     return {"after": int(cursor or 0)}
 
 
@@ -35,7 +35,7 @@ class Feeds:
 
     def __init__(self, tls: ssl.SSLContext | None = None, speaks: str | None = None) -> None:
         self.answers: deque[tuple[int, dict[str, str], bytes]] = deque()  # in place of the next handshakes
-        self.closes: deque[tuple[int, str]] = deque()  # of the next connections, behind all messages
+        self.closes: deque[tuple[int, str]] = deque()  # of the next connections, after all messages
         self.asked: list[tuple[str, dict[str, str]]] = []  # target and headers of each handshake
         self.greeted: list[Any] = []
         self.pings = 0
@@ -69,7 +69,7 @@ class Feeds:
             self._changed.notify_all()
 
     def number(self, place: str, numbers: Iterable[int]) -> None:
-        """Adds messages with these numbers to a place; ``at`` is the cursor behind each."""
+        """Adds messages with these numbers to a place; ``at`` is the cursor after each."""
         count = len(self._places.get(place, []))
         self.add([{"n": number, "at": count + turn} for turn, number in enumerate(numbers, 1)], place)
 

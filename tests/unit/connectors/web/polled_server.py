@@ -48,7 +48,7 @@ class Pages:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, limit_s), f"{len(self.asked)} came"
 
     def answer(self, request: Asked) -> Answer:
-        """Returns the page behind the cursor, a number of records."""
+        """Returns the page after the cursor, a number of records."""
         with self._changed:
             self.asked.append(request)
             self._changed.notify_all()

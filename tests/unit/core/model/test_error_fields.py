@@ -22,7 +22,7 @@ class PortTaken(EnvironmentFault):
 
 
 class PortTakenByUs(PortTaken):
-    """A field behind those of its base."""
+    """A field after those of its base."""
 
     pid: int = 0
 

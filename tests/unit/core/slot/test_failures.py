@@ -39,7 +39,7 @@ def _failed_at(index: int | None) -> StepFailed:
 @pytest.mark.parametrize(
     ("index", "expected"),
     [(0, replace(STEP, count=1)), (9, replace(STEP, first_seq=109, count=1)), (10, STEP), (None, STEP)],
-    ids=["first", "last", "behind the step", "not known"],
+    ids=["first", "last", "after the step", "not known"],
 )
 def test_a_failure_names_its_element_when_the_chain_knows_it(index: int | None, expected: InputRange) -> None:
     reported = describe_failure(_task(STEP), _failed_at(index))

@@ -275,7 +275,7 @@ def test_the_end_of_a_source_is_the_last_choice_in_its_log() -> None:
 
 
 class PromptTriggers(ScriptedTask):
-    """An incarnation that gets its triggers while calls are open: before their outcomes, and behind the last record."""
+    """An incarnation that gets its triggers while calls are open: before their outcomes, and after the last record."""
 
     def receive(self, until_ns: int | None) -> Command | None:
         if d.END in tags_of(self.log):

@@ -76,7 +76,7 @@ def drawn(life: ScriptedTask) -> dict[Any, Any]:
 
 
 def cuts(job: Job, first: ScriptedTask, behind: int | None = None) -> list[ScriptedTask]:
-    """A next life for each place at which the log can end, or for those behind one kind of entry."""
+    """A next life for each place at which the log can end, or for those after one kind of entry."""
     tags, ends = (0, *tags_of(first.log)), ends_of_entries(first.log)
     chosen = [end for tag, end in zip(tags, ends, strict=True) if behind in (None, tag)]
     lives = [ScriptedTask(job, number, Start(first.log[:end])).run() for number, end in enumerate(chosen, 50)]

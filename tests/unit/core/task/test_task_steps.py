@@ -155,14 +155,14 @@ def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel_and_the_
     """A receiver that has barrier 1 of the same sender may wait for it with a full channel."""
     life = union(
         sent(0, barrier(1)),
-        sent(0, rows("behind 1")),
+        sent(0, rows("after 1")),
         sent(0, barrier(3)),
         sent(1, barrier(2)),  # stands for 1
-        sent(1, rows("behind 2")),
+        sent(1, rows("after 2")),
         sent(1, barrier(3)),
         sent(2, barrier(3)),  # stands for 1 and 2
     ).run()
-    assert life.story == ["b1", "behind 1", "b2", "behind 2", "b3"]
+    assert life.story == ["b1", "after 1", "b2", "after 2", "b3"]
     assert [s.checkpoint for s in life.snapshots] == [1, 2, 3]
 
 
@@ -172,8 +172,8 @@ def test_an_input_that_waits_behind_a_later_barrier_does_so_in_the_next_incarnat
     (snapshot,) = first.snapshots
     assert snapshot.blocked == ((1, 3), (2, 3))
     start = Start(b"", [snapshot], snapshot.log_offset_bytes)
-    second = union(sent(1, rows("behind 3")), sent(0, rows("behind 1")), sent(0, barrier(3)), start=start).run()
-    assert second.story == ["behind 1", "b3", "behind 3"]
+    second = union(sent(1, rows("after 3")), sent(0, rows("after 1")), sent(0, barrier(3)), start=start).run()
+    assert second.story == ["after 1", "b3", "after 3"]
 
 
 def test_the_end_of_stream_subsumes_all_later_barriers() -> None:

@@ -110,7 +110,7 @@ def connection_to(sender: Station, receiver: SlotId, plane: Plane = Plane.CONTRO
 def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station) -> None:
     """Polls until the receiver has looked at all control messages that it was sent, and believed them or not.
 
-    Behind them comes junk, which the receiver answers; if it has refused what came before, it has answered that.
+    After them comes junk, which the receiver answers; if it has refused what came before, it has answered that.
     """
     connection = connection_to(sender, receiver)
     connection.send([(b"junk", b"")])
