@@ -43,7 +43,7 @@ class Program:
         self._prune()
 
     def _prune(self) -> None:
-        """Leaves out what a filter would leave in columns that nobody reads behind it."""
+        """Leaves out what a filter would leave in columns that nobody reads after it."""
         read = set(self._outputs)
         for call in reversed(self.calls):
             if isinstance(call, FilterCall):
@@ -79,7 +79,7 @@ class Program:
 
 
 def schema_behind(stages: Sequence[Stage], schema: Any) -> Any:
-    """Returns the schema of the columns behind stages.
+    """Returns the schema of the columns after stages.
 
     Raises: InvalidExpression: a column is missing, or a type does not fit.
     """
@@ -110,7 +110,7 @@ def _repeated(found: Any, records: int) -> Any:
 
 
 def _compiled(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> dict[str, BoundValue]:
-    """Returns the columns behind a stage.
+    """Returns the columns after a stage.
 
     Raises: InvalidExpression: a column is missing, or a type does not fit.
     """

@@ -150,7 +150,7 @@ class DropKeys(Operator):
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or keys alone where the step behind it reads no more."""
+    """Output partitioned by key: rows (key, value), or keys alone where the step after it reads no more."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class ToKeys(Operator):
     ) -> None:
         """Creates the output for all edges with this key, a function or fields, so that it runs once per record.
 
-        ``keys_alone``: whether each port gets keys alone. ``readers``: the steps behind it that keep state by a key
+        ``keys_alone``: whether each port gets keys alone. ``readers``: the steps after it that keep state by a key
         that a function gives.
         """
         self._readers = readers
@@ -235,14 +235,14 @@ class ToKeys(Operator):
 class ToColumnKeys(Operator):
     """Output of columns partitioned by one or several columns.
 
-    Batches leave with the columns that are read behind it. They leave whole if one of these is missing, which the step
+    Batches leave with the columns that are read after it. They leave whole if one of these is missing, which the step
     there reports, and if they have a form of their own.
     """
 
     def __init__(
         self, ports: Sequence[int], columns: tuple[str, ...], read: Sequence[frozenset[str] | None] = (None,)
     ) -> None:
-        """Creates the output. ``read``: for each port the columns that are read behind it, None for all."""
+        """Creates the output. ``read``: for each port the columns that are read after it, None for all."""
         self._ports = tuple(ports)
         self._columns = columns
         self._read = None if None in read else frozenset().union(*(each for each in read if each is not None))

@@ -63,7 +63,7 @@ PARTITIONINGS = {
 
 
 KeyOutput = tuple[list[int], list[ReadColumns], list[str], list[bool]]
-"""Ports of a node that partitions by key, what is read behind each, the steps that keys are sampled for, and whether
+"""Ports of a node that partitions by key, what is read after each, the steps that keys are sampled for, and whether
 each port gets keys alone."""
 
 

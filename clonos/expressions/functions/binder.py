@@ -1,6 +1,6 @@
 """Binder: collects the calls of Arrow and numpy that compute expressions over one schema, each of them once.
 
-A value has a number, the index of a register in which a run keeps its array. Behind a filter a value has another
+A value has a number, the index of a register in which a run keeps its array. After a filter a value has another
 number; what was computed in front of it is filtered rather than computed again.
 """
 
@@ -58,7 +58,7 @@ class Binder:
         self.stage = 0
         self._types: list[Any] = []
         self._known: dict[tuple[Any, ...], BoundValue] = {}
-        self._before: dict[int, int] = {}  # behind a filter: number of a value in front of it
+        self._before: dict[int, int] = {}  # after a filter: number of a value in front of it
         self._behind: dict[int, BoundValue] = {}
 
     @property
@@ -148,12 +148,12 @@ class Binder:
         return value
 
     def filter(self, mask: BoundValue) -> None:
-        """Leaves the records for which ``mask`` is true; ``behind_filter`` returns values behind it."""
+        """Leaves the records for which ``mask`` is true; ``behind_filter`` returns values after it."""
         self.calls.append(FilterCall(mask.number, [], self.stage))
         self._before, self._behind = {}, {}
 
     def behind_filter(self, value: BoundValue) -> BoundValue:
-        """Returns a value in front of the last filter as it is behind it."""
+        """Returns a value in front of the last filter as it is after it."""
         if self.is_constant(value) or value.is_literal:
             return value
         if value.number not in self._behind:

@@ -56,7 +56,7 @@ async def events(watch: JobWatch, first_log_line: int) -> AsyncIterator[bytes]:
 
 
 def _news(watch: JobWatch, position: EventsSeen) -> list[bytes]:
-    """Returns the events behind a position, and moves it."""
+    """Returns the events after a position, and moves it."""
     found = []
     is_closed = watch.is_closed  # before the looks, so that nothing before the end is missed
     if watch.recovery_events != position.recovery:
