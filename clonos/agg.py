@@ -30,7 +30,7 @@ from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
 from clonos.operators.aggregates.quantiles import ERROR_MAX as QUANTILE_ERROR_MAX
 from clonos.operators.aggregates.quantiles import ERROR_MIN as QUANTILE_ERROR_MIN
 from clonos.operators.aggregates.quantiles import Quantile
-from clonos.operators.aggregates.ranking import RANKED_MAX, BottomK, TopK
+from clonos.operators.aggregates.ranking import RANKED_MAX, BottomK, TopKRecords
 from clonos.operators.aggregates.values import Collect, First, Last, Max, Min
 
 __all__ = [
@@ -338,7 +338,7 @@ def top_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
     Raises:
         BadAggregate: ``k`` is not an int from 1 to 10,000, or ``by`` neither a function nor the name of a field.
     """
-    return TopK(checked_int("top_k", "k", k, 1, RANKED_MAX), checked_of("top_k", "by", by))
+    return TopKRecords(checked_int("top_k", "k", k, 1, RANKED_MAX), checked_of("top_k", "by", by))
 
 
 @overload

@@ -34,7 +34,7 @@ from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
 from clonos.operators.windows.assigners import AlignedAssigner, Assigner, GlobalAssigner, SessionAssigner
 from clonos.operators.windows.evictors import Evictor, LastValues, NewestValues
-from clonos.operators.windows.gathered import Gathered
+from clonos.operators.windows.gathered import GatheredValues
 from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
@@ -115,10 +115,10 @@ class WindowSettings:
     def _formed(self, aggregation: Aggregation[Any, Any]) -> Aggregation[Any, Any]:
         """Returns the aggregation, or a gathering of all values for it if it cannot merge accumulators."""
         if self.evictor is not None:
-            return Gathered(aggregation, is_timed=True)
+            return GatheredValues(aggregation, is_timed=True)
         merges = isinstance(self.kind, Sliding | Session) if self.trigger is None else isinstance(self.kind, Session)
         if not aggregation.can_merge and (merges or (self._has_panes and self.rules.lateness_ns)):
-            return Gathered(aggregation)
+            return GatheredValues(aggregation)
         return aggregation
 
     def checked_parallelism(self, step: str, parallelism: int | None) -> int | None:

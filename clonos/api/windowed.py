@@ -24,7 +24,7 @@ from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.columnar.row_forms import TIME
 from clonos.operators.columnar.support import reads_records
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.windows.gathered import Gathered
+from clonos.operators.windows.gathered import GatheredValues
 from clonos.operators.windows.results import Window, WindowResult
 
 APPLIED: Final = ("key", "window", "values")
@@ -174,7 +174,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
         """
-        return Stream(self._graph, self._window("apply", Gathered(), common, function))
+        return Stream(self._graph, self._window("apply", GatheredValues(), common, function))
 
     def _window(
         self,

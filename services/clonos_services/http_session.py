@@ -50,7 +50,7 @@ class SessionSettings(CallSettings, total=False):
     headers: Mapping[str, str] | None
 
 
-class CallOptions(CallSettings, total=False):
+class RequestOptions(CallSettings, total=False):
     """Options of a request in addition to method and URL; see ``Session.request``."""
 
     params: Mapping[str, Any] | None
@@ -113,31 +113,31 @@ class Session:
         changed(common_settings(), settings)  # an unknown setting is an error here, not at the first request
         self._changes: Mapping[str, Any] = dict(settings)
 
-    def get(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def get(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a GET request; see ``request`` for the options."""
         return self.request("GET", url, **options)
 
-    def head(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def head(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a HEAD request; see ``request`` for the options."""
         return self.request("HEAD", url, **options)
 
-    def options(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def options(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends an OPTIONS request; see ``request`` for the options."""
         return self.request("OPTIONS", url, **options)
 
-    def post(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def post(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a POST request, which is an effect; see ``request`` for the options."""
         return self.request("POST", url, **options)
 
-    def put(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def put(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a PUT request, which is an idempotent effect; see ``request`` for the options."""
         return self.request("PUT", url, **options)
 
-    def patch(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def patch(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a PATCH request, which is an effect; see ``request`` for the options."""
         return self.request("PATCH", url, **options)
 
-    def delete(self, url: str, **options: Unpack[CallOptions]) -> Response:
+    def delete(self, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Sends a DELETE request, which is an idempotent effect; see ``request`` for the options."""
         return self.request("DELETE", url, **options)
 

@@ -28,7 +28,7 @@ from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.codec import decode_message, encode_message
-from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, Trigger, View
+from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, TriggerCheckpoint, View
 from clonos.core.wire.messages import Message
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 
@@ -105,7 +105,7 @@ class CoordinatorDialogue:
         match message:
             case View():
                 return self._view(message)
-            case Trigger(task, incarnation, checkpoint, then_pause):
+            case TriggerCheckpoint(task, incarnation, checkpoint, then_pause):
                 pause = ", then pause" if then_pause else ""
                 return f"trigger {checkpoint} for {plan.task_name(task)} {view_name(incarnation)}{pause}"
             case Completed(checkpoint, generation, tasks):

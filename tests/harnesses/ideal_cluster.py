@@ -48,7 +48,7 @@ from clonos.core.wire.control_messages import (
     Snapshotted,
     Suspicion,
     TaskStatus,
-    Trigger,
+    TriggerCheckpoint,
     View,
 )
 from clonos.core.wire.recovery_messages import InputRange, LogLost, Recourse, TaskFailed
@@ -152,7 +152,7 @@ class IdealSlot:
                     self.ready_ms.setdefault((placement.task, placement.incarnation), ready_ms)
         elif isinstance(message, Completed) and message.generation == self.view.generation:
             self.completed = max(self.completed, message.checkpoint)
-        elif isinstance(message, Trigger):
+        elif isinstance(message, TriggerCheckpoint):
             self.world.triggered[TaskId(message.task)] = max(
                 message.checkpoint, self.world.triggered.get(message.task, START)
             )

@@ -37,7 +37,7 @@ from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, Placement, Release, Trigger
+from clonos.core.wire.control_messages import Completed, Placement, Release, TriggerCheckpoint
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceAck, InputRange, LogReply, LogRequest, Recourse, TaskFailed
@@ -177,7 +177,9 @@ class SlotDialogue:
         self.deliver(COORDINATOR, Completed(CheckpointId(int(words[0])), generation, tasks))
 
     def do_trigger(self, words: list[str], given: Given) -> None:
-        self.deliver(COORDINATOR, Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
+        self.deliver(
+            COORDINATOR, TriggerCheckpoint(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words)
+        )
 
     def do_release(self, words: list[str], given: Given) -> None:
         self.deliver(COORDINATOR, Release(self.slot.id, " ".join(words)))

@@ -32,7 +32,7 @@ from clonos.core.wire.control_messages import (
     Snapshotted,
     Suspicion,
     TaskStatus,
-    Trigger,
+    TriggerCheckpoint,
     View,
     Warned,
 )
@@ -88,7 +88,7 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Mes
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
     for location in job.assignment:
         task, life = TaskId(location.task), Incarnation(location.incarnation)
-        yield Trigger(task, life, CheckpointId(FAR), True)
+        yield TriggerCheckpoint(task, life, CheckpointId(FAR), True)
         yield AnnounceAck(task, life, ChannelId(0), 0)
         if location.slot is None or location.slot == liar:
             continue

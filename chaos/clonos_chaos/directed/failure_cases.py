@@ -6,7 +6,7 @@ from typing import Any
 
 from clonos.core.model.ids import SlotId, owner_of
 from clonos.core.model.plan import Partitioning
-from clonos.core.wire.control_messages import Trigger, View
+from clonos.core.wire.control_messages import TriggerCheckpoint, View
 from clonos.core.wire.recovery_messages import LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos_chaos.directed.building_blocks import (
@@ -315,11 +315,11 @@ def _checkpoint_during_recovery(seed: int) -> World:
         has_started = world.oracle.view.placements[task].incarnation in world.oracle.incarnations[task]
         return world.slot_of(task) is None or not has_started
 
-    killed = at(sent(Trigger), kills("a/0"), nth=3)
+    killed = at(sent(TriggerCheckpoint), kills("a/0"), nth=3)
     return directed(
         seed,
         line(RICH, RICH, RICH),
-        [killed, at(delivered(Trigger), nothing, is_down)],
+        [killed, at(delivered(TriggerCheckpoint), nothing, is_down)],
         options={"standbys": 0},
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from clonos.core.model.ids import owner_of
 from clonos.core.model.plan import Partitioning
 from clonos.core.wire.channel_messages import ChannelHandshake
-from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Trigger, View
+from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, TriggerCheckpoint, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogLost, LogReply, LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
@@ -163,7 +163,17 @@ def _sink_during_keeper_change(seed: int) -> World:
 # ------------------------------------------------------------------ 38, 39: lost control messages
 
 
-CONTROL_MESSAGES = (LogRequest, LogReply, AppendLog, AppendAck, View, Trigger, Snapshotted, Completed, SlotStatus)
+CONTROL_MESSAGES = (
+    LogRequest,
+    LogReply,
+    AppendLog,
+    AppendAck,
+    View,
+    TriggerCheckpoint,
+    Snapshotted,
+    Completed,
+    SlotStatus,
+)
 
 
 def _loses_control(message: type[Message]) -> DirectedTest:
@@ -198,7 +208,7 @@ def _many_lost_triggers(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH),
-        [lost(Trigger, about("source/0"), nth=2, times=20)],
+        [lost(TriggerCheckpoint, about("source/0"), nth=2, times=20)],
         options={"checkpoint_every_ms": 20, "heartbeat_ms": 20},
         settings={"step_ns_max": 20 * MILLISECOND_NS, "patience_ms": 800},
         records=600,
@@ -271,7 +281,7 @@ def _lost_is_lost(seed: int) -> World:
 
 
 _TRIGGER_POINTS = {
-    "before TRIGGER is recorded": (delivered(Trigger), received_by("source/0")),
+    "before TRIGGER is recorded": (delivered(TriggerCheckpoint), received_by("source/0")),
     "with its barrier unsent": ("aligned", about("source/0")),
     "with its barrier on its way": ("barrier sent", about("source/0")),
     "with its snapshot written": ("snapshot written", about("source/0")),
@@ -289,7 +299,7 @@ for _when, (_point, _where) in _TRIGGER_POINTS.items():
 @directed_test("39 one source receives a later trigger only")
 def _later_trigger_only(seed: int) -> World:
     """Its barrier stands for the earlier barrier of the other source, for which the input is held."""
-    deaf = lost(Trigger, about("source/1"), nth=2, times=4)
+    deaf = lost(TriggerCheckpoint, about("source/1"), nth=2, times=4)
     return directed(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
 
 

@@ -134,7 +134,7 @@ def no_repeated_views(mutation: Mutation) -> None:
 @mutant("4, 5")
 def no_repeated_triggers(mutation: Mutation) -> None:
     """Triggers are repeated until acknowledged."""
-    _repeat_without(mutation, "Trigger")
+    _repeat_without(mutation, "TriggerCheckpoint")
 
 
 @mutant("4")

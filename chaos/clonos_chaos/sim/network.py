@@ -14,7 +14,7 @@ from clonos.core.wire.control_messages import (
     SlotStatus,
     Snapshotted,
     Suspicion,
-    Trigger,
+    TriggerCheckpoint,
     View,
 )
 from clonos.core.wire.messages import Message
@@ -28,7 +28,7 @@ Watch = Callable[[str, SlotId, SlotId, Message], bool]
 
 CONTROL = frozenset(
     {
-        *(LogRequest, LogReply, View, Trigger, Completed, Snapshotted, SlotStatus, AppendLog, AppendAck),
+        *(LogRequest, LogReply, View, TriggerCheckpoint, Completed, Snapshotted, SlotStatus, AppendLog, AppendAck),
         *(Register, LogLost, JournalLost, SinkFenced, Suspicion, Release),
     }
 )

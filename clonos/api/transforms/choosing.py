@@ -13,7 +13,15 @@ from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.operators.steps import stateless
-from clonos.operators.transforms.choosing import Chosen, FilterColumns, Iterated, PeekColumns, Peeked, Sampled, Select
+from clonos.operators.transforms.choosing import (
+    Chosen,
+    FilterColumns,
+    Iterated,
+    PeekColumns,
+    PeekFunction,
+    Sampled,
+    Select,
+)
 from clonos.operators.transforms.limit import Limit
 
 if TYPE_CHECKING:
@@ -104,7 +112,7 @@ class Choosing(GraphBuilder, Generic[T]):
         Of a stream of columns it gets a dict for each record, and the columns pass on as they are.
         """
         is_columnar = self._gives_columns
-        make = partial(PeekColumns if is_columnar else stateless.Map, Peeked(function))
+        make = partial(PeekColumns if is_columnar else stateless.Map, PeekFunction(function))
         step = self._step(
             "peek",
             lambda _: make,

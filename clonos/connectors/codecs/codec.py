@@ -100,7 +100,7 @@ class Codec(ABC, Generic[Outer, Inner]):
         return UnencodableValue(self.name, shown(value), _sentence(reason))
 
     def __or__(self, other: Codec[Inner, Further]) -> Codec[Outer, Further]:
-        return Chain(self, other)
+        return ChainedCodec(self, other)
 
     def __repr__(self) -> str:
         return self.name
@@ -110,7 +110,7 @@ class Codec(ABC, Generic[Outer, Inner]):
         return {k: v for k, v in vars(self).items() if not isinstance(getattr(cls, k, None), cached_property)}
 
 
-class Chain(Codec[Outer, Further]):
+class ChainedCodec(Codec[Outer, Further]):
     """Two codecs, the outer one first."""
 
     def __init__(self, outer: Codec[Outer, Any], inner: Codec[Any, Further]) -> None:

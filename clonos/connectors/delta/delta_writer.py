@@ -13,7 +13,7 @@ from clonos.connectors.columns.parquet_files import ParquetFormat
 from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
 from clonos.connectors.delta.table_log import CONNECTOR, TableLog
 from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling
-from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
+from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
 from clonos.operators.columnar.python_rows import only_record
 from clonos.operators.connector_contract import WriterContext
 
@@ -46,7 +46,7 @@ class DeltaWriter:
         if self._partitions:
             names = tuple(self._schema.names)
             types = {name: self._schema.field(name).type for name in self._partitions}
-            partitioning = Partitioning(CONNECTOR, self._partitions, names, partial(_check_value, types))
+            partitioning = PartitionColumns(CONNECTOR, self._partitions, names, partial(_check_value, types))
             self._writer = PartitionedWriter(folder, ParquetFormat(rest), partitioning)
             self._writer.set_aside = self.set_aside
         else:

@@ -171,9 +171,9 @@ class FileSink:
         """Creates a writer of part files."""
         if not self.partition_by:
             return PartsWriter(self.folder(), self.parts_format(), self.rolling)
-        from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
+        from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
 
-        partitioning = Partitioning(self.connector, self.partition_by, self.row_names())
+        partitioning = PartitionColumns(self.connector, self.partition_by, self.row_names())
         return PartitionedWriter(self.folder(), self.parts_format(), partitioning)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:

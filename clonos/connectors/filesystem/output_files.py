@@ -124,14 +124,14 @@ def _raise_unless_missing(error: OSError) -> None:
 def files_of(output: str) -> tuple[OutputFiles, str]:
     """Returns the files of an output, and its path there: without the options of a URL."""
     if not is_url(output):
-        return LocalFiles(), output
-    from clonos.connectors.object_stores.object_output import ObjectFiles
+        return LocalOutputFiles(), output
+    from clonos.connectors.object_stores.object_output import ObjectOutputFiles
 
     url = split_url(output)
-    return ObjectFiles(url), url.without_options
+    return ObjectOutputFiles(url), url.without_options
 
 
-class LocalFiles:
+class LocalOutputFiles:
     """Files of a local or mounted file system."""
 
     def state_folder(self, output: str) -> str:

@@ -125,7 +125,7 @@ class CompressedRows:
         self._rows_file.abandon()
 
 
-class Compressor(Protocol):
+class StreamCompressor(Protocol):
     """Compressor of one stream, as ``zlib`` has it."""
 
     def compress(self, data: bytes, /) -> bytes:
@@ -135,7 +135,7 @@ class Compressor(Protocol):
         """Ends the stream; returns its rest."""
 
 
-def _compressor(compression: str) -> Compressor:
+def _compressor(compression: str) -> StreamCompressor:
     if compression == "gzip":
         return zlib.compressobj(6, zlib.DEFLATED, GZIP_WINDOW)
     if compression == "bz2":

@@ -14,7 +14,7 @@ from clonos.connectors.kafka.kafka_errors import KAFKA, NumberLost
 from clonos.connectors.kafka.numbering import (
     SESSIONS_MAX,
     Answer,
-    Begin,
+    BeginSession,
     Command,
     Commit,
     Committed,
@@ -47,7 +47,7 @@ class TaskOutput:
         """
         for _ in range(self._sessions_max):
             if self._number is None:
-                if (yield Begin()) is not Outcome.DONE:
+                if (yield BeginSession()) is not Outcome.DONE:
                     continue
                 found = yield Read()
                 if isinstance(found, Outcome):
@@ -76,7 +76,7 @@ def mark_started(group: str, servers: str, sessions_max: int = SESSIONS_MAX) -> 
     Raises: SystemUnreachable: transactions fail repeatedly.
     """
     for _ in range(sessions_max):
-        if (yield Begin()) is not Outcome.DONE:
+        if (yield BeginSession()) is not Outcome.DONE:
             continue
         if isinstance((yield Read()), Outcome):  # the library blocks in the first transaction with an unknown group
             continue

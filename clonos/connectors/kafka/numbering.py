@@ -6,8 +6,8 @@ are there. Nothing here talks to Kafka: ``register`` and ``write`` yield a ``Com
 
 To register, a writer
 
-1. begins a session (``Begin``), which ends the transaction of every earlier session of the transactional id, and fences
-   it;
+1. begins a session (``BeginSession``), which ends the transaction of every earlier session of the transactional id, and
+   fences it;
 2. reads the number (``Read``) with the name of who has committed it, when no transaction is open any more;
 3. stands down if that is a later incarnation;
 4. else commits its own name with the number, before any row.
@@ -57,7 +57,7 @@ class Committed(NamedTuple):
     stamp: Stamp
 
 
-class Begin(NamedTuple):
+class BeginSession(NamedTuple):
     """Begins a session. Answer: DONE, FENCED or IN_DOUBT."""
 
 
@@ -84,7 +84,7 @@ class Outcome(Enum):
     IN_DOUBT = auto()
 
 
-Command: TypeAlias = Begin | Read | Commit
+Command: TypeAlias = BeginSession | Read | Commit
 Answer: TypeAlias = Outcome | Committed | None
 Registering: TypeAlias = Generator[Command, Answer, Registration]
 Writing: TypeAlias = Generator[Command, Answer, int]
@@ -108,7 +108,7 @@ class Numbering:
         """
         self._identity, self._restored_number = identity, restored_number
         for _ in range(self._sessions_max):
-            if (yield Begin()) is not Outcome.DONE:
+            if (yield BeginSession()) is not Outcome.DONE:
                 continue
             found = yield Read()
             if isinstance(found, Outcome):

@@ -83,7 +83,7 @@ _part_decoder: Final = msgspec.msgpack.Decoder(_Part)
 _messages_decoder: Final = msgspec.msgpack.Decoder(list[Outgoing])
 
 
-class Output(Sequence[Outgoing]):
+class TransactionalOutput(Sequence[Outgoing]):
     """Messages of one task in the order of their checkpoints. One batch at a time is decompressed."""
 
     def __init__(self, batches: Sequence[_Batch]) -> None:
@@ -247,7 +247,7 @@ def transaction_ms(size_bytes: int) -> int:
     return min(TRANSACTION_MS_MAX, TRANSACTION_MS + size_bytes // BYTES_PER_MS)
 
 
-def outputs_of(parts: Iterable[bytes]) -> dict[int, Output]:
+def outputs_of(parts: Iterable[bytes]) -> dict[int, TransactionalOutput]:
     """Returns the messages of prepared parts, by the index of their task and in the order of their checkpoints.
 
     Raises: InternalError: a part is none of this sink.
@@ -257,7 +257,7 @@ def outputs_of(parts: Iterable[bytes]) -> dict[int, Output]:
         for batch in part.batches:
             batch.check()
         found[part.index] += part.batches
-    return {index: Output(batches) for index, batches in found.items()}
+    return {index: TransactionalOutput(batches) for index, batches in found.items()}
 
 
 def _decode(part: bytes) -> _Part:

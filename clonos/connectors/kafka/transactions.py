@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from clonos.connectors.connector_errors import RECORD_CHARACTERS_MAX
 from clonos.connectors.kafka.client import Client, Cluster, may_pass
 from clonos.connectors.kafka.kafka_errors import message_refused
-from clonos.connectors.kafka.numbering import Answer, Begin, Command, Commit, Outcome, Read, committed_of
+from clonos.connectors.kafka.numbering import Answer, BeginSession, Command, Commit, Outcome, Read, committed_of
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.model.errors import JobError
 
@@ -94,7 +94,7 @@ class Transactions:
     # ------------------------------------------------------------------ commands
 
     def _perform(self, command: Command) -> Answer:
-        if isinstance(command, Begin):
+        if isinstance(command, BeginSession):
             return self._begin()
         if isinstance(command, Read):
             return self._read()

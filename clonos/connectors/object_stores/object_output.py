@@ -62,7 +62,7 @@ class UploadedFile:
         self._file.close()
 
 
-class ObjectFiles:
+class ObjectOutputFiles:
     """Files below one URL. Paths are URLs without options. A folder exists as long as an object is in it."""
 
     def __init__(self, url: ObjectUrl) -> None:

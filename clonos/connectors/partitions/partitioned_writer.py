@@ -26,7 +26,7 @@ GATHERED_ROWS_MAX: Final = 500_000
 """Rows of all open files that formats may hold in memory until they have a row group."""
 
 
-class Partitioning(msgspec.Struct, frozen=True):
+class PartitionColumns(msgspec.Struct, frozen=True):
     """Columns that name the folders of an output, and the names of all fields of rows that have no names."""
 
     connector: str
@@ -39,7 +39,7 @@ class PartitionedWriter:
     """Transactional writer of a partitioned output."""
 
     def __init__(
-        self, output: str, rows_format: RowsFormat, partitioning: Partitioning, open_files_max: int = OPEN_FILES_MAX
+        self, output: str, rows_format: RowsFormat, partitioning: PartitionColumns, open_files_max: int = OPEN_FILES_MAX
     ) -> None:
         self._files, path = files_of(output)
         self._parts_folder = f"{self._files.state_folder(path)}/{PARTS}"

@@ -59,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):
     committed: datetime
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
+class ChangePosition(msgspec.Struct, frozen=True, array_like=True):
     """Position: ``taken`` changes after the end of the transaction at ``lsn``."""
 
     lsn: int
@@ -132,7 +132,7 @@ class Tables:
         advice = f"as_text=[{problem.field!r}] reads this column as text."
         return ValueUnreadable(place, named, problem.field, problem.text, problem.reason, advice)
 
-    def _value(self, column: p.Column, text: str | None, problems: list[Problem]) -> Any:
+    def _value(self, column: p.RelationColumn, text: str | None, problems: list[Problem]) -> Any:
         if text is None or column.name in self._as_text:
             return text
         try:
@@ -150,7 +150,7 @@ class ChangeStream:
         server: Server,
         slot: str,
         publication: str,
-        position: Position,
+        position: ChangePosition,
         end_lsn: int,
         as_text: frozenset[str] = frozenset(),
     ) -> None:
@@ -161,7 +161,7 @@ class ChangeStream:
         self.position = position
         self._to_skip = position.taken
         self._server, self._sent_lsn, self._end_lsn = server, position.lsn, end_lsn
-        self._transaction: p.Begin | None = None
+        self._transaction: p.TransactionBegin | None = None
         self._ready: deque[Change | MalformedRecord] = deque()
         self._connection = server.connect(autocommit=True, replication="database")
         try:
@@ -187,7 +187,7 @@ class ChangeStream:
         while len(found) < changes_max:
             if self._ready:
                 found.append(self._ready.popleft())
-                self.position = Position(self.position.lsn, self.position.taken + 1)
+                self.position = ChangePosition(self.position.lsn, self.position.taken + 1)
             elif (data := self._receive(0.0 if found else wait_s)) is None:
                 if found or not self._must_have_more():
                     break
@@ -258,14 +258,14 @@ class ChangeStream:
         if isinstance(frame, p.Keepalive):
             self._sent_lsn = max(self._sent_lsn, frame.end_lsn)
             if self._transaction is None and frame.end_lsn > self.position.lsn:
-                self.position = Position(frame.end_lsn, 0)
+                self.position = ChangePosition(frame.end_lsn, 0)
             return
         match message := p.decode(frame.payload):
-            case p.Begin():
+            case p.TransactionBegin():
                 self._transaction = message
-            case p.Commit():
+            case p.TransactionCommit():
                 self._transaction, self._to_skip = None, 0
-                self.position = Position(message.end_lsn, 0)
+                self.position = ChangePosition(message.end_lsn, 0)
             case p.Relation():
                 self._tables.add(message)
             case p.Insert() | p.Update() | p.Delete() | p.Truncate():

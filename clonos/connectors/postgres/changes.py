@@ -15,7 +15,7 @@ import msgspec
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres.attempts import Attempts
-from clonos.connectors.postgres.change_stream import Change, ChangeStream, Position
+from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
 from clonos.connectors.secrets import Secret
@@ -52,7 +52,7 @@ class _Stream(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stream)
-_mark_decoder: Final = msgspec.msgpack.Decoder(Position)
+_mark_decoder: Final = msgspec.msgpack.Decoder(ChangePosition)
 
 
 class PostgresChanges:
@@ -176,12 +176,12 @@ class PostgresChanges:
 
 
 class ChangesReader:
-    """Reader of a slot. A mark is a ``Position``."""
+    """Reader of a slot. A mark is a ``ChangePosition``."""
 
     def __init__(self, source: PostgresChanges) -> None:
         self._source = source
         self._split = b""
-        self._position = Position(0, 0)
+        self._position = ChangePosition(0, 0)
         self._stream: ChangeStream | None = None
         self._acknowledged_lsn = 0
 
@@ -191,7 +191,7 @@ class ChangesReader:
         Raises: SplitMalformed: the store's split or mark cannot be used.
         """
         self._split = split
-        self._position = Position(self._source.stream_of(split).lsn, 0)
+        self._position = ChangePosition(self._source.stream_of(split).lsn, 0)
         if mark is not None:
             try:
                 self._position = _mark_decoder.decode(mark)

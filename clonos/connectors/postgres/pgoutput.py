@@ -53,7 +53,7 @@ class Keepalive(msgspec.Struct, frozen=True):
     wants_reply: bool
 
 
-class Begin(msgspec.Struct, frozen=True):
+class TransactionBegin(msgspec.Struct, frozen=True):
     """Start of a transaction."""
 
     lsn: int
@@ -61,14 +61,14 @@ class Begin(msgspec.Struct, frozen=True):
     xid: int
 
 
-class Commit(msgspec.Struct, frozen=True):
+class TransactionCommit(msgspec.Struct, frozen=True):
     """End of a transaction. A stream that starts at ``end_lsn`` begins with the transaction after it."""
 
     lsn: int
     end_lsn: int
 
 
-class Column(msgspec.Struct, frozen=True):
+class RelationColumn(msgspec.Struct, frozen=True):
     """Column of a relation. ``is_key``: a part of its replica identity."""
 
     name: str
@@ -82,7 +82,7 @@ class Relation(msgspec.Struct, frozen=True):
     oid: int
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 class Insert(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class Other(msgspec.Struct, frozen=True):
 
 
 Frame = Data | Keepalive
-Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Other
+Message = TransactionBegin | TransactionCommit | Relation | Insert | Update | Delete | Truncate | Other
 
 
 def decode_frame(data: bytes) -> Frame:
@@ -168,10 +168,10 @@ class _Reader:
         match kind:
             case "B":
                 lsn, at_us, xid = self._take(_BEGIN)
-                found = Begin(lsn, at_us + EPOCH_US, xid)
+                found = TransactionBegin(lsn, at_us + EPOCH_US, xid)
             case "C":
                 _, lsn, end_lsn, _ = self._take(_COMMIT)
-                found = Commit(lsn, end_lsn)
+                found = TransactionCommit(lsn, end_lsn)
             case "R":
                 found = self._relation()
             case "I":
@@ -202,7 +202,7 @@ class _Reader:
         columns = []
         for _ in range(self._count()):
             is_key, column = self._number(1), self._text()
-            columns.append(Column(column, self._number(4), bool(is_key & 1)))
+            columns.append(RelationColumn(column, self._number(4), bool(is_key & 1)))
             self._number(4)
         return Relation(oid, schema or "pg_catalog", name, tuple(columns))
 

@@ -38,7 +38,7 @@ _ADVICE: Final = {
 }
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
+class PollCursor(msgspec.Struct, frozen=True, array_like=True):
     """Cursor of the next request. ``is_last``: the answer before it was the last one."""
 
     cursor: str | None = None
@@ -61,7 +61,7 @@ class Endpoint(WebServer, frozen=True):
         return tuple({"Accept": "application/json", **self.revealed_headers()}.items())
 
 
-Journalled = Callable[[bytes, bytes | None, Position | None], bytes]
+Journalled = Callable[[bytes, bytes | None, PollCursor | None], bytes]
 
 
 class PollFeed:
@@ -70,13 +70,13 @@ class PollFeed:
     def __init__(
         self,
         endpoint: Endpoint,
-        position: Position,
+        position: PollCursor,
         journalled: Journalled,
         monotonic: Callable[[], int] = wall_clock.monotonic_ns,
         sleep: Callable[[float], None] = wall_clock.sleep_s,
     ) -> None:
         self._endpoint, self._journalled = endpoint, journalled
-        self._position = position if position != Position() else Position(endpoint.paging.start)
+        self._position = position if position != PollCursor() else PollCursor(endpoint.paging.start)
         self._monotonic, self._sleep = monotonic, sleep
         self._due_ns = monotonic()
         self._failing_ns: int | None = None  # since when
@@ -170,7 +170,7 @@ class PollFeed:
             state = "the same cursor as before" if page.cursor else "no cursor"
             reason = f'has records, but {state}: they would come again. Give identity= or until="end"'
             raise malformed(reply, reason)
-        self._position = Position(page.cursor if has_moved else before.cursor, page.cursor is None)
+        self._position = PollCursor(page.cursor if has_moved else before.cursor, page.cursor is None)
         if not (page.records and has_moved):
             self._due_ns = self._monotonic() + endpoint.every_ns
         return self._journal(page.records)

@@ -19,7 +19,7 @@ from clonos.connectors.journal_records import cut_records, data_in, identity_in,
 from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
-from clonos.connectors.web.poll_feed import Endpoint, PollFeed, Position
+from clonos.connectors.web.poll_feed import Endpoint, PollCursor, PollFeed
 from clonos.connectors.web.web_options import check_number, checked_headers, is_path
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
@@ -36,7 +36,7 @@ class Polled(msgspec.Struct, array_like=True):
     """Journalled form of a record. ``position``: after its answer, in the last record of the answer."""
 
     data: bytes
-    position: Position | None = None
+    position: PollCursor | None = None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -64,12 +64,12 @@ class PollSource:
 
         Raises: InvalidConnector: the file of ``ca`` is not there or has no certificates.
         """
-        position = Position() if cursor is None else msgspec.msgpack.decode(cursor, type=Position)
+        position = PollCursor() if cursor is None else msgspec.msgpack.decode(cursor, type=PollCursor)
         return PollFeed(self.endpoint, position, _journalled)
 
     def cursor(self, record: bytes) -> bytes:
         """Returns the position after the last record of an answer."""
-        return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
+        return _encoder.encode(_decoder.decode(data_in(record)).position or PollCursor())
 
     def cut(self, data: bytes) -> list[bytes]:
         """Splits bytes of the journal into records."""
@@ -93,7 +93,7 @@ class IdentifiedPollSource(PollSource):
         return identity_in(record)
 
 
-def _journalled(data: bytes, identity: bytes | None, position: Position | None) -> bytes:
+def _journalled(data: bytes, identity: bytes | None, position: PollCursor | None) -> bytes:
     return record_of(_encoder.encode(Polled(data, position)), identity)
 
 

@@ -39,7 +39,7 @@ Field = str | Callable[[bytes], Any]
 Greeting = str | bytes | Mapping[str, Any]
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
+class WebSocketCursor(msgspec.Struct, frozen=True, array_like=True):
     """Cursor of the last message that has one."""
 
     cursor: str | None = None
@@ -108,13 +108,13 @@ class WebSocketFeed:
     def __init__(
         self,
         endpoint: SocketEndpoint,
-        position: Position,
-        journalled: Callable[[bytes, Any, Position | None], bytes],
+        position: WebSocketCursor,
+        journalled: Callable[[bytes, Any, WebSocketCursor | None], bytes],
         monotonic: Callable[[], int] = wall_clock.monotonic_ns,
         sleep: Callable[[float], None] = wall_clock.sleep_s,
     ) -> None:
         self._endpoint, self._journalled = endpoint, journalled
-        self._position = position if position != Position() else Position(endpoint.subscription.start)
+        self._position = position if position != WebSocketCursor() else WebSocketCursor(endpoint.subscription.start)
         self._monotonic, self._sleep = monotonic, sleep
         try:
             self._client, self._errors = import_module("websockets.sync.client"), import_module("websockets.exceptions")
@@ -323,7 +323,7 @@ class WebSocketFeed:
         if subscription.cursor is not None:
             cursors = (value_at(message, subscription.cursor) for message in reversed(messages))
             found = next((cursor for cursor in cursors if cursor is not None), None)
-            self._position = self._position if found is None else Position(str(found))
+            self._position = self._position if found is None else WebSocketCursor(str(found))
         last = len(messages) - 1
         return b"".join(
             self._journalled(

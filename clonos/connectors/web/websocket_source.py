@@ -23,10 +23,10 @@ from clonos.connectors.web.websocket_feed import (
     CONNECTOR,
     Field,
     Greeting,
-    Position,
     SocketEndpoint,
     SocketLimits,
     Subscription,
+    WebSocketCursor,
     WebSocketFeed,
     messages_of,
 )
@@ -39,15 +39,15 @@ MESSAGE_BYTES_LIMIT: Final = 16 << 20
 """Largest ``message_bytes_max``, in bytes: a message travels to the keepers in one message."""
 
 
-class Received(msgspec.Struct, array_like=True):
+class ReceivedMessage(msgspec.Struct, array_like=True):
     """Journalled form of a message. ``position``: after it, in the last of those that came at once."""
 
     data: bytes
-    position: Position | None = None
+    position: WebSocketCursor | None = None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Received)
+_decoder: Final = msgspec.msgpack.Decoder(ReceivedMessage)
 
 
 class WebSocketSource:
@@ -74,12 +74,12 @@ class WebSocketSource:
 
         Raises: ExtraMissing.
         """
-        position = Position() if cursor is None else msgspec.msgpack.decode(cursor, type=Position)
+        position = WebSocketCursor() if cursor is None else msgspec.msgpack.decode(cursor, type=WebSocketCursor)
         return WebSocketFeed(self.endpoint, position, _journalled)
 
     def cursor(self, record: bytes) -> bytes:
         """Returns the position after the last of the messages that came at once."""
-        return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
+        return _encoder.encode(_decoder.decode(data_in(record)).position or WebSocketCursor())
 
     def cut(self, data: bytes) -> list[bytes]:
         """Splits bytes of the journal into records."""
@@ -103,8 +103,8 @@ class IdentifiedWebSocketSource(WebSocketSource):
         return identity_in(record)
 
 
-def _journalled(data: bytes, identity: Any, position: Position | None) -> bytes:
-    return record_of(_encoder.encode(Received(data, position)), identity)
+def _journalled(data: bytes, identity: Any, position: WebSocketCursor | None) -> bytes:
+    return record_of(_encoder.encode(ReceivedMessage(data, position)), identity)
 
 
 @explains_calls

@@ -12,7 +12,7 @@ from clonos.core.coordinator.coordinator_state import CoordinatorState, Standing
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
-from clonos.core.wire.control_messages import DriftLimit, Hold, TaskStatus, Trigger
+from clonos.core.wire.control_messages import DriftLimit, Hold, TaskStatus, TriggerCheckpoint
 
 STANDING_MS = 60_000
 """Time after which a watermark that does not rise is reported."""
@@ -45,7 +45,7 @@ def trigger_sources(state: CoordinatorState) -> None:
         placement = state.view.placements[task]
         if task in pending.acknowledged or task in state.failed_tasks or placement.slot is None:
             continue
-        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause, task in ending)
+        trigger = TriggerCheckpoint(task, placement.incarnation, pending.number, pending.then_pause, task in ending)
         state.emit(Send(placement.slot, trigger))
 
 

@@ -39,7 +39,16 @@ from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.admission import check_for_slot, check_watermark
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, DriftLimit, Hold, Release, SlotStatus, Suspicion, Trigger, View
+from clonos.core.wire.control_messages import (
+    Completed,
+    DriftLimit,
+    Hold,
+    Release,
+    SlotStatus,
+    Suspicion,
+    TriggerCheckpoint,
+    View,
+)
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest
@@ -196,7 +205,7 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None:
             hosted.shadow_feeds.on_feed_ack(message)
 
-    def _on_trigger(self, _sender: SlotId, trigger: Trigger, _payload: object) -> None:
+    def _on_trigger(self, _sender: SlotId, trigger: TriggerCheckpoint, _payload: object) -> None:
         hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause, trigger.then_end))
@@ -389,7 +398,7 @@ FROM_SLOTS: Handlers = {
 
 FROM_COORDINATOR: Handlers = {
     View: Slot._on_view,
-    Trigger: Slot._on_trigger,
+    TriggerCheckpoint: Slot._on_trigger,
     Completed: Slot._on_completed,
     Release: Slot._on_release,
     AnnounceAck: Slot._on_announce_ack,

@@ -23,7 +23,7 @@ from clonos.core.wire.control_messages import (
     SlotStatus,
     Snapshotted,
     Suspicion,
-    Trigger,
+    TriggerCheckpoint,
     View,
 )
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
@@ -230,7 +230,7 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     FeedShadow: _feed_shadow,
     FeedAck: _one_task,
     View: _view,
-    Trigger: _one_task,
+    TriggerCheckpoint: _one_task,
     DriftLimit: lambda plan, limit: _tasks(plan, (limit.slowest,)),
     Completed: _completed,
     AnnounceAck: _one_task,

@@ -15,7 +15,7 @@ from clonos.core.wire.control_messages import (
     SlotStatus,
     Snapshotted,
     Suspicion,
-    Trigger,
+    TriggerCheckpoint,
     View,
     Warned,
 )
@@ -59,7 +59,7 @@ Message = (
     | Logged
     | Peeked
     | View
-    | Trigger
+    | TriggerCheckpoint
     | AnnounceAck
     | Hold
     | DriftLimit

@@ -55,7 +55,7 @@ class Ranking(Aggregation[Any, list[Any]]):
         return f"{self.name}({self.k}{by})"
 
 
-class TopK(Ranking):
+class TopKRecords(Ranking):
     """The k records with the largest ranks, the largest first."""
 
     name = "top_k"

@@ -9,14 +9,14 @@ from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.distinct import ApproxDistinct, CountDistinct, Distinct
 from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
 from clonos.operators.aggregates.quantiles import Quantile
-from clonos.operators.aggregates.ranking import BottomK, Ranking, TopK
+from clonos.operators.aggregates.ranking import BottomK, Ranking, TopKRecords
 from clonos.operators.aggregates.values import Collect, First, Last, Max, Min
 from clonos.operators.columnar.row_forms import SINGLE
 
 COLUMNAR: Final = (Sum, Mean, Variance, Stddev, Min, Max, First, Last)
 """Aggregates of a column whose state is a few numbers."""
 
-LISTED: Final = (Collect, Distinct, TopK, BottomK)
+LISTED: Final = (Collect, Distinct, TopKRecords, BottomK)
 SKETCHED: Final = (Quantile, ApproxDistinct)
 """Aggregates of a column whose state is a log."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-class Marks:
+class ResultMarks:
     """Number of results before each record of a batch, from which follows which results belong to it."""
 
     __slots__ = ("_results", "_marks")

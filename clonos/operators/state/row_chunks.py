@@ -21,7 +21,7 @@ SPAN_MAX: Final = 8
 """Numbers for each that exists, up to which a chunk has a table of their places: 4 bytes each in place of a search."""
 
 
-class Chunk:
+class RowChunk:
     """Rows with ascending numbers.
 
     ``numbers`` is None where they are ``first``, ``first + 1`` and so on; ``live`` is None where no row is removed. A
@@ -48,9 +48,9 @@ class Chunk:
         """Returns the logarithm of the size to the base 8."""
         return (self.weight.bit_length() - 1) // 3
 
-    def view(self) -> Chunk:
+    def view(self) -> RowChunk:
         """Returns the chunk as it is now, for a reader in another thread; removals do not change it."""
-        view = Chunk.__new__(Chunk)
+        view = RowChunk.__new__(RowChunk)
         view.first, view.numbers, view.batch = self.first, self.numbers, self.batch
         view.size_bytes, view.weight, view._place_of = self.size_bytes, self.weight, self._place_of
         view.live, view.live_count, view.is_shared = self.live, self.live_count, True
@@ -122,7 +122,7 @@ def joined(batches: Sequence[Any]) -> Any:
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def merged(chunks: Sequence[Chunk]) -> Chunk:
+def merged(chunks: Sequence[RowChunk]) -> RowChunk:
     """Returns a chunk of the live rows of adjacent chunks, of which there is one at least.
 
     It copies the rows of a chunk that has removed ones: a slice would keep those in memory.
@@ -137,10 +137,10 @@ def merged(chunks: Sequence[Chunk]) -> Chunk:
     all_numbers = numpy.concatenate(numbers)
     first = int(all_numbers[0])
     is_dense = int(all_numbers[-1]) - first + 1 == len(all_numbers)
-    return Chunk(first, None if is_dense else all_numbers, batch)
+    return RowChunk(first, None if is_dense else all_numbers, batch)
 
 
-def chunk_of_each(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> list[tuple[int, int, int]]:
+def chunk_of_each(chunks: Sequence[RowChunk], numbers: NDArray[numpy.int64]) -> list[tuple[int, int, int]]:
     """Returns which chunks have rows with these ascending numbers: (index of the chunk, start, end in ``numbers``).
 
     Raises: AssertionError: a row does not exist.
@@ -148,7 +148,7 @@ def chunk_of_each(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> lis
     return _stretches(_chunk_numbers(chunks, numbers))
 
 
-def take_rows(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
+def take_rows(chunks: Sequence[RowChunk], numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
     """Returns the rows with these numbers, at least one, in this order; reads only the chunks that have them.
 
     ``width``: the number of the columns that are wanted, the first ones.
@@ -169,7 +169,7 @@ def _first_columns(batch: Any, width: int | None) -> Any:
     return batch if width is None else batch.select(range(width))
 
 
-def _chunk_numbers(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+def _chunk_numbers(chunks: Sequence[RowChunk], numbers: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
     """Returns the index of the chunk of each row.
 
     Raises: AssertionError: a row does not exist.

@@ -13,7 +13,7 @@ import pyarrow
 
 from clonos.core.model.errors import JobError
 from clonos.operators.state.column_spec import SIZES, ColumnSizes
-from clonos.operators.state.row_chunks import SPAN_MAX, WEIGHT_MAX, Chunk, chunk_of_each, merged, take_rows
+from clonos.operators.state.row_chunks import SPAN_MAX, WEIGHT_MAX, RowChunk, chunk_of_each, merged, take_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class RowStore:
 
     def __init__(self, name: str = "", sizes: ColumnSizes = SIZES) -> None:
         self.name, self.sizes = name, sizes
-        self.chunks: tuple[Chunk, ...] = ()  # replaced, never changed: readers in other threads have it
+        self.chunks: tuple[RowChunk, ...] = ()  # replaced, never changed: readers in other threads have it
         self.schema: Any = None  # of the first batch
         self.next_number = 0
         self.stored = 0
@@ -80,7 +80,7 @@ class RowStore:
         """
         rows = self._normal(batch)
         first = self.next_number
-        self._add(Chunk(first, None, rows), rows.num_rows)
+        self._add(RowChunk(first, None, rows), rows.num_rows)
         return numpy.arange(first, self.next_number)
 
     def take(self, numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
@@ -104,7 +104,7 @@ class RowStore:
         if len(numbers) == 0:
             return
         numbers = _ascending(numbers)
-        chunks: list[Chunk | None] = list(self.chunks)
+        chunks: list[RowChunk | None] = list(self.chunks)
         for index, start, end in chunk_of_each(self.chunks, numbers):
             chunk = self.chunks[index]
             chunk.remove(numbers[start:end])
@@ -149,13 +149,13 @@ class RowStore:
         """
         is_dense = int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers)
         rows = self._normal(batch)
-        self._add(Chunk(int(numbers[0]), None if is_dense else numbers, rows), len(numbers))
+        self._add(RowChunk(int(numbers[0]), None if is_dense else numbers, rows), len(numbers))
 
     def take_snapshot(self) -> None:
         """Notes that a snapshot has the rows as they are."""
         self.stored, self.removed = self.next_number, []
 
-    def _add(self, chunk: Chunk, count: int) -> None:
+    def _add(self, chunk: RowChunk, count: int) -> None:
         if count:
             self.chunks = (*self.chunks, chunk)
             self.next_number = chunk.end
@@ -194,7 +194,7 @@ class RowStore:
         """Merges small neighbours, which removals leave, when the number of chunks has doubled since the last time."""
         if len(self.chunks) <= self._chunks_max:
             return
-        groups: list[list[Chunk]] = []
+        groups: list[list[RowChunk]] = []
         weight = WEIGHT_MAX
         for chunk in self.chunks:
             weight += chunk.weight

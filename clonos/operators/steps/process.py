@@ -15,7 +15,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.values.copying import copied
-from clonos.operators.event_time.marks import Marks
+from clonos.operators.event_time.marks import ResultMarks
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
@@ -101,7 +101,7 @@ class Process(Operator):
         if times is None:
             self.guard.run(lambda records: self._consume(method, records, results), pairs, pairs=pairs)
         else:
-            left, marks = iter(times), Marks(results)
+            left, marks = iter(times), ResultMarks(results)
 
             def consume(records: Iterator[Any]) -> None:
                 self._records = records

@@ -35,7 +35,7 @@ def name_before(name: str) -> str:
     return name + BEFORE_SUFFIX
 
 
-class Aggregating(Operator):
+class KeyedAccumulators(Operator):
     """Base: the accumulators of the keys. Without keys, all records have the key None."""
 
     def __init__(self, step: str, aggregation: Aggregation[Any, Any], *, is_keyed: bool) -> None:
@@ -70,7 +70,7 @@ class Aggregating(Operator):
                 self.out.rows(results)
 
 
-class RunningAggregate(Aggregating):
+class RunningAggregate(KeyedAccumulators):
     """Emits (key, result so far) after each record; the result alone without keys."""
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -91,7 +91,7 @@ class RunningAggregate(Aggregating):
             changed[stored] = None
 
 
-class ChangedAggregate(Aggregating):
+class ChangedAggregate(KeyedAccumulators):
     """Emits (key, result) for each key that a batch has changed, by first arrival in it; the result alone without
     keys."""
 
@@ -145,7 +145,7 @@ class ReplacedAggregate(ChangedAggregate):
         return results | {name_before(name): value for name, value in replaced.items()}
 
 
-class PacedAggregate(Aggregating):
+class PacedAggregate(KeyedAccumulators):
     """Emits (key, result) after a number of records of the key, or for all changed keys at multiples of an interval.
 
     What has changed since it was last emitted is in a table in the order of its first change, so it leaves in that
@@ -221,7 +221,7 @@ class PacedAggregate(Aggregating):
         self._emit(keys)
 
 
-class FinalAggregate(Aggregating):
+class FinalAggregate(KeyedAccumulators):
     """Emits (key, result) for each key at the end of the input, by first arrival; the result alone without keys."""
 
     def rows(self, rows: list[Any], times: Times = None) -> None:

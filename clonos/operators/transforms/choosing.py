@@ -30,7 +30,7 @@ class Sampled:
         return int.from_bytes(digest) < self._bound
 
 
-class Peeked:
+class PeekFunction:
     """Function that calls ``function`` with a record and returns the record."""
 
     def __init__(self, function: Callable[[Any], object]) -> None:

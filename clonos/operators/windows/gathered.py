@@ -12,7 +12,7 @@ Failure = tuple[BaseException, Any]
 """Exception of the user's code, and the record or the accumulator for which it was raised."""
 
 
-class Gathered(Aggregation[Any, Any]):
+class GatheredValues(Aggregation[Any, Any]):
     """List of all values, which ``aggregation`` aggregates when the window emits, if given.
 
     They are in order of arrival within a pane or a session; those of earlier panes and sessions come first.

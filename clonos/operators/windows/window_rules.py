@@ -11,7 +11,7 @@ from clonos.core.values.keys import key_of
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.steps.results import checked_items
 from clonos.operators.user_errors import RAISED
-from clonos.operators.windows.gathered import Failure, Gathered
+from clonos.operators.windows.gathered import Failure, GatheredValues
 from clonos.operators.windows.results import Window, result_of
 
 ApplyFunction = Callable[[Any, Window, list[Any]], Any]
@@ -58,7 +58,7 @@ class Results:
         except RAISED as error:
             failures.append((error, self._shown(parts)))
         aggregation = self._aggregation
-        if not routes or not isinstance(aggregation, Gathered):
+        if not routes or not isinstance(aggregation, GatheredValues):
             return [], failures
         left, left_out = aggregation.without_failed([item for part in parts for item in part])
         if not left_out:
@@ -95,6 +95,6 @@ class Results:
     def _shown(self, parts: list[Any]) -> Any:
         """Returns what the error of a result shows: the values of the window, if it has them, or accumulators."""
         aggregation = self._aggregation
-        if isinstance(aggregation, Gathered):
+        if isinstance(aggregation, GatheredValues):
             return copied([value for part in parts for value in aggregation.values_of(part)])
         return copied(parts[0] if len(parts) == 1 else parts)

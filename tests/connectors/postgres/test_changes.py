@@ -17,7 +17,7 @@ from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.postgres import Change, ChangesLost
-from clonos.connectors.postgres.change_stream import ChangeStream, Position
+from clonos.connectors.postgres.change_stream import ChangePosition, ChangeStream
 from clonos.connectors.postgres.changes import ChangesReader, PostgresChanges
 from clonos.connectors.postgres.server import Server
 from clonos.job import Job
@@ -158,7 +158,7 @@ def test_a_reader_does_not_wait_for_an_end_of_the_log_that_no_record_reaches(ord
     begin = msgspec.msgpack.decode(split)[3]
     server, beyond = Server("test", orders.full_url, None), begin + (1 << 30)
     insert(orders, 1)
-    with closing(ChangeStream(server, "orders_slot", "orders_slot", Position(begin, 0), beyond)) as stream:
+    with closing(ChangeStream(server, "orders_slot", "orders_slot", ChangePosition(begin, 0), beyond)) as stream:
         assert ids(stream.take(10)) == [1]
         assert stream.take(10) == []
 

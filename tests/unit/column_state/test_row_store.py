@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
-from clonos.operators.state.row_chunks import Chunk
+from clonos.operators.state.row_chunks import RowChunk
 from clonos.operators.state.row_store import RowsDiffer, RowStore
 from tests.unit.column_state.column_twins import SMALL
 
@@ -97,13 +97,13 @@ def test_only_chunks_with_wanted_rows_are_read(monkeypatch: pytest.MonkeyPatch) 
     for first in range(0, 3 << 18, 1 << 18):
         store.append(pyarrow.record_batch({"n": numpy.arange(first, first + (1 << 18))}))
     read: list[int] = []
-    places = Chunk.places
+    places = RowChunk.places
 
-    def reading(chunk: Chunk, numbers: Any) -> Any:
+    def reading(chunk: RowChunk, numbers: Any) -> Any:
         read.append(chunk.first)
         return places(chunk, numbers)
 
-    monkeypatch.setattr(Chunk, "places", reading)
+    monkeypatch.setattr(RowChunk, "places", reading)
     assert store.take(numbers_of(5, (2 << 18) + 1, 5)).column(0).to_pylist() == [5, (2 << 18) + 1, 5]
     assert read == [0, 2 << 18]
 

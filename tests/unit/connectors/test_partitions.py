@@ -23,7 +23,7 @@ from clonos.connectors.connector_errors import (
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.partitions.folder_names import folder_of, partition_values
-from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
+from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
 from clonos.operators.connector_contract import TransactionalWriter, WriterContext
 from tests.unit.connectors.reading import read_all
 from tests.unit.connectors.writing import JOB, part_of, writer_of
@@ -159,7 +159,7 @@ def test_a_line_that_is_no_object_is_malformed(tmp_path: Path) -> None:
 
 
 def writer_with(sink: FileSink, open_files_max: int) -> TransactionalWriter:
-    partitioning = Partitioning(sink.connector, sink.partition_by)
+    partitioning = PartitionColumns(sink.connector, sink.partition_by)
     writer = PartitionedWriter(sink.folder(), sink.rows_format(), partitioning, open_files_max)
     writer.open(WriterContext(JOB, "write/0", 0, 0, 1))
     return writer

@@ -10,7 +10,7 @@ from clonos.core.coordinator.coordinator_effects import DeleteObjects, Effect, J
 from clonos.core.coordinator.coordinator_events import CheckpointReleased, CheckpointRequested
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.model.errors import Blame
-from clonos.core.wire.control_messages import Trigger
+from clonos.core.wire.control_messages import TriggerCheckpoint
 from tests.harnesses.coordinator_harness import CoordinatorHarness, formed, of_kind, sent
 
 
@@ -32,7 +32,7 @@ def deleted(effects: Iterable[Effect]) -> list[str]:
 def test_a_requested_checkpoint_begins_at_once_and_its_number_is_known_before_it_completes() -> None:
     harness = formed()
     harness.tick(1_000)
-    triggers = sent(harness.do(CheckpointRequested(7)), Trigger)
+    triggers = sent(harness.do(CheckpointRequested(7)), TriggerCheckpoint)
     assert {message.checkpoint for _, message in triggers} == {1}  # type: ignore[attr-defined]
     held = harness.coordinator.requested(7)
     assert held is not None

@@ -23,7 +23,7 @@ from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskCounter, TaskPhase
-from clonos.core.wire.control_messages import Completed, Trigger, View
+from clonos.core.wire.control_messages import Completed, TriggerCheckpoint, View
 from tests.harnesses.coordinator_harness import CoordinatorHarness, formed, live_chain, of_kind, sent, written_metadata
 
 RECORDS = ((TaskCounter.RECORDS_IN, 1),)
@@ -31,8 +31,8 @@ RECORDS = ((TaskCounter.RECORDS_IN, 1),)
 
 def test_each_interval_a_checkpoint_triggers_every_source() -> None:
     harness = formed()
-    assert sent(harness.tick(4_900), Trigger) == []
-    triggers = sent(harness.tick(100), Trigger)
+    assert sent(harness.tick(4_900), TriggerCheckpoint) == []
+    triggers = sent(harness.tick(100), TriggerCheckpoint)
     assert {(slot, message.task, message.checkpoint) for slot, message in triggers} == {  # type: ignore[attr-defined]
         (harness.of(0).hosting_slot, 0, 1),
         (harness.of(1).hosting_slot, 1, 1),
@@ -47,7 +47,7 @@ def test_the_first_checkpoint_of_a_job_begins_when_a_transactional_sink_has_a_re
     harness.tick(300)
     assert harness.pending() == []
     harness.slots[harness.of(5).hosting_slot].counters = RECORDS
-    assert {message.checkpoint for _, message in sent(harness.tick(100), Trigger)} == {1}  # type: ignore[attr-defined]
+    assert {message.checkpoint for _, message in sent(harness.tick(100), TriggerCheckpoint)} == {1}  # type: ignore[attr-defined]
     harness.acknowledge(1, parts=[(1, b"part")])
     harness.durable(1)
     harness.do(OutputCommitted(CheckpointId(1)))
@@ -85,7 +85,7 @@ def test_a_resumed_job_and_a_job_without_transactional_sinks_wait_for_the_interv
     for harness in (resumed, live_chain(has_effects=True)):
         for slot in harness.slots.values():
             slot.counters = RECORDS
-        assert sent(harness.tick(4_500), Trigger) == []
+        assert sent(harness.tick(4_500), TriggerCheckpoint) == []
         harness.tick(500)
         assert len(harness.pending()) == 1
 
@@ -94,7 +94,7 @@ def test_a_trigger_is_repeated_to_a_source_until_it_has_acknowledged() -> None:
     harness = formed()
     harness.tick(5_000)
     harness.acknowledge(1, 0)
-    assert {message.task for _, message in sent(harness.tick(300), Trigger)} == {1}  # type: ignore[attr-defined]
+    assert {message.task for _, message in sent(harness.tick(300), TriggerCheckpoint)} == {1}  # type: ignore[attr-defined]
 
 
 def test_metadata_is_written_when_every_task_has_acknowledged() -> None:
@@ -372,7 +372,7 @@ def test_a_final_state_does_not_count_for_a_barrier_that_was_passed() -> None:
 def test_no_trigger_is_sent_to_a_final_source() -> None:
     harness = formed()
     harness.acknowledge(1, 0, final=True)
-    assert {message.task for _, message in sent(harness.tick(5_100), Trigger)} == {1}  # type: ignore[attr-defined]
+    assert {message.task for _, message in sent(harness.tick(5_100), TriggerCheckpoint)} == {1}  # type: ignore[attr-defined]
 
 
 def test_a_final_state_is_acknowledged_again_by_the_successor() -> None:

@@ -22,7 +22,7 @@ from clonos.core.coordinator.coordinator_events import OutputCommitFailed, Outpu
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.progress import TaskPhase
-from clonos.core.wire.control_messages import Completed, Trigger, View
+from clonos.core.wire.control_messages import Completed, TriggerCheckpoint, View
 from clonos.job.status_view import build_status
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, formed, of_kind, sent, written_metadata
 
@@ -176,7 +176,7 @@ def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> N
     harness = formed()
     harness.tick(1_000)
     effects = harness.do(StopRequested(drain=True))
-    triggers = [message for _, message in sent(effects, Trigger)]
+    triggers = [message for _, message in sent(effects, TriggerCheckpoint)]
     assert [message.then_pause for message in triggers] == [True, True]  # type: ignore[attr-defined]
     harness.tick(6_000)
     assert harness.pending() == [1]  # no further checkpoint begins
@@ -196,7 +196,7 @@ def test_a_drain_survives_the_death_of_a_source() -> None:
     second_harness.tick(1_000)
     second_harness.do(StopRequested(drain=True))
     second_harness.gone(second_harness.of(0).hosting_slot)
-    repeated = [message for _, message in sent(second_harness.tick(200), Trigger)]
+    repeated = [message for _, message in sent(second_harness.tick(200), TriggerCheckpoint)]
     assert (0, second_harness.of(0).incarnation, True) in {
         (message.task, message.incarnation, message.then_pause)  # type: ignore[attr-defined]
         for message in repeated

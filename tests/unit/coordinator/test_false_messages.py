@@ -13,7 +13,16 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, Hold, Peek, Peeked, Register, Release, TaskStatus, Trigger
+from clonos.core.wire.control_messages import (
+    Completed,
+    Hold,
+    Peek,
+    Peeked,
+    Register,
+    Release,
+    TaskStatus,
+    TriggerCheckpoint,
+)
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import (
     AnnounceAck,
@@ -45,7 +54,7 @@ OF_SLOTS = (
     FeedAck(TaskId(0), LIFE, SlotId(1), 0, 0),
 )
 OF_COORDINATORS = (
-    Trigger(TaskId(0), LIFE, CheckpointId(1), False),
+    TriggerCheckpoint(TaskId(0), LIFE, CheckpointId(1), False),
     AnnounceAck(TaskId(0), LIFE, ChannelId(0), 0),
     Hold(SlotId(1)),
     Peek(TaskId(0), "step", 5, 1),

@@ -17,7 +17,7 @@ from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.model.progress import TaskCounter
-from clonos.core.wire.control_messages import Register, SlotStatus, Trigger
+from clonos.core.wire.control_messages import Register, SlotStatus, TriggerCheckpoint
 from tests.harnesses.coordinator_harness import MILLISECOND_NS, CoordinatorHarness, HarnessSlot, sent
 
 TASKS = 2_000
@@ -87,7 +87,7 @@ def test_a_tick_that_starts_a_checkpoint_executes_a_few_lines_per_task() -> None
     harness = _wide_harness(checkpoint_every_ms=50)
     effects: list[Effect] = []
     assert _lines_of(lambda: effects.extend(_tick(harness))) < TRIGGERING_LINES_MAX * TASKS
-    assert len(sent(effects, Trigger)) == TASKS // 4
+    assert len(sent(effects, TriggerCheckpoint)) == TASKS // 4
 
 
 def test_the_view_after_a_death_executes_a_bounded_number_of_lines_per_task() -> None:

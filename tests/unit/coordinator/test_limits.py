@@ -6,7 +6,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.core.model.progress import TaskCounter
-from clonos.core.wire.control_messages import Trigger
+from clonos.core.wire.control_messages import TriggerCheckpoint
 from tests.harnesses.coordinator_harness import CoordinatorHarness, sent
 
 
@@ -34,7 +34,7 @@ def reach(harness: CoordinatorHarness, task: int) -> None:
 
 
 def ends(harness: CoordinatorHarness, milliseconds: int) -> dict[TaskId, bool]:
-    return {message.task: message.then_end for _, message in sent(harness.tick(milliseconds), Trigger)}  # type: ignore[attr-defined]
+    return {message.task: message.then_end for _, message in sent(harness.tick(milliseconds), TriggerCheckpoint)}  # type: ignore[attr-defined]
 
 
 def test_a_checkpoint_begins_at_once_and_ends_the_sources_in_front_of_the_limit() -> None:

@@ -17,7 +17,7 @@ from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopRequ
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import Register, Release, Trigger
+from clonos.core.wire.control_messages import Register, Release, TriggerCheckpoint
 from clonos.core.wire.recovery_messages import SinkFenced
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
 
@@ -260,7 +260,7 @@ def test_a_job_that_shall_stop_while_it_is_taken_over_stops_with_a_checkpoint() 
     again.slots = dict(harness.slots)
     again.tick(500)
     assert again.view.placements == harness.view.placements
-    triggers = [message for _, message in sent(again.tick(500), Trigger)]
+    triggers = [message for _, message in sent(again.tick(500), TriggerCheckpoint)]
     assert triggers
     assert all(message.then_pause for message in triggers)  # type: ignore[attr-defined]
 

@@ -27,7 +27,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
 from clonos.core.model.options import Options
-from clonos.core.wire.control_messages import Register, Release, Trigger, View
+from clonos.core.wire.control_messages import Register, Release, TriggerCheckpoint, View
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, of_kind, sent
 
 
@@ -271,7 +271,7 @@ def test_a_stop_with_an_awaited_checkpoint_waits_until_the_tasks_run(awaited: tu
     assert harness.do(StopRequested(drain=True, ends_start=True)) == ()  # a signal that comes after it
     for slot in (1, 2, 3):
         harness.register(slot, "ab"[slot % 2])
-    triggers = [message for _, message in sent(harness.tick(500), Trigger)]
+    triggers = [message for _, message in sent(harness.tick(500), TriggerCheckpoint)]
     assert triggers
     assert all(message.then_pause for message in triggers)  # type: ignore[attr-defined]
     harness.acknowledge(1)

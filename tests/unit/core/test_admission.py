@@ -33,7 +33,7 @@ from clonos.core.wire.control_messages import (
     Snapshotted,
     Suspicion,
     TaskStatus,
-    Trigger,
+    TriggerCheckpoint,
     View,
 )
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
@@ -74,7 +74,7 @@ APPEND_ACK = AppendAck(TaskId(0), LIFE, PEER, True, (LENGTH,))
 UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, None, ("a",))
 FOLLOW = FeedShadow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (DELTA,))
 FOLLOWING = FeedAck(TaskId(0), LIFE, PEER, 1, 0)
-TRIGGER = Trigger(TaskId(0), LIFE, ONE, False)
+TRIGGER = TriggerCheckpoint(TaskId(0), LIFE, ONE, False)
 COMPLETED = Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
 ANNOUNCE_ACK = AnnounceAck(TaskId(0), LIFE, None, 0)
 VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])

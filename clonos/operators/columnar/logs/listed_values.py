@@ -10,7 +10,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.operators.aggregates.distinct import CountDistinct, identified
-from clonos.operators.aggregates.ranking import Ranking, TopK
+from clonos.operators.aggregates.ranking import Ranking, TopKRecords
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.column_aggregates import Slots
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate, order_in_slots, without_nulls
@@ -115,7 +115,7 @@ class Ranked(CollectedRecords):
     def __init__(self, name: str, aggregation: Ranking, of: str, schema: Any) -> None:
         """Creates it for records of a schema; ``of`` is the column of the ranks."""
         super().__init__(name, schema, of)
-        self._aggregation, self._k, self._is_top = aggregation, aggregation.k, isinstance(aggregation, TopK)
+        self._aggregation, self._k, self._is_top = aggregation, aggregation.k, isinstance(aggregation, TopKRecords)
         self._place = schema.get_field_index(of)
 
     def _entries(self, slots: Slots, cells: Any) -> tuple[Slots, Sequence[Any]]:

@@ -6,7 +6,16 @@ from collections.abc import Callable, Generator
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from clonos.connectors.kafka.numbering import Answer, Begin, Command, Commit, Committed, Outcome, Read, committed_of
+from clonos.connectors.kafka.numbering import (
+    Answer,
+    BeginSession,
+    Command,
+    Commit,
+    Committed,
+    Outcome,
+    Read,
+    committed_of,
+)
 
 Result = TypeVar("Result")
 
@@ -109,7 +118,7 @@ class FakeClient:
 
     def _done(self, command: Command, fate: Fate) -> Answer:
         kafka = self.kafka
-        if isinstance(command, Begin):
+        if isinstance(command, BeginSession):
             self.session = kafka.begin()
         elif isinstance(command, Read):
             return Outcome.IN_DOUBT if fate is Fate.DOUBTFUL else kafka.committed

@@ -26,9 +26,11 @@ RELATION = (
 )  # fmt: skip
 
 MESSAGES = {
-    b"B" + struct.pack(">QqI", 7, 5, 731): p.Begin(7, 5 + p.EPOCH_US, 731),
-    b"C\0" + struct.pack(">QQq", 7, 9, 5): p.Commit(7, 9),
-    RELATION: p.Relation(16_390, "public", "orders", (p.Column("id", 23, True), p.Column("item", 25, False))),
+    b"B" + struct.pack(">QqI", 7, 5, 731): p.TransactionBegin(7, 5 + p.EPOCH_US, 731),
+    b"C\0" + struct.pack(">QQq", 7, 9, 5): p.TransactionCommit(7, 9),
+    RELATION: p.Relation(
+        16_390, "public", "orders", (p.RelationColumn("id", 23, True), p.RelationColumn("item", 25, False))
+    ),
     b"I" + OID + NEW: p.Insert(16_390, FIELDS),
     b"U" + OID + NEW: p.Update(16_390, None, False, FIELDS),
     b"U" + OID + b"K" + KEY + NEW: p.Update(16_390, KEY_FIELDS, True, FIELDS),

@@ -165,7 +165,7 @@ def slept(server: Pages, **options: Any) -> float:
     """Seconds in which the source slept until it had the first record."""
     clock = Clock()
     source = web.poll(server.url, **(OF_PAGES | options))
-    feed = PollFeed(source.endpoint, poll_feed.Position(), lambda data, *_: data, lambda: clock.now_ns, clock.sleep)
+    feed = PollFeed(source.endpoint, poll_feed.PollCursor(), lambda data, *_: data, lambda: clock.now_ns, clock.sleep)
     while not feed.receive(100):
         pass
     return clock.slept_s

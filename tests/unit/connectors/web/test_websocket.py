@@ -207,7 +207,7 @@ class Clock:
 
 def timed(clock: Clock, url: str, **options: Any) -> WebSocketFeed:
     source = web.websocket(url, **(OF_NUMBERS | options))
-    position = websocket_feed.Position()
+    position = websocket_feed.WebSocketCursor()
     return WebSocketFeed(source.endpoint, position, lambda data, *_: data, lambda: clock.now_ns, clock.sleep)
 
 

@@ -25,7 +25,7 @@ from clonos.core.wire.control_messages import (
     SlotStatus,
     Snapshotted,
     Suspicion,
-    Trigger,
+    TriggerCheckpoint,
     View,
     Warned,
 )
@@ -108,7 +108,7 @@ def test_a_message_with_ids_outside_the_plan_is_malformed_and_names_the_peer(
 
 OF_COORDINATOR = (
     View(number(9), 1, "job", (), ()),
-    Trigger(TaskId(1), LIFE, CheckpointId(1), False),
+    TriggerCheckpoint(TaskId(1), LIFE, CheckpointId(1), False),
     AnnounceAck(TaskId(1), LIFE, ChannelId(0), 0),
     Hold(SlotId(2)),
     Peek(TaskId(1), "step", 5, 1),
