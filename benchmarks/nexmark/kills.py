@@ -177,7 +177,7 @@ def _kill_in_turn(handle: Handle, gate: Gate, rows: int, killed: Killed) -> None
     names = [task.name for task in status.tasks]
     for turn, name in enumerate(names, 1):
         status = _await(handle, _is_whole)
-        status = _await(handle, partial(_has_checkpoint_behind, status.checkpoint))
+        status = _await(handle, partial(_has_checkpoint_after, status.checkpoint))
         before = _records_in(status, name)
         gate.open_to(rows * turn // (len(names) + 1))
         status = _await(handle, partial(_has_more_than, before, name, time.monotonic() + INPUT_S))
@@ -187,7 +187,7 @@ def _kill_in_turn(handle: Handle, gate: Gate, rows: int, killed: Killed) -> None
         _await(handle, partial(_has_recovered, victim))
 
 
-def _has_checkpoint_behind(checkpoint: int, status: Status) -> bool:
+def _has_checkpoint_after(checkpoint: int, status: Status) -> bool:
     return status.checkpoint > checkpoint
 
 

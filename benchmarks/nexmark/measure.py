@@ -141,8 +141,8 @@ def run(session: Session) -> None:
 def measure_query(measuring: Measuring, query: Query) -> None:
     """Measures a query against each selected side."""
     session, name = measuring.session, measuring.label(query)
-    rows_behind = columns.ROWS_BEHIND.get(query.name, "") if measuring.shape == "columns" else ""
-    session.note(name, "; ".join(filter(None, (query.differs, rows_behind))))
+    rows_after = columns.ROWS_BEHIND.get(query.name, "") if measuring.shape == "columns" else ""
+    session.note(name, "; ".join(filter(None, (query.differs, rows_after))))
     session.figure(f"{name}, load average before", os.getloadavg()[0], "")
     job = partial(measuring.run, query, measuring.shape, measuring.events, measuring.oracle)
     try:

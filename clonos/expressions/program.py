@@ -78,7 +78,7 @@ class Program:
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def schema_behind(stages: Sequence[Stage], schema: Any) -> Any:
+def schema_after(stages: Sequence[Stage], schema: Any) -> Any:
     """Returns the schema of the columns after stages.
 
     Raises: InvalidExpression: a column is missing, or a type does not fit.
@@ -115,7 +115,7 @@ def _compiled(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> d
     Raises: InvalidExpression: a column is missing, or a type does not fit.
     """
     try:
-        return _columns_behind(binder, stage, columns)
+        return _columns_after(binder, stage, columns)
     except CannotBind as error:
         texts = [f"{name}: {value.type}" for name, value in list(columns.items())[:COLUMNS_MAX]]
         more = [f"and {len(columns) - COLUMNS_MAX} more"] if len(columns) > COLUMNS_MAX else []
@@ -123,7 +123,7 @@ def _compiled(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> d
         raise InvalidExpression(stage.step, error.expression or str(stage), error.problem, found) from None
 
 
-def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> dict[str, BoundValue]:
+def _columns_after(binder: Binder, stage: Stage, columns: dict[str, BoundValue]) -> dict[str, BoundValue]:
     for name in stage.dropped:
         if name not in columns and not stage.is_checked:
             raise CannotBind("", missing_column(name, columns))
@@ -134,7 +134,7 @@ def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, BoundValue]
         return left
     found = {name: bind(binder, each, columns) for name, each in stage.columns}
     if stage.kind == "filter":
-        return _behind_filter(binder, stage, found, columns)
+        return _after_filter(binder, stage, found, columns)
     found = {name: settled(binder, value) for name, value in found.items()}
     if stage.kind == "select":
         return found
@@ -148,7 +148,7 @@ def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, BoundValue]
     return dict(zip(names, columns.values(), strict=True))
 
 
-def _behind_filter(
+def _after_filter(
     binder: Binder, stage: Stage, found: dict[str, BoundValue], columns: dict[str, BoundValue]
 ) -> dict[str, BoundValue]:
     ((name, given),) = found.items()
@@ -157,4 +157,4 @@ def _behind_filter(
     except CannotBind as error:
         raise CannotBind(repr(dict(stage.columns)[name]), error.problem) from None
     binder.filter(mask)
-    return {name: binder.behind_filter(value) for name, value in columns.items()}
+    return {name: binder.after_filter(value) for name, value in columns.items()}

@@ -69,7 +69,7 @@ def connected(source: PushSource[Any], offset_bytes: int, cursor: bytes | None) 
     return source.connect(offset_bytes)
 
 
-def cursor_behind(source: PushSource[Any], data: bytes, before: bytes | None) -> bytes | None:
+def cursor_after(source: PushSource[Any], data: bytes, before: bytes | None) -> bytes | None:
     """Returns the cursor after whole records; ``before``: that in front of them."""
     return source.cursor(source.cut(data)[-1]) if isinstance(source, ContinuedSource) else before
 
@@ -142,7 +142,7 @@ class JournalHead(Operator):
             self._records += self._source.cut(data)
             self._unread_bytes += len(data)
             self._end_bytes += len(data)
-            self._cursor = cursor_behind(self._source, data, self._cursor)
+            self._cursor = cursor_after(self._source, data, self._cursor)
         return not self._has_ended
 
     def unread_bytes(self) -> int:

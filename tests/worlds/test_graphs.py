@@ -22,7 +22,7 @@ def test_random_worlds_of_random_graphs_are_correct(search: Search) -> None:
     assert swarmed(search, Swarm("graphs"), part=5).checkpoints > 0
 
 
-def test_every_step_is_drawn_before_and_behind_others() -> None:
+def test_every_step_is_drawn_before_and_after_others() -> None:
     drawn: Counter[str] = Counter()
     for seed in range(JOBS):
         job = GraphJob("graphs", Random(seed), 60, None)

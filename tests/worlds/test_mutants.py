@@ -123,7 +123,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "instant_is_not_in_the_snapshot": ("21 holder dies before it answers", 0),
     "ended_inputs_are_forgotten": ("45 task dies when one of its inputs has ended", 0),
     "seed_is_drawn_again_in_replay": ("49 poison record whose inputs merge differently", 0),
-    "rng_goes_on_behind_a_barrier": ("37 sink dies while its keeper is behind", 0),
+    "rng_goes_on_after_a_barrier": ("37 sink dies while its keeper is behind", 0),
     "clock_is_read_again_in_replay": ("49 poison record whose inputs merge differently", 0),
     "calls_are_made_again_in_replay": ("49 poison record whose inputs merge differently", 0),
     "calls_in_doubt_are_made_as_new": ("47 task dies between the call and CALL", 0),

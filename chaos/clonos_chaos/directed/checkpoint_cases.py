@@ -38,7 +38,7 @@ from clonos_chaos.swarm.world import World
 
 
 @directed_test("31 sink dies after a complete checkpoint")
-def _sink_dies_behind_a_checkpoint(seed: int) -> World:
+def _sink_dies_after_a_checkpoint(seed: int) -> World:
     waiting = at("aligned", nothing, _has_unreleased_output)
     late = lost(AppendAck, both(about("sink/0"), after(waiting)), times=5)
     keepers_are_silent = lost(AppendAck, both(about("sink/0"), before(waiting)), nth=8, times=1_000)

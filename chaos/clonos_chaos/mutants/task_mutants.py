@@ -193,7 +193,7 @@ def seed_is_drawn_again_in_replay(mutation: Mutation) -> None:
 
 
 @mutant("2")
-def rng_goes_on_behind_a_barrier(mutation: Mutation) -> None:
+def rng_goes_on_after_a_barrier(mutation: Mutation) -> None:
     """Random streams restart after each barrier."""
 
     def begin_epoch(self: TaskLog, checkpoint: int) -> None:

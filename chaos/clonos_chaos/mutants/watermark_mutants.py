@@ -148,7 +148,7 @@ def watermarks_are_made_by_the_real_clock(mutation: Mutation) -> None:
         return None if found is None else found - self.clock() // 1_000_000 % 20  # type: ignore[attr-defined]
 
     mutation.wrap(TimedHead, "open", opened)
-    mutation.wrap(TimedHead, "_watermark_behind", behind)
+    mutation.wrap(TimedHead, "_watermark_after", behind)
 
 
 @mutant("2.2")

@@ -60,7 +60,7 @@ def narrowing_of(step: Step, steps: Sequence[Step]) -> Narrowing | None:
     return None if is_whole and not bounds else Narrowing(None if is_whole else columns, bounds)
 
 
-def read_behind(reader: Step, keys: tuple[str, ...], timestamp_column: TimestampColumn | None) -> ReadColumns:
+def read_after(reader: Step, keys: tuple[str, ...], timestamp_column: TimestampColumn | None) -> ReadColumns:
     """Returns the columns of records that an exchange by these keys has to carry to a step."""
     if reader.reads is None:
         return None

@@ -35,9 +35,9 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return step.schema_from(*schemas)
     if step.stage is None:
         return schemas[0]
-    from clonos.expressions.program import schema_behind  # loads pyarrow
+    from clonos.expressions.program import schema_after  # loads pyarrow
 
-    return schema_behind([step.stage], schemas[0])
+    return schema_after([step.stage], schemas[0])
 
 
 def _same_schema(steps: Sequence[Step], inputs: Sequence[StepInput]) -> Any | None:

@@ -17,7 +17,7 @@ from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
 from clonos.api.columns.forms import needs_columns
-from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_behind
+from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
 from clonos.api.columns.schemas import check_timestamps_remain
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
@@ -329,7 +329,7 @@ class _Compiler:
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
             parent, tag = vertex.add(node, parent, tag), ""
         key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))
-        read = read_behind(reader, columns, self._timestamp_column(step_input))
+        read = read_after(reader, columns, self._timestamp_column(step_input))
         sampled = [reader.name] if callable(key) and reader.state is not None else []
         if key_output is not None:
             key_output[0].append(port)

@@ -152,7 +152,7 @@ class _Explainer:
     def _vertex(self, number: int) -> VertexInfo:
         vertex, options, first = self._plan.vertices[number], self._options, self._plan.first_task[number]
         steps = [step for step in self._graph.steps if self._compiled.vertex_of[step.number] == number]
-        names = [name for step in steps for name in (step.name, *self._keys_behind(step))]
+        names = [name for step in steps for name in (step.name, *self._keys_after(step))]
         return VertexInfo(
             vertex.name,
             vertex.parallelism,
@@ -164,7 +164,7 @@ class _Explainer:
             takes_errors=not steps,
         )
 
-    def _keys_behind(self, step: Step) -> list[str]:
+    def _keys_after(self, step: Step) -> list[str]:
         """Returns the names of the ``key_by`` steps that run in the tasks of ``step``."""
         inputs = [each for reader in self._graph.steps for each in reader.inputs if each.step == step.number]
         return list(dict.fromkeys(each.key.name for each in inputs if each.key is not None))

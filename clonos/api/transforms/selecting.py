@@ -178,13 +178,13 @@ def add_stage(
     stage = Stage(name, kind, columns, dropped)
     schemas = [schema for each in inputs if (schema := schema_of(graph.steps, each)) is not None]
     for schema in schemas:
-        from clonos.expressions.program import schema_behind
+        from clonos.expressions.program import schema_after
 
-        schema_behind([stage], schema)
+        schema_after([stage], schema)
     stage = replace(stage, is_checked=len(schemas) == len(inputs))
     has_times = graph.have_same_times(name, inputs)
     column = graph.steps[inputs[0].step].timestamp_column if has_times else None
-    timestamp_column = None if column is None else _column_behind(stage, column)
+    timestamp_column = None if column is None else _column_after(stage, column)
     return stream._step(
         kind,
         lambda final: partial(ColumnStep, replace(stage, step=final)),
@@ -200,7 +200,7 @@ def add_stage(
     )
 
 
-def _column_behind(stage: Stage, column: TimestampColumn) -> TimestampColumn | None:
+def _column_after(stage: Stage, column: TimestampColumn) -> TimestampColumn | None:
     """Returns the column of the timestamps after a stage, None if it is left out.
 
     Raises: InvalidJob: it is computed anew.

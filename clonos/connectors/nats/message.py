@@ -30,7 +30,7 @@ def message_of(raw: Any, reply: list[str]) -> Message:
     return Message(raw.subject, int(reply[at]), int(reply[at + 2]), raw.data, headers)
 
 
-def pending_behind(reply: list[str]) -> int:
+def pending_after(reply: list[str]) -> int:
     """Returns how many messages the consumer will still get of those that are in the stream."""
     return int(reply[8 if len(reply) == 9 else 10])
 

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any, Final
 
 from clonos.connectors.kit.external_system import SystemUnreachable
-from clonos.connectors.nats.message import Message, consumer_sequence, message_of, pending_behind
+from clonos.connectors.nats.message import Message, consumer_sequence, message_of, pending_after
 from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.server import Connection, Server
 from clonos.connectors.nats.stream_splits import StreamSplit, check_sequences, consumer_config
@@ -299,7 +299,7 @@ class _Request:
         if not self._is_broken:
             self.delivered += 1
             self._given.append(message_of(raw, reply))
-            self._pending = pending_behind(reply)
+            self._pending = pending_after(reply)
             self._missing = max(0, self._missing - 1)
         self._has_come.set()
 

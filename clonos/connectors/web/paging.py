@@ -115,7 +115,7 @@ def next_link(reply: Reply) -> str | None:
     return None
 
 
-def url_behind(url: str, cursor: str | None, parameter: str | None) -> str:
+def url_after(url: str, cursor: str | None, parameter: str | None) -> str:
     """Returns the URL of the request after a cursor. ``parameter``: that has it; None: the cursor is a URL.
 
     Raises: PollRefused: the next page is at another server, which must not get the headers of this one.

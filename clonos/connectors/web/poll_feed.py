@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_behind
+from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_after
 from clonos.connectors.web.web_errors import PollFailed, PollRefused
 from clonos.connectors.web.web_options import TRANSIENT, WebServer
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
@@ -117,7 +117,7 @@ class PollFeed:
         Raises: PollFailed: there has been none for too long. PollRefused.
         """
         endpoint = self._endpoint
-        url = url_behind(endpoint.url, self._position.cursor, endpoint.paging.parameter)
+        url = url_after(endpoint.url, self._position.cursor, endpoint.paging.parameter)
         asked_ns = 0
         try:
             reply = self._client.send(HttpRequest("GET", url, endpoint.request_headers()), endpoint.limits)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.web.paging import field_at, url_behind
+from clonos.connectors.web.paging import field_at, url_after
 from clonos.connectors.web.web_errors import WebSocketFailed, WebSocketRefused
 from clonos.connectors.web.web_options import TRANSIENT, WebServer
 from clonos.core.model.errors import ExtraMissing
@@ -204,7 +204,7 @@ class WebSocketFeed:
         endpoint = self._endpoint
         url = endpoint.url
         if endpoint.subscription.parameter is not None:
-            url = url_behind(url, self._position.cursor, endpoint.subscription.parameter)
+            url = url_after(url, self._position.cursor, endpoint.subscription.parameter)
         parts = urlsplit(url)
         is_secure = parts.scheme == "wss"
         context = self._authorities() if is_secure else None

@@ -107,7 +107,7 @@ class OutputGate:
         """Number below which the external system must have confirmed all output before the snapshot counts."""
         return dict(snapshot.outputs)[self.external.log.channel] if self.external is not None else 0
 
-    def hold_behind(self, snapshot: Snapshot) -> None:
+    def hold_after(self, snapshot: Snapshot) -> None:
         """Holds output after the barrier at which the job stops, until a later barrier comes."""
         if self.external is not None:
             self.external.hold_from(self.position_in(snapshot) if snapshot.is_at_stop else None)

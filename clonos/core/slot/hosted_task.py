@@ -179,7 +179,7 @@ class HostedTask:
                     lacks_log=lacks_log and not is_final,
                 )
                 if restored is not None and not is_older:
-                    self.output_gate.hold_behind(restored)
+                    self.output_gate.hold_after(restored)
             else:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
 
@@ -361,7 +361,7 @@ class HostedTask:
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
         confirmed_seq = self.output_gate.position_in(snapshot)
-        self.output_gate.hold_behind(snapshot)
+        self.output_gate.hold_after(snapshot)
         name = self.pending.take(snapshot, parts, confirmed_seq, more, self.output_gate.is_acknowledged)
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot, more)

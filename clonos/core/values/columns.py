@@ -93,7 +93,7 @@ def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BA
         head = _head(buffer)
         schema = known_schemas.get(head)
         if schema is not None:
-            batch = _read_behind(head, buffer, schema)
+            batch = _read_after(head, buffer, schema)
         else:
             batch = _read_stream(buffer)
             if head and not _has_dictionaries(batch.schema):
@@ -144,7 +144,7 @@ def _read_stream(buffer: pyarrow.Buffer) -> pyarrow.RecordBatch:
     return batch
 
 
-def _read_behind(head: bytes, buffer: pyarrow.Buffer, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+def _read_after(head: bytes, buffer: pyarrow.Buffer, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     """Reads a batch whose schema is known, so that of the stream only the batch's own message is parsed."""
     import pyarrow
 

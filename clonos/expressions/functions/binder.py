@@ -102,7 +102,7 @@ class Binder:
             return self._known[key]
         sources = tuple(self._before.get(number, number) for number in numbers)
         if sources != numbers and (earlier := self._known.get((name, repr(options), *sources))) is not None:
-            return self.behind_filter(earlier)
+            return self.after_filter(earlier)
         if type_ is None:
             type_ = self._type_of_result(kernel, inputs)
         found = self._folded(kernel, inputs, type_)
@@ -148,11 +148,11 @@ class Binder:
         return value
 
     def filter(self, mask: BoundValue) -> None:
-        """Leaves the records for which ``mask`` is true; ``behind_filter`` returns values after it."""
+        """Leaves the records for which ``mask`` is true; ``after_filter`` returns values after it."""
         self.calls.append(FilterCall(mask.number, [], self.stage))
         self._before, self._behind = {}, {}
 
-    def behind_filter(self, value: BoundValue) -> BoundValue:
+    def after_filter(self, value: BoundValue) -> BoundValue:
         """Returns a value in front of the last filter as it is after it."""
         if self.is_constant(value) or value.is_literal:
             return value

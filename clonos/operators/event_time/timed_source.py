@@ -116,7 +116,7 @@ class TimedHead(SourceHead):
             batch if isinstance(batch, list) else batch.num_rows
         ):  # otherwise all records were malformed or without timestamps
             self._pass_on(batch, times)
-            self._pass(self._times.reach(number, self._watermark_behind(number, batch, times)))
+            self._pass(self._times.reach(number, self._watermark_after(number, batch, times)))
 
     def _assigned(self, assigner: TimestampAssigner, batch: Any, where: str) -> tuple[Any, list[int] | IntArray]:
         is_rows = isinstance(batch, list)
@@ -126,7 +126,7 @@ class TimedHead(SourceHead):
         rows, times = assigner.assign(rows, self.guard, self._recorder, where)
         return ([row for _, row in rows] if assigner.of is stamp_of else rows), times
 
-    def _watermark_behind(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
+    def _watermark_after(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
         before_ns = self._times.reached_ns(number)
         try:
             if self._assigner is None:

@@ -18,7 +18,7 @@ from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import ProducerConnection, PushSource
-from clonos.operators.journal_source import END_OF_JOURNAL, connected, cursor_behind
+from clonos.operators.journal_source import END_OF_JOURNAL, connected, cursor_after
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -142,7 +142,7 @@ class JournalThread:
                 return
             if data:
                 self._received_bytes += len(data)
-                self.cursor = cursor_behind(self._source, data, self.cursor)
+                self.cursor = cursor_after(self._source, data, self.cursor)
                 self._hand_over(data)
 
     def _await_replication(self, feed: ProducerConnection) -> None:

@@ -199,7 +199,7 @@ def test_records_of_an_endpoint_count_once(expect: Any) -> None:
         expect("`web.poll`", check_source(make, server.add, int, outages=outages))
 
 
-def test_messages_of_a_websocket_count_once_if_the_server_continues_behind_a_cursor(expect: Any) -> None:
+def test_messages_of_a_websocket_count_once_if_the_server_continues_after_a_cursor(expect: Any) -> None:
     with Feeds() as server, NetworkLink(server.address) as link:
 
         def make(place: str) -> Any:

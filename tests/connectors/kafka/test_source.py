@@ -122,7 +122,7 @@ def test_a_job_begins_at_the_start_that_its_user_gives(broker: KafkaServer, star
     assert partition_of(source.splits(1)[0]).start == first
 
 
-def test_only_committed_records_are_read_and_a_bounded_source_ends_behind_an_aborted_transaction(
+def test_only_committed_records_are_read_and_a_bounded_source_ends_after_an_aborted_transaction(
     broker: KafkaServer,
 ) -> None:
     topic = broker.create_topic("transactions")
@@ -197,7 +197,7 @@ def test_records_that_retention_has_deleted_are_an_error_and_never_skipped(broke
     assert read_all(source, split, b"5") == [5, 6, 7, 8, 9]
 
 
-def test_an_offset_behind_the_end_of_a_topic_that_was_created_again_is_an_error(broker: KafkaServer) -> None:
+def test_an_offset_after_the_end_of_a_topic_that_was_created_again_is_an_error(broker: KafkaServer) -> None:
     source = unbounded(broker, broker.create_topic("anew"))
     with pytest.raises(RecordsLost, match="or the topic was created anew"):
         read_all(source, source.splits(1)[0], b"7", 1)

@@ -41,7 +41,7 @@ def test_rows_that_are_published_again_are_in_the_stream_once(server: NatsServer
     assert messages[7][1] == {"Nats-Msg-Id": "job-1/out/0/0/7"}
 
 
-def test_rows_behind_a_rollback_have_new_ids(server: NatsServer) -> None:
+def test_rows_after_a_rollback_have_new_ids(server: NatsServer) -> None:
     add_stream(server, "BACK")
     sink = nats.sink("back", url=server.full_url)
     for generation in (0, 1):

@@ -99,7 +99,7 @@ def test_a_reply_that_breaks_goes_on_where_it_broke(server: FileServer, has_rang
     assert server.breaks_left < 3
 
 
-def test_a_server_that_breaks_every_reply_at_once_is_an_error_behind_some_attempts(server: FileServer) -> None:
+def test_a_server_that_breaks_every_reply_at_once_is_an_error_after_some_attempts(server: FileServer) -> None:
     source = files.lines(put(server, "large.txt", CONTENT))
     (split,) = source.in_order().splits(1)
     reader = source.reader()

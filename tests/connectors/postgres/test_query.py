@@ -78,7 +78,7 @@ def test_a_range_opened_at_any_mark_gives_the_same_rest(orders: PostgresServer) 
     reader.close()
 
 
-def test_rows_inserted_behind_the_last_key_do_not_belong_to_the_job(orders: PostgresServer) -> None:
+def test_rows_inserted_after_the_last_key_do_not_belong_to_the_job(orders: PostgresServer) -> None:
     source = pg.query(orders.full_url, "SELECT * FROM orders", key="id")
     splits = source.splits(2)
     orders.run("INSERT INTO orders VALUES (20000, 'late'), (0, 'early')")
@@ -158,7 +158,7 @@ def test_splits_of_another_query_and_bytes_that_are_none_are_refused(orders: Pos
             pg.query(**{"dsn": "postgresql://h/d", "sql": "SELECT 1", "key": "id"} | options)
 
 
-def test_a_lost_connection_is_opened_again_behind_the_last_row(orders: PostgresServer) -> None:
+def test_a_lost_connection_is_opened_again_after_the_last_row(orders: PostgresServer) -> None:
     source = pg.query(orders.full_url, "SELECT * FROM orders", key="id", parts=1)
     (split,) = source.splits(1)
     reader = source.reader()

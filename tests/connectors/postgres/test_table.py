@@ -102,7 +102,7 @@ def test_an_earlier_incarnation_writes_nothing_once_a_later_one_has_registered(p
     assert words_in(postgres) == [("b", 2)]
 
 
-def test_rows_behind_the_restored_checkpoint_are_withdrawn(postgres: PostgresServer) -> None:
+def test_rows_after_the_restored_checkpoint_are_withdrawn(postgres: PostgresServer) -> None:
     sink = sink_to(postgres)
     with registered(sink, identity(1)) as early:
         early.write(0, [("a", 1), ("b", 2), ("c", 3)])

@@ -103,7 +103,7 @@ def test_a_full_queue_holds_rows_back_until_there_is_space(rabbit: RabbitServer)
     assert sorted(found) == list(range(10))
 
 
-def test_a_queue_that_stays_full_is_a_fault_behind_the_time_limit(rabbit: RabbitServer) -> None:
+def test_a_queue_that_stays_full_is_a_fault_after_the_time_limit(rabbit: RabbitServer) -> None:
     name = declare(rabbit, "stays-full", x_max_length=4, x_overflow="reject-publish")
     with (
         closing(registered(to_queue(rabbit, name, timeout="200ms"))) as writer,

@@ -104,7 +104,7 @@ def test_no_more_messages_than_the_credit_are_sent_ahead(rabbit: RabbitServer) -
         assert source.decode(source.cut(more)) == [3]
 
 
-def test_until_empty_ends_behind_the_last_message(rabbit: RabbitServer) -> None:
+def test_until_empty_ends_after_the_last_message(rabbit: RabbitServer) -> None:
     name = declare(rabbit, "ends")
     publish(rabbit, name, range(5))
     source = rabbitmq.queue(name, url=rabbit.full_url, until="empty", prefetch=2, decode=json.loads)

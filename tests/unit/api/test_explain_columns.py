@@ -212,7 +212,7 @@ def test_a_join_of_two_stretches_makes_one() -> None:
     ]
 
 
-def test_a_step_on_columns_behind_rows_names_the_reason(tmp_path: Path) -> None:
+def test_a_step_on_columns_after_rows_names_the_reason(tmp_path: Path) -> None:
     batch = pyarrow.record_batch({"a": ["x"], "text": ["y"], "tags": [["y"]]})
     parquet.write_table(pyarrow.Table.from_batches([batch]), tmp_path / "some.parquet")
     job = Job("columns")
@@ -229,7 +229,7 @@ def test_a_step_on_columns_behind_rows_names_the_reason(tmp_path: Path) -> None:
         numbers(Job("rows")).select("a")
 
 
-def test_a_sink_behind_columns_whose_rows_have_another_form_writes_rows(tmp_path: Path) -> None:
+def test_a_sink_after_columns_whose_rows_have_another_form_writes_rows(tmp_path: Path) -> None:
     job = Job("columns")
     keyed = job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="read").key_by("a")
     streams: dict[str, Any] = {

@@ -112,7 +112,7 @@ def test_as_of_joins_stay_in_columns() -> None:
     assert [(row["x"], row["name"]) for row in written] == [(1, "n1"), (2, "n1"), (3, "n3")]
 
 
-def test_a_version_behind_a_late_one_of_its_batch_is_late() -> None:
+def test_a_version_after_a_late_one_of_its_batch_is_late() -> None:
     lefts = [{"key": "c", "at": START + at, "x": at} for at in (18, 19, 20)] + [{"key": "a", "at": START + 21, "x": 21}]
     rights = [{"key": "c", "at": START + at, "name": "n", "x": at} for at in (18, 19, 20)]
     rights += [{"key": "a", "at": START + at, "name": "n", "x": x} for at, x in ((6, 6), (7, 7), (6, -6))]

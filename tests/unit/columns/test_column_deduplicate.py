@@ -273,7 +273,7 @@ def spans_given() -> list[dict[str, Any]]:
     return [{"key": key, "at": START + at, "x": number, "y": 0.5} for number, (key, at) in enumerate(SPANS)]
 
 
-def test_windows_behind_the_last_records_of_spans_see_the_same_timestamps_as_over_rows() -> None:
+def test_windows_after_the_last_records_of_spans_see_the_same_timestamps_as_over_rows() -> None:
     def add(last: Any) -> None:
         last.window(Tumbling("3s")).apply(in_window, name="windows", parallelism=1).sink(Outbox())
 

@@ -122,7 +122,7 @@ def _schema(batch: Any) -> Any:
     return pa.RecordBatch.from_pylist([{"at": START, "schema": str(batch.schema.remove_metadata())}])
 
 
-def test_a_file_right_behind_lists_gets_columns(tmp_path: Path) -> None:
+def test_a_file_right_after_lists_gets_columns(tmp_path: Path) -> None:
     graph = JobGraph("job")
     graph.source(ColumnsOf([], SCHEMA)).key_by("key").top_k(2, "x").sink(files.parquet(tmp_path), name="out")
     (sink,) = [step for step in explain_graph(graph, Options(), 1).steps if step.name == "out"]
@@ -132,7 +132,7 @@ def test_a_file_right_behind_lists_gets_columns(tmp_path: Path) -> None:
     assert pa.RecordBatch.equals(written, batch)
 
 
-def test_a_file_behind_lists_by_texts_is_refused_in_the_plan(tmp_path: Path) -> None:
+def test_a_file_after_lists_by_texts_is_refused_in_the_plan(tmp_path: Path) -> None:
     pa.parquet.write_table(SCHEMA.empty_table(), tmp_path / "part.parquet")
     job = Job("job")
     lists = job.source(files.parquet(f"{tmp_path}/*.parquet")).key_by("x").top_k(2, "key")

@@ -138,7 +138,7 @@ def test_columns_of_a_table_without_rows_are_null_if_the_plan_knows_them(make: A
         assert "no column 'name'" in str(failure.value.__cause__)
 
 
-def test_a_step_on_columns_behind_a_lookup_in_rows_fails_with_one_sentence() -> None:
+def test_a_step_on_columns_after_a_lookup_in_rows_fails_with_one_sentence() -> None:
     def build(graph: JobGraph) -> None:
         found = joined(graph, [ROWS[0] * 3, ROWS[1]], lambda left, right: left.lookup(right, on="key"), Growing, False)
         found.select("key", name="next").sink(Outbox())

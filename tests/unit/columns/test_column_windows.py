@@ -310,7 +310,7 @@ def test_columns_with_timestamps_may_be_keyed_by_a_function() -> None:
 
 
 @pytest.mark.parametrize("is_batches", [True, False])
-def test_a_step_on_columns_behind_windows_in_rows_fails_with_one_sentence(is_batches: bool) -> None:
+def test_a_step_on_columns_after_windows_in_rows_fails_with_one_sentence(is_batches: bool) -> None:
     rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
 
     def build(graph: JobGraph) -> None:

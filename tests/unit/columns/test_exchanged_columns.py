@@ -92,7 +92,7 @@ def two(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[
     ],
     ids=["count", "changes", "times", "windows", "late", "first", "top", "two", "two with all", "of windows"],
 )
-def test_an_exchange_carries_the_columns_that_are_read_behind_it(
+def test_an_exchange_carries_the_columns_that_are_read_after_it(
     build: Callable[[Any], Any], timestamps: Any, columns: Any, carried: list[tuple[str, ...]]
 ) -> None:
     graph = JobGraph("job")

@@ -40,7 +40,7 @@ def by_key(written: dict[str, list[Any]]) -> dict[Any, list[Any]]:
 
 @settings(max_examples=12, deadline=None)
 @given(SIDES, st.sampled_from(HOWS), st.integers(1, 3))
-def test_results_of_a_key_in_place_are_those_behind_an_exchange(sides: Any, how: str, parallelism: int) -> None:
+def test_results_of_a_key_in_place_are_those_after_an_exchange(sides: Any, how: str, parallelism: int) -> None:
     in_place, exchanged = (
         by_key(written_by(partial(totals, sides=sides, how=how, key=key), parallelism, 9)) for key in ("key", "same")
     )

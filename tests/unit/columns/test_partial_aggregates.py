@@ -96,7 +96,7 @@ def test_windows_of_partial_aggregates_give_what_windows_over_rows_do(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(records, st.sampled_from(KINDS), st.integers(1, 2), st.integers(1, 9))
-def test_windows_with_lateness_behind_partial_aggregates_give_what_windows_over_rows_do(
+def test_windows_with_lateness_after_partial_aggregates_give_what_windows_over_rows_do(
     rows: list[dict[str, Any]], kind: Any, parallelism: int, records_max: int
 ) -> None:
     with partial_always():
@@ -151,7 +151,7 @@ def test_windows_by_the_clock_take_partial_aggregates() -> None:
     assert made == [2, 2, 1]
 
 
-def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_behind: int) -> list[int]:
+def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_after: int) -> list[int]:
     """Rows of each batch that the windows get."""
     graph = JobGraph("job")
     windowed(graph, ColumnsOf(rows), Tumbling("100s"), is_event_time=False)
@@ -169,7 +169,7 @@ def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_behin
     for number in range(len(rows)):
         running.read(records_max)
         running.drain()
-        if number + 1 == barrier_behind:
+        if number + 1 == barrier_after:
             running.barrier(1)
     running.finish()
     return seen
@@ -180,7 +180,7 @@ def test_batches_that_hardly_become_smaller_pass_as_they_are_until_the_next_barr
 ) -> None:
     monkeypatch.setattr(PartialAggregates, "rows_min", 3)
     rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abc" + "aaa" * 3]
-    assert forms_of_batches(rows, 3, barrier_behind=2) == [3, 3, 1, 1]
+    assert forms_of_batches(rows, 3, barrier_after=2) == [3, 3, 1, 1]
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -233,7 +233,7 @@ def test_only_windows_whose_aggregates_ignore_order_get_partial_aggregates() -> 
     assert job(Tumbling("5s"), source=Given([]), n=count()) == 0
 
 
-def test_another_step_behind_the_same_key_gets_the_records() -> None:
+def test_another_step_after_the_same_key_gets_the_records() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("aabbaa")]
 
     def build(graph: JobGraph) -> None:

@@ -97,7 +97,7 @@ def test_the_plan_does_not_know_the_columns_of_results_that_are_rows() -> None:
 
 
 @pytest.mark.parametrize("name", ["tumbling", "each", "inner"])
-def test_a_wrong_column_behind_them_is_refused_where_the_step_is_added(name: str) -> None:
+def test_a_wrong_column_after_them_is_refused_where_the_step_is_added(name: str) -> None:
     graph = JobGraph("job")
     stream: Any = graph.source(Described(ROWS, SCHEMA), timestamps=Timestamps("at", future_max=None))
     results = STREAMS[name](stream)

@@ -75,7 +75,7 @@ TIMED = ("windows", "windows without a key", "records without a key", "sessions"
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("give", [windows, totals, pairs, sampled])
 @pytest.mark.parametrize("cls", [ColumnsOf, Described])
-def test_a_step_behind_results_in_columns_gives_what_it_does_behind_their_columns(
+def test_a_step_after_results_in_columns_gives_what_it_does_after_their_columns(
     cls: type[ColumnsOf], give: Any, step: str
 ) -> None:
     found = []
@@ -103,7 +103,7 @@ def test_deduplicate_by_a_column_passes_results_on_as_they_came(give: Any, more:
     assert all(isinstance(row, tuple) for row in found[1])
 
 
-def test_a_step_that_names_columns_behind_windows_in_rows_fails_with_one_sentence() -> None:
+def test_a_step_that_names_columns_after_windows_in_rows_fails_with_one_sentence() -> None:
     graph = JobGraph("job")
     first = source(graph, ColumnsOf).key_by("key").window(Session("10s")).aggregate(n=min_("key"), name="given")
     first.window(Tumbling("30s")).aggregate(a=top_k(2, "n"), name="next").sink(Outbox())
@@ -119,7 +119,7 @@ def test_a_step_that_names_columns_behind_windows_in_rows_fails_with_one_sentenc
     ],
     ids=["key", "ranks"],
 )
-def test_the_plan_refuses_a_step_on_columns_behind_windows_whose_types_need_rows(extend: Any) -> None:
+def test_the_plan_refuses_a_step_on_columns_after_windows_whose_types_need_rows(extend: Any) -> None:
     graph = JobGraph("job")
     first = source(graph).key_by("key").window(Session("10s")).aggregate(n=min_("key"), name="given")
     extend(first).sink(Outbox())
@@ -145,7 +145,7 @@ def test_whole_records_of_columns_are_not_compared(compare: Any) -> None:
         compare(source(JobGraph("job")))
 
 
-def test_the_plan_reports_a_sink_of_rows_behind_steps_that_pass_results_on(tmp_path: Any) -> None:
+def test_the_plan_reports_a_sink_of_rows_after_steps_that_pass_results_on(tmp_path: Any) -> None:
     graph = JobGraph("job")
     stream = source(graph)
     sampled(stream)[0].sink(files.jsonl(str(tmp_path / "sampled")), name="sampled")

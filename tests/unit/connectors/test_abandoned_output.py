@@ -72,7 +72,7 @@ def test_output_is_removed_after_the_start_and_after_deaths_until_a_later_checkp
     assert sink.calls == [(1, 1), (2, 1), (4, 1), (5, 1), (6, 1), (8, 3)]
 
 
-def test_a_removal_that_fails_is_tried_again_behind_the_next_commit(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_removal_that_fails_is_tried_again_after_the_next_commit(caplog: pytest.LogCaptureFixture) -> None:
     sink, abandoned = Aborted(), AbandonedOutput()
     sink.fails = True
     abandoned.remove([sink], JOB, 5, Lives(1, 1, 4))

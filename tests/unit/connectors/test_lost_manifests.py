@@ -101,7 +101,7 @@ def test_a_resume_from_before_the_lost_manifest_goes_on(sink: JsonFiles, lost: i
     assert len(os.listdir(sink.folder())) == 2
 
 
-def test_a_rollback_to_behind_a_lost_manifest_does_not_hide_it(sink: JsonFiles) -> None:
+def test_a_rollback_to_after_a_lost_manifest_does_not_hide_it(sink: JsonFiles) -> None:
     commit(sink, 1, 2, 5)
     lose(sink, 2)
     with pytest.raises(OutputCorrupt, match="the manifest of checkpoint 2"):

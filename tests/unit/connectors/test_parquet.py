@@ -299,7 +299,7 @@ def test_a_batch_of_another_type_is_not_rounded_silently(
         part.columns(pyarrow.record_batch({"a": second}))
 
 
-def test_a_null_behind_columns_without_nulls_is_written(tmp_path: Path) -> None:
+def test_a_null_after_columns_without_nulls_is_written(tmp_path: Path) -> None:
     path = str(tmp_path / "part.parquet")
     part = ParquetRows(file := DurableFile.create_beside(path), None)
     part.columns(

@@ -88,7 +88,7 @@ def test_as_many_completed_checkpoints_keep_their_objects_as_the_option_allows()
     assert gone == [[], [], [], [], ["object-1"], ["object-2"]]
 
 
-def test_no_checkpoint_begins_by_time_within_the_pause_behind_the_last_one_or_beside_a_pending_one() -> None:
+def test_no_checkpoint_begins_by_time_within_the_pause_after_the_last_one_or_beside_a_pending_one() -> None:
     harness = formed(checkpoint_every_ms=500, checkpoint_pause_min_ms=2_000)
     harness.tick(2_000)
     assert harness.pending() == [1]

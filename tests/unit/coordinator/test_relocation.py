@@ -138,7 +138,7 @@ def test_a_task_is_suspended_before_it_moves() -> None:
     assert (sharing(harness), suspended(harness)) == ([], [])
 
 
-def test_a_sink_that_moves_continues_behind_what_its_external_system_has_confirmed() -> None:
+def test_a_sink_that_moves_continues_after_what_its_external_system_has_confirmed() -> None:
     sink = 4
     harness, slot, task = suspending(has_effects=True, lost=sink)
     assert task == sink

@@ -80,7 +80,7 @@ def test_an_expression_of_several_steps_is_computed_once() -> None:
     assert result.to_pylist() == [{"n": 4, "x": 1.5, "s": "b", "a": 9, "b": 10, "c": 8, "d": True}]
 
 
-def test_a_filter_copies_only_columns_that_are_read_behind_it() -> None:
+def test_a_filter_copies_only_columns_that_are_read_after_it() -> None:
     program = Program([where(col("n") > 1), select(r=col("x") + 1, t=lit("c")), where(col("r") > 2)], NUMBERS)
     pairs = [len(call.pairs) for call in program.calls if isinstance(call, FilterCall)]
     assert pairs == [1, 1]
@@ -224,7 +224,7 @@ def test_text_and_numbers_are_not_mixed_silently() -> None:
     assert computed(concat_str("a", "b"), pyarrow.array([1]), pyarrow.array([True])).to_pylist() == ["1true"]
 
 
-def test_groups_of_patterns_are_found_behind_escapes_and_classes() -> None:
+def test_groups_of_patterns_are_found_after_escapes_and_classes() -> None:
     texts = pyarrow.array(["(a)[b]c-9"])
     assert computed(col("a").str.extract(r"\((\w)\)[[(\]]+(?:b)(?P<rest>.*)", 2), texts).to_pylist() == ["]c-9"]
     assert computed(col("a").str.replace(r"\((\w)\)", r"$1\$$${1}$9"), texts).to_pylist() == [r"a\$a[b]c-9"]
@@ -363,14 +363,14 @@ def test_compiling_constants_and_empty_results_imports_no_pandas() -> None:
     program = (
         "import sys, pyarrow; from decimal import Decimal; from clonos import col, concat_str, lit, when;"
         "from clonos.expressions.stages import Stage;"
-        "from clonos.expressions.program import schema_behind;"
+        "from clonos.expressions.program import schema_after;"
         "kind = when(col('n') % 3 == 0).then(lit('a')).otherwise(lit('b'));"
         "stages = [Stage('f', 'filter', (('c', (col('n') > 1) & col('t').str.starts_with('x')),)),"
         " Stage('g', 'filter', (('c', col('n').is_in([1, 2, 3]) | col('t').is_in(['x', 'yz'])),)),"
         " Stage('s', 'select', (('kind', kind), ('half', col('n') * 0.5),"
         " ('rated', lit(Decimal('0.908')) * col('n')), ('some', when(col('n') > 1).then(col('n'))),"
         " ('text', concat_str(col('t'), lit(':'), col('t')))))];"
-        "print(schema_behind(stages, pyarrow.schema({'n': pyarrow.int64(), 't': pyarrow.string()})).names,"
+        "print(schema_after(stages, pyarrow.schema({'n': pyarrow.int64(), 't': pyarrow.string()})).names,"
         " 'pandas' in sys.modules)"
     )
     assert printed_by(program) == "['kind', 'half', 'rated', 'some', 'text'] False"

@@ -178,7 +178,7 @@ class Continued:
         return record.strip()
 
 
-def test_each_connection_continues_behind_what_was_received() -> None:
+def test_each_connection_continues_after_what_was_received() -> None:
     source, reported = Continued(), JournalInbox()
     graph = JobGraph("continued")
     graph.source(source).sink(blackhole())

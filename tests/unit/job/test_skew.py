@@ -84,7 +84,7 @@ def test_the_live_lines_name_a_task_that_gets_most_records_now(monkeypatch: pyte
     assert "; count/1 gets 99% of the records of count" in screen.getvalue()
 
 
-def test_steps_behind_a_key_are_keyed() -> None:
+def test_steps_after_a_key_are_keyed() -> None:
     graph = JobGraph("job")
     read = graph.source(Given([1]), name="read").map(str, name="text")
     read.key_by(str).count(name="count").sink(Outbox())

@@ -35,7 +35,7 @@ def _metadata(image: JobImage, *ended: str) -> CheckpointMetadata:
     )
 
 
-def test_state_of_a_step_whose_tasks_stay_fits_a_job_with_a_new_step_behind_another_exchange() -> None:
+def test_state_of_a_step_whose_tasks_stay_fits_a_job_with_a_new_step_after_another_exchange() -> None:
     before, now = _image(has_key=False), _image()
     assert differences_of_transfer(_metadata(before), now, {0: "read"}) == ()
 

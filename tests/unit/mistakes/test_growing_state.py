@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_step_behind_a_source_that_never_ends_is_warned_of(
+def test_a_step_after_a_source_that_never_ends_is_warned_of(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     build, expected = CASES[name]
@@ -65,7 +65,7 @@ def test_a_step_behind_a_source_that_never_ends_is_warned_of(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_step_behind_input_that_ends_is_not(name: str, tmp_path: Path) -> None:
+def test_the_same_step_after_input_that_ends_is_not(name: str, tmp_path: Path) -> None:
     job = Job("bounded")
     CASES[name][0](job.source(files.lines(tmp_path), name="lines")).sink(blackhole())
     assert growth_warnings(graph_of(job)) == []

@@ -226,7 +226,7 @@ def test_a_wrong_column_or_type_of_a_file_is_refused_where_the_step_is_added(fol
         stream.drop("m").drop("m")
 
 
-def test_explain_shows_expressions_and_the_columns_behind_each_step(folder: str) -> None:
+def test_explain_shows_expressions_and_the_columns_after_each_step(folder: str) -> None:
     graph = JobGraph("job")
     stream = graph.source(files.parquet(folder, columns=["n", "text"])).filter(col("n") > 3)
     stream.select("text", double=col("n") * 2.5, name="chosen").rename({"text": "t"}).sink(Outbox())

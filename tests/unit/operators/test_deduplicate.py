@@ -139,7 +139,7 @@ def test_a_key_is_forgotten_when_its_time_is_over() -> None:
     going.close()
 
 
-def test_the_last_record_of_a_span_is_not_late_for_a_step_behind() -> None:
+def test_the_last_record_of_a_span_is_not_late_for_a_step_after() -> None:
     class Late:
         def process(self, value: Any, context: Any) -> None:
             context.emit(context.watermark_ns is not None and context.timestamp_ns < context.watermark_ns)

@@ -208,7 +208,7 @@ def test_results_are_pairs_or_have_the_answer_in_a_field() -> None:
         enriched.going.close()
 
 
-def test_a_step_behind_cannot_change_an_answer_in_the_cache() -> None:
+def test_a_step_after_cannot_change_an_answer_in_the_cache() -> None:
     enriched = Enriched(["a", "a"], cache="1h", select=lambda record, answer: (record["n"], answer.pop()))
     enriched.going.read(1)
     enriched.answer_all()

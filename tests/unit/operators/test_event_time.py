@@ -206,7 +206,7 @@ def test_at_the_end_each_step_has_seen_all_of_its_input_before_its_timers_fire()
 # ------------------------------------------------------------------ held back
 
 
-def test_a_watermark_waits_for_the_calls_before_it_and_not_for_those_behind_it() -> None:
+def test_a_watermark_waits_for_the_calls_before_it_and_not_for_those_after_it() -> None:
     made, collected = chain(calling(1), alarms("a", 2), to_edge())
     made.process_rows(0, [(3, "x"), (1, "y")])
     made.advance_watermark(5)

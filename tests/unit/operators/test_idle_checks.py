@@ -100,7 +100,7 @@ def timestamps() -> Timestamps:
     return Timestamps(lambda second: float(second), idle_after="1s", future_max=None)
 
 
-def behind_an_exchange(graph: JobGraph) -> Any:
+def after_an_exchange(graph: JobGraph) -> Any:
     return graph.source(Given([]), parallelism=2).rebalance().with_timestamps(timestamps())
 
 
@@ -116,10 +116,10 @@ class Ticks:
 
 
 def before_a_timer(graph: JobGraph) -> Any:
-    return behind_an_exchange(graph).process(Ticks)
+    return after_an_exchange(graph).process(Ticks)
 
 
-@pytest.mark.parametrize("describe", [behind_an_exchange, before_a_timer])
+@pytest.mark.parametrize("describe", [after_an_exchange, before_a_timer])
 def test_a_task_that_its_receivers_hold_back_does_not_take_its_input_for_idle(
     describe: Callable[[JobGraph], Any],
 ) -> None:
@@ -137,8 +137,8 @@ def test_a_task_that_its_receivers_hold_back_does_not_take_its_input_for_idle(
     driven.close()
 
 
-def test_input_behind_a_barrier_that_another_input_lacks_is_not_idle() -> None:
-    driven = Driven(STEP_VERTEX, behind_an_exchange)
+def test_input_after_a_barrier_that_another_input_lacks_is_not_idle() -> None:
+    driven = Driven(STEP_VERTEX, after_an_exchange)
     driven.rows(2)
     driven.wait(1)
     driven.give(Delivered(driven.channels[0], ElementKind.BARRIER, 1, 0, CheckpointId(1), b""))

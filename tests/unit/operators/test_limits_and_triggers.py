@@ -145,14 +145,14 @@ def test_a_limit_restored_at_any_barrier_passes_the_same(
 
 
 @pytest.mark.parametrize("count", [7, 5, 1])
-@pytest.mark.parametrize("is_behind_exchange", [False, True])
+@pytest.mark.parametrize("is_after_exchange", [False, True])
 def test_a_limit_that_is_lowered_below_what_has_passed_ends_the_resumed_job(
-    count: int, is_behind_exchange: bool
+    count: int, is_after_exchange: bool
 ) -> None:
     def image_of(limit: int) -> JobImage:
         graph = JobGraph("job")
         numbers = graph.source(Given(range(30)), name="read", parallelism=1)
-        (numbers.rebalance() if is_behind_exchange else numbers).limit(limit, name="first").sink(Outbox())
+        (numbers.rebalance() if is_after_exchange else numbers).limit(limit, name="first").sink(Outbox())
         return graph.compile(Options(), parallelism=1)
 
     before = Run(image_of(20))

@@ -77,7 +77,7 @@ def test_several_folds_in_a_row() -> None:
     assert output(graph, 1) == [[2, 4, 6, 7]]
 
 
-def test_limits_behind_a_fold() -> None:
+def test_limits_after_a_fold() -> None:
     graph = JobGraph("job")
     folded = graph.source(Given(range(100)), parallelism=1).key_by(lambda n: n % 2).fold(0, max, emit=each(3))
     folded.limit(4, name="limit").sink(Outbox())

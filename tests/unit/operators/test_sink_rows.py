@@ -81,7 +81,7 @@ def orders(source: Any = None, **options: Any) -> tuple[JobGraph, Any]:
 
 
 @pytest.mark.parametrize("source", [Given(ORDERS), ColumnsGiven(ORDERS)], ids=["rows", "columns"])
-def test_a_sink_behind_a_key_gets_the_key_and_the_timestamp_of_each_row(source: Any) -> None:
+def test_a_sink_after_a_key_gets_the_key_and_the_timestamp_of_each_row(source: Any) -> None:
     graph, stream = orders(source, timestamps="at")
     stream.key_by("who").sink(Written())
     rows = prepared(graph)

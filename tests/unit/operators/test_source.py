@@ -161,7 +161,7 @@ class Counted(Stubborn):
         return b"%d" % self.reads
 
 
-def test_the_position_of_a_split_that_has_nothing_now_lies_behind_what_was_taken() -> None:
+def test_the_position_of_a_split_that_has_nothing_now_lies_after_what_was_taken() -> None:
     made, _ = head(Counted([["a", "b"], []]), [b"split"])
     made.poll(9)
     made.read(0, 1)

@@ -78,7 +78,7 @@ def test_a_look_at_columns_shows_rows_and_leaves_them_columns() -> None:
     assert all(issubclass(kind, pyarrow.RecordBatch) for kind in seen)
 
 
-def test_a_count_of_columns_gives_columns_behind_a_look_too() -> None:
+def test_a_count_of_columns_gives_columns_after_a_look_too() -> None:
     def written(peeks: bool) -> Any:
         graph = JobGraph("job")
         read = graph.source(ColumnsGiven([{"word": word} for word in "abab"]), name="read")

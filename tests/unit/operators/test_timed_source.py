@@ -100,7 +100,7 @@ def test_a_source_with_watermarks_is_known_by_its_attributes() -> None:
     assert not isinstance(Given([1]), TimedSource)
 
 
-def test_the_watermark_of_a_source_is_the_minimum_over_its_splits_behind_their_records() -> None:
+def test_the_watermark_of_a_source_is_the_minimum_over_its_splits_after_their_records() -> None:
     made, sent, _ = head(Readings([[10], [30]], [[5], [20]], delay_ns=1))
     made.read(0, 1)
     made.read(1, 1)
@@ -254,7 +254,7 @@ SPLITS = st.lists(st.lists(st.lists(st.integers(-50, 50), min_size=1, max_size=3
 
 @settings(deadline=None)
 @given(SPLITS, st.integers(1, 20), st.lists(st.integers(0, 3), max_size=30), st.data())
-def test_a_restored_source_repeats_the_elements_behind_every_snapshot(
+def test_a_restored_source_repeats_the_elements_after_every_snapshot(
     splits: list[list[list[int]]], every_ns: int, choices: list[int], data: st.DataObject
 ) -> None:
     source = Readings(*splits, every_ns=every_ns, idle_after_ns=SECOND_NS)

@@ -158,7 +158,7 @@ def test_a_job_has_one_stream_from_its_driver_for_all_readers(known: KnownJobs, 
     asyncio.run(play())
 
 
-def test_each_reader_gets_the_lines_behind_its_own_position_once(known: KnownJobs, driver: Driver) -> None:
+def test_each_reader_gets_the_lines_after_its_own_position_once(known: KnownJobs, driver: Driver) -> None:
     async def play() -> None:
         events = JobEvents(known)
         streams = [events.of("words-1", after) for after in (0, 7, 12, None)]

@@ -101,7 +101,7 @@ def test_a_failed_job_is_failing_until_its_processes_have_ended(final: JobStatus
     assert summary.ended_at is not None
 
 
-def test_the_log_answers_with_the_lines_behind_a_number_in_pieces_and_forgets_old_ones() -> None:
+def test_the_log_answers_with_the_lines_after_a_number_in_pieces_and_forgets_old_ones() -> None:
     import logging
 
     ring = LogRing()

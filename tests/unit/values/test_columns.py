@@ -98,7 +98,7 @@ SIMILAR = [
 
 
 @pytest.mark.parametrize("second", SIMILAR[1:], ids=str)
-def test_a_batch_behind_one_of_a_similar_schema_keeps_its_schema(second: Any) -> None:
+def test_a_batch_after_one_of_a_similar_schema_keeps_its_schema(second: Any) -> None:
     for schema in (SIMILAR[0], second, SIMILAR[0]):
         batch = pyarrow.record_batch([pyarrow.array([1, 2])], schema=schema)
         assert decode_columns(encode_columns(batch)).schema.equals(schema, check_metadata=True)

@@ -179,7 +179,7 @@ behind = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([(6, 2, 0), (7, 3, 0), (12, 1, 0)]), st.sampled_from([0, 2, 8]), behind)
-def test_merged_panes_equal_the_twin_when_records_come_behind_windows_that_had_them(
+def test_merged_panes_equal_the_twin_when_records_come_after_windows_that_had_them(
     lengths: tuple[int, int, int], lateness: int, given_entries: list[Any]
 ) -> None:
     size, every, offset = lengths

@@ -109,7 +109,7 @@ def test_a_schema_that_does_not_fit_the_file_is_an_error_that_names_it(tmp_path:
         read_all(files.avro(tmp_path / "a.avro", schema=other))
 
 
-def test_a_file_that_is_cut_off_is_an_error_behind_its_whole_blocks(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_is_an_error_after_its_whole_blocks(tmp_path: Path) -> None:
     path = made(tmp_path / "a.avro", codec="null")
     path.write_bytes(path.read_bytes()[:-5])
     reader = files.avro(path).in_order().reader()

@@ -68,14 +68,14 @@ def test_records_of_all_pages_come_in_order_and_the_cursor_is_sent(server: Pages
     assert [one.target for one in server.asked] == ["/records", "/records?cursor=2", "/records?cursor=4"]
 
 
-def test_new_records_come_behind_the_last_cursor(server: Pages) -> None:
+def test_new_records_come_after_the_last_cursor(server: Pages) -> None:
     one = Polling(web.poll(server.url, **OF_PAGES))
     one.take(5)
     server.records.append(6)
     assert one.take(6) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_successor_continues_behind_the_last_journalled_answer(server: Pages) -> None:
+def test_a_successor_continues_after_the_last_journalled_answer(server: Pages) -> None:
     source = web.poll(server.url, **OF_PAGES)
     assert isinstance(source, PushSource)
     assert isinstance(source, ContinuedSource)
@@ -85,7 +85,7 @@ def test_a_successor_continues_behind_the_last_journalled_answer(server: Pages) 
     assert Polling(source, one.cursor).take(3) == [3, 4, 5]
 
 
-def test_the_link_header_names_the_next_page_and_a_bounded_source_ends_behind_the_last(server: Pages) -> None:
+def test_the_link_header_names_the_next_page_and_a_bounded_source_ends_after_the_last(server: Pages) -> None:
     source = web.poll(server.url, records="data.items", cursor=web.NEXT_LINK, until="end")
     one = Polling(source)
     assert one.take(99) == [1, 2, 3, 4, 5]
@@ -210,7 +210,7 @@ def test_retry_after_may_be_a_date(server: Pages, monkeypatch: pytest.MonkeyPatc
     assert slept(server) == pytest.approx(8)
 
 
-def test_the_source_sleeps_behind_an_answer_without_records() -> None:
+def test_the_source_sleeps_after_an_answer_without_records() -> None:
     with pages([1]) as server:
         server.answers = deque([Answer(200, b'{"data": {"items": []}, "next": "0"}')])
         assert slept(server, every="3s") == pytest.approx(3)

@@ -80,7 +80,7 @@ def received(server: Feeds, count: int, **options: Any) -> list[Any]:
         return one.take(count)
 
 
-def test_messages_come_in_order_behind_the_subscription(server: Feeds) -> None:
+def test_messages_come_in_order_after_the_subscription(server: Feeds) -> None:
     assert received(server, 3) == numbered(1, 2, 3)
     assert server.greeted == [{"after": 0}]
 
@@ -92,7 +92,7 @@ def test_the_description_is_that_of_a_push_source_with_a_cursor(server: Feeds) -
     assert not isinstance(source, (Source, IdentifiedSource))
 
 
-def test_a_successor_continues_behind_the_last_journalled_message(server: Feeds) -> None:
+def test_a_successor_continues_after_the_last_journalled_message(server: Feeds) -> None:
     source = web.websocket(server.url(), **OF_NUMBERS)
     with Receiving(source) as one:
         one.take(3)
@@ -111,7 +111,7 @@ def test_a_message_without_a_cursor_keeps_the_one_before_it(server: Feeds) -> No
 
 
 @pytest.mark.parametrize("outage", [Feeds.cut, Feeds.restart], ids=["connection cut", "server restarted"])
-def test_a_connection_that_breaks_is_made_again_behind_the_cursor(server: Feeds, outage: Any) -> None:
+def test_a_connection_that_breaks_is_made_again_after_the_cursor(server: Feeds, outage: Any) -> None:
     with Receiving(web.websocket(server.url(), **OF_NUMBERS)) as one:
         one.take(3)
         outage(server)

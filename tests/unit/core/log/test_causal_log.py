@@ -168,7 +168,7 @@ def test_a_copy_that_begins_late_is_cut_at_the_completed_checkpoint_that_the_slo
     assert (data_of(logs), logs.replicas[OWNER].start_bytes, logs.size_bytes) == (b"f", 5, 1)
 
 
-def test_a_copy_that_begins_late_and_ends_before_the_completed_checkpoint_is_continued_behind_it() -> None:
+def test_a_copy_that_begins_late_and_ends_before_the_completed_checkpoint_is_continued_after_it() -> None:
     logs = CausalLogs({OWNER: 4})
     assert logs.receive(Delta(OWNER, 0, True, b"abc"))
     assert (data_of(logs), logs.end_bytes(OWNER)) == (b"", 4)

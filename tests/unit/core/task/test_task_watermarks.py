@@ -124,7 +124,7 @@ CONTENTS = st.one_of(st.integers(-5, 20), st.sampled_from((IDLE, ACTIVE, "end"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), CONTENTS), max_size=40), st.integers(0, 40))
-def test_any_order_of_watermarks_gives_what_the_rule_gives_also_behind_a_restore(
+def test_any_order_of_watermarks_gives_what_the_rule_gives_also_after_a_restore(
     elements: list[tuple[int, Any]], restore_at: int
 ) -> None:
     queues = [InputQueue(Channel(ChannelId(n), 0, 0, 0), 0, 0, False) for n in range(3)]  # type: ignore[arg-type]
@@ -184,13 +184,13 @@ def test_where_steps_are_cut_makes_no_difference_to_the_output() -> None:
     assert cut.outputs == in_one.outputs
 
 
-def test_a_step_ends_where_the_kind_of_the_records_changes_behind_a_watermark() -> None:
+def test_a_step_ends_where_the_kind_of_the_records_changes_after_a_watermark() -> None:
     life = union()
     life.arrivals = [sent(0, rows(1)), sent(0, watermark(3)), sent(0, columns(2)), sent(0, watermark(4)), None]
     assert life.run().log == d.step(0, 2) + d.step(0, 2)
 
 
-def test_a_watermark_behind_a_barrier_waits_for_the_alignment() -> None:
+def test_a_watermark_after_a_barrier_waits_for_the_alignment() -> None:
     life = union(
         *(sent(0, watermark(1)), sent(1, watermark(1)), sent(2, watermark(1))),
         *(sent(0, barrier(1)), sent(0, watermark(5)), sent(1, watermark(5)), sent(2, watermark(6))),

@@ -39,7 +39,7 @@ def test_results_have_the_timestamps_of_the_left_stream(make: Any, table_has_tim
 
 
 @pytest.mark.parametrize("make", [Given, ColumnsOf])
-def test_windows_behind_a_lookup_end_while_its_table_without_timestamps_goes_on(make: Any) -> None:
+def test_windows_after_a_lookup_end_while_its_table_without_timestamps_goes_on(make: Any) -> None:
     graph = JobGraph("job")
     windows = looked_up(graph, make, False).window(Tumbling("10s"))
     windows.apply(lambda _, window, pairs: [left["x"] for left, _ in pairs], name="all").sink(Outbox())
