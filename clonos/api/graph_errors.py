@@ -51,14 +51,15 @@ class NotSubscriptable(JobError, TypeError):
 
 
 class NotIterable(JobError, TypeError):
-    """A stream is used as a list, as in ``for row in stream``."""
+    """A stream is used as a list, as in ``for row in stream``, ``len(stream)`` or ``if stream``."""
 
     owner: str
 
     def __str__(self) -> str:
         return (
-            f"a {self.owner} has no records before its job runs, so it cannot be iterated. take(5) returns the first"
-            " records; a loop over all of them is .sink(rows) with rows = collect(), then job.run(), then rows.rows."
+            f"a {self.owner} has no records before its job runs, so it has no length and cannot be iterated."
+            " take(5) returns the first records; a loop over all of them is .sink(rows) with rows = collect(), then"
+            " job.run(), then rows.rows."
         )
 
 

@@ -55,6 +55,9 @@ class GraphBuilder:
         def __iter__(self):
             raise NotIterable(type(self).__name__)
 
+        def __len__(self):
+            raise NotIterable(type(self).__name__)
+
     def __repr__(self) -> str:
         names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)
         return f"<{type(self).__name__} of {names} in the job {self._graph.name}>"

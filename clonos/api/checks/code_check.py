@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import io
 import linecache
 import logging
 import re
 import sysconfig
 from collections import deque
 from collections.abc import Iterator
+from datetime import date
 from functools import cache, cached_property, partial
 from pathlib import Path
 from queue import Queue, SimpleQueue
@@ -24,8 +26,19 @@ from typing import Any, Final, NamedTuple
 
 from clonos.api.checks.frame_calls import advice_for_frames
 from clonos.api.checks.function_checks import EMITTING_METHODS
-from clonos.api.checks.replacements import KEEP_IN_STATE, MUTATORS, SURE_MUTATORS, USE_SORTED, advice_for
+from clonos.api.checks.replacements import (
+    CALL_IN_STEP,
+    JOIN_IT,
+    KEEP_IN_STATE,
+    MAKE_A_LIST,
+    MUTATORS,
+    OPEN_IN_SLOT,
+    SURE_MUTATORS,
+    USE_SORTED,
+    advice_for,
+)
 from clonos.api.graph import JobGraph
+from clonos.api.steps import GraphBuilder
 
 logger = logging.getLogger("clonos.check")
 
@@ -40,6 +53,10 @@ LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 CONTAINERS: Final = (list, dict, set, bytearray, deque)
 CONTAINER_NAMES: Final = frozenset({"list", "dict", "set", "deque", "defaultdict", "Counter", "OrderedDict"})
+TIMES: Final = (int, float, date, str)
+CLOCKS: Final = re.compile(
+    r"clonos_services\.clock\.\w+|time\.(time|monotonic)(_ns)?|datetime\.(datetime\.(now|utcnow|today)|date\.today)"
+)
 HOLDERS: Final = (*CONTAINERS, Queue, SimpleQueue)
 
 
@@ -222,6 +239,22 @@ def _named_functions(file: str, text: str) -> dict[str, list[ast.Lambda | ast.Fu
     return found
 
 
+@cache
+def _calls_for_globals(file: str, text: str) -> dict[str, list[str]]:
+    """Returns what a file calls at its top level to set each global: dotted names."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            calls = [ast.unparse(each.func) for each in ast.walk(node.value) if isinstance(each, ast.Call)]
+            targets = node.targets if isinstance(node, ast.Assign) else (node.target,)
+            found |= {target.id: calls for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
 def _place_of(function: FunctionType) -> FunctionSource | None:
     """Finds a function in its file: among those that begin in its first line, the one around its instructions."""
     code = function.__code__
@@ -275,6 +308,10 @@ def _looked_at(scope: _Scope) -> Iterator[Finding]:
                 yield Finding(f"changes {' and '.join(names)} of the function around it", KEEP_IN_STATE)
             case ast.For(iter=iterated) if _is_set(scope, iterated):
                 yield Finding("iterates over a set", USE_SORTED)
+            case ast.AugAssign(target=ast.Attribute(value=holder) as target) if scope.is_myself(holder):
+                yield Finding(f"changes {ast.unparse(target)}", KEEP_IN_STATE)
+            case ast.Name(id=name, ctx=ast.Load()) if held := _held(scope, node, name):
+                yield held
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
                 call = calls.get(id(node))
                 has_arguments = call is not None and bool(call.args or call.keywords)
@@ -283,6 +320,20 @@ def _looked_at(scope: _Scope) -> Iterator[Finding]:
                     yield Finding(f"{'uses' if call is None else 'calls'} {ast.unparse(node)}", advice)
             case ast.Attribute(value=ast.Name() as holder, ctx=ast.Store()) if scope.outlives(holder):
                 yield Finding(f"sets {ast.unparse(node)}", KEEP_IN_STATE)
+
+
+def _held(scope: _Scope, node: ast.AST, name: str) -> Finding | None:
+    """Returns what is wrong with a value that a function has from outside; None if nothing is."""
+    value = scope.value_of(node)
+    if isinstance(value, GraphBuilder) or (hasattr(type(value), "source") and _is_of_library(value)):
+        return Finding(f"uses the {type(value).__name__} {name}", JOIN_IT)
+    if isinstance(value, io.IOBase):
+        return Finding(f"uses the open file {name}", OPEN_IN_SLOT)
+    if isinstance(value, Iterator):
+        return Finding(f"takes from the iterator {name}", MAKE_A_LIST)
+    if call := scope.time_read_into(name):
+        return Finding(f"uses {name}, which {call}() has set while the file was loaded", CALL_IN_STEP)
+    return None
 
 
 def _frame_calls(scope: _Scope) -> Iterator[Finding]:
@@ -391,6 +442,14 @@ class _Scope:
             if isinstance(target, ast.Attribute) and _makes_container(node.value)
         )
 
+    def time_read_into(self, name: str) -> str:
+        """Returns which call has read a clock into a global of the module; "" if none has."""
+        code, members = self._function.__code__, self._function.__globals__
+        if name in self._local or name in self.free or not isinstance(members.get(name), TIMES):
+            return ""
+        calls = _calls_for_globals(code.co_filename, "".join(linecache.getlines(code.co_filename))).get(name, ())
+        return next((call for call in calls if CLOCKS.fullmatch(_resolved(call, members))), "")
+
     def is_myself(self, node: ast.AST) -> bool:
         """Returns whether a node is the object that the method belongs to."""
         return bool(self.myself) and isinstance(node, ast.Name) and node.id == self.myself
@@ -427,6 +486,15 @@ def full_name(value: Any) -> str:
     if callable(value) and isinstance(getattr(value, "__qualname__", None), str):
         return f"{getattr(value, '__module__', '')}.{value.__qualname__}"
     return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _resolved(dotted: str, members: dict[str, Any]) -> str:
+    """Returns the full name of what a dotted name is among the globals of a module; "" if it is not there."""
+    first, *attributes = dotted.split(".")
+    value = members.get(first, UNKNOWN)
+    for attribute in attributes:
+        value = getattr(value, attribute, UNKNOWN) if isinstance(value, (ModuleType, type)) else UNKNOWN
+    return "" if value is UNKNOWN else full_name(value)
 
 
 def _content(cell: Any) -> Any:

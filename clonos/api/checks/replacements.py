@@ -27,6 +27,10 @@ def _rule(names: str, advice: str, use: NameUse = NameUse.LOADED) -> _Rule:
 
 KEEP_IN_STATE: Final = "no checkpoint has it: keep it in declared state, such as ValueState or ListState"
 USE_SORTED: Final = "iterate over sorted(...)"
+JOIN_IT: Final = "a step has its records only: use join, lookup, connect or broadcast for those of another stream"
+MAKE_A_LIST: Final = "each process has a copy that begins anew: make a list of it where the job is built"
+OPEN_IN_SLOT: Final = "each process has a copy: open it in open() of a process class, or read it where the job is built"
+CALL_IN_STEP: Final = "all records have the same, and a resumed job another: call clock.now() in the function"
 
 _RANDOM: Final = "use random of clonos"
 _NUMPY_RANDOM: Final = "use random.numpy() of clonos"
@@ -55,6 +59,7 @@ RULES: Final = (
         "use plain calls, or map_async",
         NameUse.CALLED,
     ),
+    _rule(r"clonos\.job\.description\.Job", JOIN_IT, NameUse.CALLED),
     _rule(r"builtins\.id", "use the value itself: an id differs between processes", NameUse.CALLED),
 )
 

@@ -79,7 +79,7 @@ def how_to_write(given: Any) -> str:
         return _written(os.fspath(given), WRITERS)
     if hasattr(given, "_graph"):
         return "A stream cannot be written into another one. union(...) joins two streams."
-    if isinstance(given, (list, dict, set)):
+    if isinstance(given, (list, dict, set)) or _is_frame(given):
         return COLLECT
     if isinstance(given, Aggregation):
         return "It is an aggregate of clonos.agg. The sink that collects records is collect() of clonos."

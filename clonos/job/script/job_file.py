@@ -54,7 +54,9 @@ def load_job(target: str) -> Job:
             except ClonosError:
                 raise
             except Exception as error:
-                raise JobFileRaised(file_name, error_text(error)).with_traceback(error.__traceback__) from error
+                raise JobFileRaised(file_name, error_text(error) + _import_of(error)).with_traceback(
+                    error.__traceback__
+                ) from error
     jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
     if name:
         if name not in jobs:
@@ -65,3 +67,11 @@ def load_job(target: str) -> Job:
         found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else NONE
         raise JobError(f"{file_name!r} must have exactly one Job at its top level, but it has {found}")
     return distinct[0]
+
+
+def _import_of(error: Exception) -> str:
+    """Returns the import of a public name that a file uses without one; "" for anything else."""
+    for module in ("clonos", "clonos.agg"):
+        if isinstance(error, NameError) and error.name in importlib.import_module(module).__all__:
+            return f". It is in {module}: from {module} import {error.name}"
+    return ""

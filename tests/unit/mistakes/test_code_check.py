@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import io
 import logging
 import os
 import random as standard
@@ -25,9 +26,10 @@ import numpy
 import pytest
 import requests
 
-from clonos import Job, ListState, clock, http, random, service, uuid4
+from clonos import Job, ListState, clock, http, random, service, uuid4, values
 from clonos.api.checks.code_check import warn_of_code, warnings_of
 from clonos.api.graph import JobGraph
+from clonos.core.model.error_report import JobFileRaised
 from clonos.job.description import graph_of
 from clonos.job.script.job_file import load_job
 from tests.tidy.source import ROOT
@@ -54,6 +56,9 @@ SEEN: list[Any] = []
 COUNTS: Counter[Any] = Counter()
 SESSION = requests.Session()
 RNG = standard.Random(5)
+OPENED = io.StringIO("a\nb\n")
+STARTED = clock.now()
+STREAM = Job("other").source(values([1]))
 total = 0
 
 
@@ -98,6 +103,26 @@ def orders_a_set(record: Any) -> Any:
 def sets_item(record: Any) -> Any:
     COUNTS[record] += 1
     return record
+
+
+def builds_a_job(record: Any) -> Any:
+    return Job("inner")
+
+
+class Counting:
+    """A callable object that counts its calls in itself."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, record: Any) -> Any:
+        self.calls += 1
+        return self.calls
+
+
+def taking() -> Callable[[Any], Any]:
+    numbers = iter([1, 2, 3])
+    return lambda record: next(numbers)
 
 
 def enclosing() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
@@ -150,6 +175,12 @@ def enclosing() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         (sets_item, "changes the Counter COUNTS (no checkpoint has it"),
         (enclosing()[0], "changes the list out (no checkpoint has it"),
         (enclosing()[1], "changes number of the function around it (no checkpoint has it"),
+        (lambda record: record - STARTED, "uses STARTED, which clock.now() has set while the file was loaded (all"),
+        (lambda record: STREAM.take(1), "uses the Stream STREAM (a step has its records only: use join, lookup"),
+        (builds_a_job, "calls Job (a step has its records only: use join, lookup"),
+        (lambda record: OPENED.readline(), "uses the open file OPENED (each process has a copy"),
+        (taking(), "takes from the iterator numbers (each process has a copy that begins anew: make a list"),
+        (Counting(), "changes self.calls (no checkpoint has it"),
         (standard.random, "the step map calls random.Random.random (use random of clonos)"),
         (partial(imports_inside), "calls ids.uuid4 (use uuid4 of clonos)"),
     ],
@@ -345,3 +376,12 @@ def test_no_example_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch, tm
         for name in examples & sys.modules.keys():
             del sys.modules[name]
         sys.modules.update(before)
+
+
+def test_a_public_name_that_a_file_does_not_import_is_answered_by_its_import(tmp_path: Path) -> None:
+    file = tmp_path / "without_import.py"
+    file.write_text("from clonos import Job\n\njob = Job('etl')\ntotal = sum_('price')\n", "utf-8")
+    with pytest.raises(
+        JobFileRaised, match=r"name 'sum_' is not defined. It is in clonos.agg: from clonos.agg import sum_"
+    ):
+        load_job(str(file))

@@ -140,7 +140,8 @@ def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str,
 def test_a_stream_is_not_iterated_over(folder: str) -> None:
     check(
         describe(JOB + "list(bids)", folder=folder),
-        "a Stream has no records before its job runs, so it cannot be iterated. take(5) returns the first records",
+        "a Stream has no records before its job runs, so it has no length and cannot be iterated."
+        " take(5) returns the first records",
     )
 
 

@@ -47,6 +47,7 @@ SINKS: dict[str, tuple[Any, str]] = {
     "print": (print, "Write .sink(stdout())."),
     "standard output": (sys.__stdout__, "Write .sink(stdout())."),
     "a list": ([], "Write rows = collect() and .sink(rows); rows.rows has the records"),
+    "a frame": (pandas.DataFrame(), "Write rows = collect() and .sink(rows)"),
     "a function": (records, "is a step: write .map(records, effects=True).sink(blackhole())."),
     "a lambda": (lambda row: None, "write .map(<lambda>, effects=True).sink(blackhole())."),
     "a connection": (sqlite3.connect(":memory:"), 'Write sqlite("path.db", "table"), postgres.table(...)'),
@@ -86,11 +87,14 @@ def test_a_name_of_the_library_in_the_wrong_place_is_answered_by_what_to_write(c
     check(describe(f"rows = Job('other').source(values([1]))\n{code}"), advice)
 
 
-@pytest.mark.parametrize("code", ["for row in rows: pass", "list(rows)", "a, b = rows.key_by(str)"])
+@pytest.mark.parametrize(
+    "code", ["for row in rows: pass", "list(rows)", "a, b = rows.key_by(str)", "len(rows)", "rows and 1"]
+)
 def test_a_stream_that_is_iterated_is_answered_by_how_its_records_are_read(code: str) -> None:
     check(
         describe(f"rows = Job('etl').source(values([1]))\n{code}"),
-        "Stream has no records before its job runs, so it cannot be iterated. take(5) returns the first records",
+        "Stream has no records before its job runs, so it has no length and cannot be iterated."
+        " take(5) returns the first records",
     )
 
 
