@@ -63,7 +63,7 @@ class RunDocuments:
             "restarts": 0,
             "checkpoint": status.checkpoint,
             "error": error,
-            "stopped": self._handle.is_stopping,
+            "stopped": self._handle.is_stopping and not self.is_cancelling,
         }
 
     def _status(self, status: Status) -> JobStatus:

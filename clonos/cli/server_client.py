@@ -107,6 +107,9 @@ class ServerClient(JobsClient):
 
     def submit(self, file: Path, target: str | None, options: Mapping[str, object]) -> Any:
         """Sends a job: a Python file or an archive. Raises: ServerUnreachable. RequestFailed."""
+        if file.is_dir():
+            advice = f"pack it: tar czf job.tar.gz -C {file} . && clonos submit job.tar.gz"
+            raise RequestFailed(0, f"{file} is a folder: {advice}")
         try:
             data = file.read_bytes()
         except OSError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from clonos.api.checks.unused_results import check_results
 from clonos.config import resolve_settings
 from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import ClonosError
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         job = load_job(spec.target)
         options = {"store": str(folder.store), **spec.options}
         job.explain(command_line=options)
+        check_results(graph_of(job))
         settings = resolve_settings(options_of(job), options)
         check_places(graph_of(job), settings)
         found = CheckOutcome(job.name, settings.run.slots.value)

@@ -125,3 +125,14 @@ def test_a_killed_run_is_reported_as_gone(tmp_path: Path, capsys: pytest.Capture
     assert f"the process {process.pid} of endless has gone without a word" in capsys.readouterr().err
     assert main(["status", "other"]) == JOB_AT_FAULT
     assert "clonos run has no job 'other' on this machine" in capsys.readouterr().err
+
+
+def test_a_cancelled_run_is_reported_as_cancelled_and_not_as_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _running(tmp_path) as process:
+        _await_rows(tmp_path)
+        assert main(["cancel", "endless"]) == ENDED
+        process.wait(LIMIT_S)
+    document = json.loads(_printed(capsys, "status", "endless", "--json"))
+    assert (document["job"]["status"], document["job"]["stopped"]) == ("CANCELED", False)

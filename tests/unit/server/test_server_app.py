@@ -263,6 +263,12 @@ def test_a_submitted_archive_becomes_a_job_in_a_folder_of_its_own(taking_app: Ap
     ("name", "data", "options", "reason"),
     [
         ("job.py", b"raise ValueError('no')\n", "{}", "job.py raised ValueError: no"),
+        (
+            "job.py",
+            b"from clonos import Job, values\njob = Job('j')\njob.source(values([1]))\n",
+            "{}",
+            "is the end of a job without a sink",
+        ),
         ("job.py", b"x = 1\n", "{}", "must have exactly one Job"),
         ("job.py", b"import os\nos._exit(0)\n", "{}", "the process that loads the job has died"),
         ("job.py", b"job = (\n", "{}", "SyntaxError"),

@@ -141,6 +141,7 @@ def test_a_removed_job_is_named_and_is_not_listed_any_more(
         (["jobs"], "", 1, "the server asks for a token: give --token, or set CLONOS_TOKEN."),
         (["jobs", "--token", "@/no/such/file"], WRITE, 1, "the token file cannot be read"),
         (["status", "none"], WRITE, 1, "has no job 'none': clonos jobs lists them."),
+        (["submit", "."], WRITE, 1, ". is a folder: pack it: tar czf job.tar.gz -C . . && clonos submit job.tar.gz"),
         (["submit", "/no/such/job.py"], WRITE, 1, "/no/such/job.py cannot be read: No such file or directory."),
         (["submit", __file__], WRITE, 1, "This server takes no submissions: start it with --allow-submit."),
         (["submit", __file__, "--option", "x"], WRITE, 1, "--option is 'x', but key=value is expected"),
