@@ -30,7 +30,7 @@ from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.column_keys import KeyGroups, split_columns
 from clonos.core.values.keys import Router
-from clonos.core.wire.codec import decode_message
+from clonos.core.wire.message_codec import decode_message
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.io.system.retained_memory import retain_memory
 

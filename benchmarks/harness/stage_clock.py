@@ -36,11 +36,14 @@ STAGES: Final = {
         "clonos.operators.chain_outputs:ToColumnKeys.columns",
     ],
     "keys: partition": ["clonos.core.values.keys:Router.split", "clonos.core.values.keys:Router.split_timed"],
-    "output: gather": ["clonos.core.task.outputs:OutputPort._add", "clonos.core.task.outputs:OutputPort.columns"],
+    "output: gather": [
+        "clonos.core.task.task_output:OutputPort._add",
+        "clonos.core.task.task_output:OutputPort.columns",
+    ],
     "output: encode": [
-        "clonos.core.task.outputs:encode_rows",
-        "clonos.core.task.outputs:encode_timed_rows",
-        "clonos.core.task.outputs:encode_columns",
+        "clonos.core.task.task_output:encode_rows",
+        "clonos.core.task.task_output:encode_timed_rows",
+        "clonos.core.task.task_output:encode_columns",
     ],
     "input: decode": ["clonos.core.task.inputs:decode_elements"],
     "input: queue, cut, join": [

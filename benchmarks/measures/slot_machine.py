@@ -33,11 +33,11 @@ from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.column_keys import KeyGroups, split_columns
 from clonos.core.values.keys import Router
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
-from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
 from clonos.core.wire.log_delta import Delta
+from clonos.core.wire.message_codec import decode_message, encode_message
 from clonos.kernels import grouped
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 
 ROUNDS: Final = 15
 EVENTS: Final = 10_000

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 0.2
 WARM_AFTER_LOOKS: Final = 10
-WARM_MODULES: Final = ("clonos.cli.console", "clonos.cli.preview", "clonos.job.handle", "clonos.api.plan.compiling")
+WARM_MODULES: Final = (
+    "clonos.cli.console",
+    "clonos.cli.console_preview",
+    "clonos.job.handle",
+    "clonos.api.plan.compiling",
+)
 FILES_MAX: Final = 2_000
 CHECKPOINT_EVERY: Final = "1s"
 ON_PROCESSES: Final = {"slots": "process", "resume": False}
@@ -128,7 +133,7 @@ def _run_and_exit(load: Callable[[], Job]) -> NoReturn:
 
 def _run(job: Job) -> None:
     from clonos.cli.console import shown_start, watch
-    from clonos.cli.preview import MARK, previewed
+    from clonos.cli.console_preview import MARK, previewed
     from clonos.job.description import graph_of, options_of
     from clonos.job.handle import Handle
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from rich.console import Console
 
 from clonos.core.model.errors import JobError
+from clonos.demo.demo_report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
+from clonos.demo.demo_server import DemoServerProcess
+from clonos.demo.demo_verdict import DemoVerdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.kills import Kill, KillKind, Kills
-from clonos.demo.report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
-from clonos.demo.server import DemoServerProcess
 from clonos.demo.text import words_in, write_text
-from clonos.demo.verdict import DemoVerdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.wordcount import wordcount
 from clonos.job import Handle, Result
 from clonos.job.live_table import LiveTable

@@ -8,7 +8,7 @@ from typing import Any, Final
 from clonos.core.model.missing_names import nearest
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
-from clonos.expressions.functions import arithmetic, casts, choices, conditions, dates, texts
+from clonos.expressions.functions import arithmetic, casts, choices, conditions, dates, text_functions
 from clonos.expressions.functions.binder import Binder, BoundValue
 from clonos.expressions.functions.foreign_calls import foreign
 from clonos.expressions.functions.value_types import literal_type
@@ -22,7 +22,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     **choices.FUNCTIONS,
     **conditions.FUNCTIONS,
     **dates.FUNCTIONS,
-    **texts.FUNCTIONS,
+    **text_functions.FUNCTIONS,
 }
 
 TEXTS_ARE_COLUMNS: Final = ("when", "coalesce", "concat_str", "min_horizontal", "max_horizontal")

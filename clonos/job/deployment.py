@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.core.model.errors import ExtraMissing, JobError
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.net.transport import AddressRewriter
 from clonos.io.process.retained_slots import retained_slots
 from clonos.io.process.slot_provider import Listener, SlotProvider

@@ -27,7 +27,7 @@ from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
-from clonos.job.metrics import start_exporters
+from clonos.job.metrics_export import start_exporters
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import (
     immediate_outputs,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.ids import SlotId
-from clonos.core.wire.codec import WIRE_FORMAT
-from clonos.io.net.binding import Binding
+from clonos.core.wire.message_codec import WIRE_FORMAT
+from clonos.io.net.listening import Binding
 
 INFO: Final = ".dist-info"
 """End of the name of a folder with the metadata of a distribution, after its name and version."""

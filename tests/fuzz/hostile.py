@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.wire.codec import decode_message, encode_message
+from clonos.core.wire.message_codec import decode_message, encode_message
 from clonos.core.wire.messages import Message
 from tests.fuzz.mutation import count_of_changes, mutated_bytes
 

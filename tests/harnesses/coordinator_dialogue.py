@@ -27,8 +27,8 @@ from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCo
 from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
-from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, TriggerCheckpoint, View
+from clonos.core.wire.message_codec import decode_message, encode_message
 from clonos.core.wire.messages import Message
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 

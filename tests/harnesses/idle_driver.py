@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.options import Options
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.process.slot_provider import Listener, SlotProvider
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress

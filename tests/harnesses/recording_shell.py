@@ -27,7 +27,7 @@ from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.slot_effects import Effect, ShadowRead, TaskRead
 from clonos.core.ports.task_port import Delivered, Journalled
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import SlotStatus, Snapshotted, Suspicion, TaskStatus, View
 from clonos.core.wire.log_delta import Delta, Length
@@ -253,7 +253,7 @@ class RecordingShell:
         return RecordingMirror()
 
     def send(self, asked: effect.SendMessage) -> None:
-        assert codec.decode_message(codec.encode_message(asked.message), "this slot") == asked.message
+        assert message_codec.decode_message(message_codec.encode_message(asked.message), "this slot") == asked.message
         receiver = "coordinator" if asked.slot == COORDINATOR else f"slot {asked.slot}"
         self.lines.append(f"{receiver} <- {self.words.message(asked.message, asked.payload)}")
 

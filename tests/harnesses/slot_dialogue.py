@@ -35,7 +35,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot import slot_events as happened
 from clonos.core.slot.slot import Slot
 from clonos.core.values import encode_value
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Placement, Release, TriggerCheckpoint
 from clonos.core.wire.log_delta import Delta, Length
@@ -121,7 +121,7 @@ class SlotDialogue:
         self.shell.perform(self.slot.step(event))
 
     def deliver(self, sender: int, message: Message, payload: bytes = b"") -> None:
-        decoded = codec.decode_message(codec.encode_message(message), f"slot {sender}")
+        decoded = message_codec.decode_message(message_codec.encode_message(message), f"slot {sender}")
         self.post(happened.MessageReceived(SlotId(sender), decoded, memoryview(payload)))
 
     # ------------------------------------------------------------------ views and the coordinator

@@ -11,7 +11,7 @@ import pytest
 from clonos.api.emission import Emission, at_end, changes
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.columns.column_jobs import ColumnJob
-from clonos_chaos.jobs.columns.column_totals import EMISSIONS, TotalsOfColumns
+from clonos_chaos.jobs.columns.keyed_totals import EMISSIONS, TotalsOfColumns
 from clonos_chaos.jobs.columns.looked_up_columns import LookedUpColumns
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed

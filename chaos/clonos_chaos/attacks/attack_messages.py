@@ -12,8 +12,8 @@ from typing import Final
 import zmq
 
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.core.wire.codec import encode_message
 from clonos.core.wire.control_messages import Register, Release, Suspicion
+from clonos.core.wire.message_codec import encode_message
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net.curve import new_keys

@@ -15,7 +15,7 @@ import psutil
 from clonos.status import Status
 from clonos_chaos.attacks.attack_lies import AttackedJob, TaskLocation
 from clonos_chaos.attacks.attacker import AttackOrders
-from clonos_chaos.real.driver_process import child_environment
+from clonos_chaos.real.run_driver import child_environment
 from clonos_chaos.scenario.scenario import FaultSpec, Weapon
 
 FILES_FOR_WORK: Final = 300

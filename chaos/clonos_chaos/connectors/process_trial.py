@@ -21,10 +21,10 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.readiness import wait_readable
 from clonos.status import Status
 from clonos_chaos.connectors.tested_jobs import PACKED, TESTED, MakeJob, pack_job, truth_folder
-from clonos_chaos.real.driver_process import RunDriver, status_of
+from clonos_chaos.real.fault_triggers import is_whole
+from clonos_chaos.real.run_driver import RunDriver, status_of
 from clonos_chaos.real.runner_driver import DriverSpec
 from clonos_chaos.real.runner_watch import process_of, wait_until_gone
-from clonos_chaos.real.triggers import is_whole
 from clonos_chaos.scenario.scenario_gate import Gate
 
 LOOK_EVERY_S: Final = 0.02

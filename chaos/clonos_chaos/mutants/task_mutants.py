@@ -7,9 +7,9 @@ from typing import Any
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.task.outputs import OutputPort
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.task import Task
+from clonos.core.task.task_output import OutputPort
 from clonos_chaos.mutants.mutation import Mutation, mutant
 
 

@@ -10,7 +10,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Watermark
-from clonos.core.task.outputs import OutputPort
+from clonos.core.task.task_output import OutputPort
 from clonos.core.task.watermarks import InputWatermarks
 from clonos.core.wire.control_messages import DriftLimit
 from clonos.operators.event_time.regions import Region

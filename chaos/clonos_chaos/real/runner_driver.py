@@ -24,7 +24,7 @@ from clonos.config import JobSettings, SlotKind, resolve_keywords
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.net.transport import AddressRewriter
 from clonos.io.system.readiness import wait_readable
 from clonos.job.deployment import Deployment, open_deployment

@@ -18,10 +18,10 @@ from clonos_chaos.attacks.attackers import Attack
 from clonos_chaos.real.clock_shim import ClockShim
 from clonos_chaos.real.exhaustion import exhaust
 from clonos_chaos.real.fault_point_server import FaultPointServer
+from clonos_chaos.real.fault_triggers import PATIENCE_S
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.toxics import Toxiproxy
-from clonos_chaos.real.triggers import PATIENCE_S
 from clonos_chaos.real.volumes import Volumes
 from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, FaultSpec, Pattern
 from clonos_chaos.scenario.scenario_service import ServiceProcess

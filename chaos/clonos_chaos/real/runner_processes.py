@@ -20,17 +20,17 @@ from clonos.io.system.readiness import wait_readable
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState, Status
 from clonos_chaos.real.clock_shim import ClockShim
-from clonos_chaos.real.driver_process import RunDriver, child_environment, status_of
 from clonos_chaos.real.fault_point_server import FaultPointServer
+from clonos_chaos.real.fault_triggers import FaultTriggers, Look, PlannedFault, is_live
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
+from clonos_chaos.real.run_driver import RunDriver, child_environment, status_of
 from clonos_chaos.real.runner_course import Course
 from clonos_chaos.real.runner_driver import DriverSpec
 from clonos_chaos.real.runner_faults import Lasting, Tools, inject
 from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_gone
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
-from clonos_chaos.real.triggers import FaultTriggers, Look, PlannedFault, is_live
 from clonos_chaos.real.volumes import Volumes
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, has_moved, judge
 from clonos_chaos.scenario.scenario import (

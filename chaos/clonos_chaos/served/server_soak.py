@@ -22,7 +22,7 @@ import psutil
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState
-from clonos_chaos.real.driver_process import child_environment
+from clonos_chaos.real.run_driver import child_environment
 from clonos_chaos.real.runner_watch import process_of, wait_until_gone
 from clonos_chaos.runs.soak import PER_SECOND, START_S
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, Sample, task_retained_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core.model.ids import SlotId
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.control_messages import (
     Completed,
     Register,
@@ -77,7 +77,7 @@ class Network:
         if self.loss and type(message) in CONTROL and clock.rng.random() < self.loss:
             return
         if self._is_encoding:
-            message = codec.decode_message(codec.encode_message(message), str(sender))
+            message = message_codec.decode_message(message_codec.encode_message(message), str(sender))
         due_ns = clock.now_ns + clock.between(20_000, self.delay_ns_max)
         if due_ns < way.due_ns:
             due_ns = way.due_ns

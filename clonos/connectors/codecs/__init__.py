@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from clonos.connectors.codecs.avro import AvroCodec, AvroFileCodec, ConfluentAvroCodec
-from clonos.connectors.codecs.choice import CodecRegistry, codec_of, is_record_class
 from clonos.connectors.codecs.codec import Codec as Codec
 from clonos.connectors.codecs.codec import UndecodableBytes as UndecodableBytes
 from clonos.connectors.codecs.codec import UnencodableValue as UnencodableValue
+from clonos.connectors.codecs.codec_choice import CodecRegistry, codec_of, is_record_class
 from clonos.connectors.codecs.compressed import BYTES_MAX, ArrowCompressed, GzipCodec
 from clonos.connectors.codecs.plain import (
     ArrowCodec,

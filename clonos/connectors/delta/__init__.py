@@ -5,7 +5,7 @@ It needs deltalake: ``pip install 'clonos[delta]'``.
 
 from __future__ import annotations
 
-from clonos.connectors.delta.table_sink import DeltaTableSink, table
+from clonos.connectors.delta.delta_sink import DeltaTableSink, table
 from clonos.core.model.missing_names import explains_names
 
 __all__ = ["table", "DeltaTableSink"]

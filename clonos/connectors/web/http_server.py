@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import CREDENTIAL_HEADERS, Request, journalled, shown_headers
-from clonos.io.net.admission import AdmissionLimits, Owed
 from clonos.io.net.admitting_threads import AdmittingThreads
+from clonos.io.net.connection_admission import AdmissionLimits, Owed
 from clonos.io.system import wall_clock
 
 CONNECTIONS_MAX: Final = 256

@@ -36,8 +36,8 @@ from clonos.core.slot.slot_events import (
     ThreadRaised,
 )
 from clonos.core.wire.channel_messages import Mark
-from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.decoding import check_format
+from clonos.core.wire.message_codec import decode_message, encode_message
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 TRACE_FORMAT = 2

@@ -34,10 +34,10 @@ from clonos.core.ports.task_snapshot import Snapshot, stops_at
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.opening import chain_context, open_log
-from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
+from clonos.core.task.task_output import StepCollector, TaskOutputs
 from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process, process_rows, timed_inputs
 from clonos.core.wire.recovery_messages import InputRange
 

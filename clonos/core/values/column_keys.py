@@ -72,7 +72,7 @@ class KeyGroups:
             return index
         import numpy
 
-        from clonos.kernels.key_columns import KeyIndex
+        from clonos.kernels.packed_keys import KeyIndex
 
         self._index, self._groups = None, numpy.empty(0, numpy.int32)
         try:

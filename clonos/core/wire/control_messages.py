@@ -11,10 +11,10 @@ from clonos.core.model.metrics import MetricFamily
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import Instant
 from clonos.core.wire.decoding import ObjectName
-from clonos.core.wire.fields import Name, Objects, Text
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
+from clonos.core.wire.message_fields import Name, Objects, Text
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 

@@ -9,10 +9,10 @@ import msgspec
 
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, ViewNumber
-from clonos.core.wire.fields import Text
 from clonos.core.wire.log_delta import COUNT_MAX, NUMBER, Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
+from clonos.core.wire.message_fields import Text
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 

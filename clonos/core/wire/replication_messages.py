@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.wire.fields import Objects
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
+from clonos.core.wire.message_fields import Objects
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 

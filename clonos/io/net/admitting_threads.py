@@ -10,7 +10,7 @@ from socketserver import BaseServer, ThreadingMixIn
 from threading import Lock, Thread
 from typing import Any, Final
 
-from clonos.io.net.admission import Admission, AdmissionLimits, Owed
+from clonos.io.net.connection_admission import Admission, AdmissionLimits, Owed
 
 JOIN_S: Final = 3.0
 """Seconds that the thread of a connection has to end, when the server closes."""

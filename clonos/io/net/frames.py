@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.values.value_limits import BATCH_BYTES_MAX
-from clonos.core.wire.codec import MESSAGE_BYTES_MAX, WIRE_FORMAT
+from clonos.core.wire.message_codec import MESSAGE_BYTES_MAX, WIRE_FORMAT
 
 PIECE_BYTES = 8 << 20
 """Bytes of a message, and of a payload, that one socket message has at most."""

@@ -14,8 +14,8 @@ import zmq
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
-from clonos.core.wire.codec import decode_message
 from clonos.core.wire.control_messages import Register
+from clonos.core.wire.message_codec import decode_message
 from clonos.core.wire.messages import Message
 from clonos.io.net.compression import IS_COMPRESSED, decompress
 from clonos.io.net.connection import PROBE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
-from clonos.core.wire.codec import MESSAGE_BYTES_MAX
+from clonos.core.wire.message_codec import MESSAGE_BYTES_MAX
 from clonos.io.net.frames import OF_MESSAGE, PIECES_MAX, Head, slot_name
 
 HELD_BYTES_MAX = 2 << 30

@@ -19,16 +19,16 @@ import zmq
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.codec import encode_message
+from clonos.core.wire.message_codec import encode_message
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
-from clonos.io.net.binding import Binding, BindingRefused, bind_router
 from clonos.io.net.compression import Compressor, applies_between
 from clonos.io.net.connection import PeerConnection
 from clonos.io.net.curve import NO_KEYS, Authenticator, KeyPair
 from clonos.io.net.frames import PIECE_BYTES, pack, pack_in_pieces
+from clonos.io.net.listening import Binding, BindingRefused, bind_router
 from clonos.io.net.message_receiver import MessageReceiver
 from clonos.io.net.peers import PeerAddress, Peers, Plane
 from clonos.io.net.rate_limited_log import RateLimitedLog

@@ -13,8 +13,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.net.admission import AdmissionLimits, Owed
 from clonos.io.net.admitting_threads import AdmittingThreads
+from clonos.io.net.connection_admission import AdmissionLimits, Owed
 from clonos.job.prometheus.collector import JobCollector
 from clonos.status import CheckpointState, Status
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy
 
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.pane_table import PaneTable, log_names, part_of
 from clonos.operators.columnar.logs.value_log import ValueLog

@@ -171,7 +171,7 @@ class PartialAggregates(Operator):
         import numpy
         import pyarrow
 
-        from clonos.kernels.key_columns import KeyIndex
+        from clonos.kernels.packed_keys import KeyIndex
 
         (first, *others) = columns
         if not others and first.type == pyarrow.int64() and not first.null_count:
@@ -186,7 +186,7 @@ class PartialAggregates(Operator):
         """Returns what is made of batches of a schema."""
         import pyarrow
 
-        from clonos.kernels.key_columns import key_types
+        from clonos.kernels.packed_keys import key_types
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
         self._index = None

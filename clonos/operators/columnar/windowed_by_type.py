@@ -63,7 +63,7 @@ class WindowedByType(ByType):
     def _schema_of(self, schema: Any) -> Any:
         import pyarrow
 
-        from clonos.kernels.key_columns import check_key_types
+        from clonos.kernels.packed_keys import check_key_types
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
         try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pyarrow
 
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_changes import TableReader
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns, grown
 from clonos.operators.state.column_spec import SIZES, VALID_SUFFIX, ColumnSizes, ColumnSpec

@@ -18,7 +18,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clonos.io.net.admission import site_of
+from clonos.io.net.connection_admission import site_of
 from clonos.server.job_api.guard import HEADERS
 
 FAILURES_MAX: Final = 20

@@ -19,8 +19,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from clonos.io.net.admission import Admission, AdmissionLimits, Owed
 from clonos.io.net.admitting_threads import TOO_MANY, end_both_ways
+from clonos.io.net.connection_admission import Admission, AdmissionLimits, Owed
 
 END_TIMEOUT_S: Final = 2
 ACCEPTED_AT_ONCE: Final = 32

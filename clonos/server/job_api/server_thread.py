@@ -14,7 +14,7 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.net.admission import AdmissionLimits
+from clonos.io.net.connection_admission import AdmissionLimits
 from clonos.job.handle import Handle
 from clonos.server.job_api.admitted_server import AdmittedServer
 from clonos.server.job_api.app import job_app

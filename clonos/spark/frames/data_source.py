@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.spark.frames.committed_parts import batches_of, kind_of, parts_of, spark_schema_of
 from clonos.spark.frames.frame_errors import OutputWithdrawn
-from clonos.spark.frames.output_parts import batches_of, kind_of, parts_of, spark_schema_of
 
 NAME = "clonos"
 

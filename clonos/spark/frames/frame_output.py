@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.spark.frames.committed_parts import arrow_schema_of, kind_of, parts_of
 from clonos.spark.frames.data_source import NAME, CommittedOutput
-from clonos.spark.frames.output_parts import arrow_schema_of, kind_of, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -50,9 +50,9 @@ from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Peeked, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
-from clonos.io.net.binding import Binding
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
+from clonos.io.net.listening import Binding
 from clonos.io.net.peers import PeerAddress
 from clonos.io.net.rate_limited_log import RateLimitedLog, logger_of
 from clonos.io.net.transport import AddressRewriter, Transport

@@ -31,9 +31,9 @@ from clonos.core.wire.control_messages import Logged, Peek, Register, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
-from clonos.io.net.binding import towards
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
+from clonos.io.net.listening import towards
 from clonos.io.net.peers import PeerAddress
 from clonos.io.net.transport import Transport
 from clonos.io.process.fault_points import FaultPoints, armed, delivered

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow
 
 from clonos.kernels import choice
-from clonos.kernels.key_columns import pack, unpack
+from clonos.kernels.packed_keys import pack, unpack
 from tests.fuzz.target import Target, of_bytes
 
 TYPES: Final = [pyarrow.int16(), pyarrow.string(), pyarrow.bool_(), pyarrow.binary()]

@@ -7,7 +7,7 @@ from typing import Final
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId
-from clonos.core.wire.codec import decode_message, encode_message
+from clonos.core.wire.message_codec import decode_message, encode_message
 from clonos.io.net.frames import HEAD_BYTES, flags_of, pack, unpack
 from tests.fuzz.mutation import mutated_bytes
 from tests.fuzz.target import Target, of_msgpack

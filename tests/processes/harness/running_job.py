@@ -20,7 +20,7 @@ from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.io.local.local_folder import LocalFolder
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.net.transport import AddressRewriter
 from clonos.io.process.pickling import pack
 from clonos.io.process.processes import ProcessSlots

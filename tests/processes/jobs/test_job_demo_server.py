@@ -9,8 +9,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from clonos.demo.server import DemoServerProcess
-from clonos.demo.verdict import answers_given
+from clonos.demo.demo_server import DemoServerProcess
+from clonos.demo.demo_verdict import answers_given
 
 pytestmark = pytest.mark.processes
 

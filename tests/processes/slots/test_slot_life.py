@@ -14,7 +14,7 @@ from clonos.connectors import blackhole, values
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.net.peers import PeerAddress
 from clonos.io.process.pickling import pack
 from clonos_standby.launch_spec import SlotLaunchSpec, versions

@@ -11,7 +11,7 @@ import pytest
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.slot.slot_events import MessageReceived
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.control_messages import Logged, SlotStatus, Suspicion, Warned
 from clonos.core.wire.messages import Message
 from clonos.io.net.curve import KeyPair
@@ -28,7 +28,7 @@ LIAR = SlotId(1)
 
 
 def _reported(message: Message) -> Message:
-    return codec.decode_message(codec.encode_message(message), "a liar")
+    return message_codec.decode_message(message_codec.encode_message(message), "a liar")
 
 
 def _heartbeat(dialogue: SlotDialogue) -> list[str]:

@@ -15,7 +15,7 @@ from clonos.core.model.progress import TaskPhase
 from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.status import Phase, SlotState, Status, TaskState
 from clonos_chaos.real.fault_point_server import FaultPointServer
-from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault
+from clonos_chaos.real.fault_triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault
 from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger
 from clonos_chaos.scenario.victims import Shape
 from tests.speed import scaled

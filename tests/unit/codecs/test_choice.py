@@ -11,8 +11,8 @@ import pytest
 
 from clonos import codecs
 from clonos.connectors.codecs import UndecodableBytes
-from clonos.connectors.codecs.choice import CodecRegistry, codec_of
 from clonos.connectors.codecs.codec import InvalidCodec
+from clonos.connectors.codecs.codec_choice import CodecRegistry, codec_of
 
 
 @dataclass

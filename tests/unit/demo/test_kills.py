@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from clonos.core.model.progress import TaskPhase
+from clonos.demo.demo_report import DemoOutputs, kill_reports
+from clonos.demo.demo_verdict import Row
 from clonos.demo.kills import Kill, KillKind, Kills, choose, is_live, step_of
-from clonos.demo.report import DemoOutputs, kill_reports
-from clonos.demo.verdict import Row
 from clonos.status import Phase, RecoveryState, Status, TaskState
 
 NAMES = ("read/0", "read/1", "ask/0", "ask/1", "count/0", "count/1")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from clonos.demo.demo_verdict import DemoVerdict, answers_given, committed_rows, judge, silence_ms, words_read
 from clonos.demo.text import topic_lines, words_in, words_of, write_text
-from clonos.demo.verdict import DemoVerdict, answers_given, committed_rows, judge, silence_ms, words_read
 
 WORDS = [("a:0:0", "the"), ("a:0:1", "cat"), ("a:8:0", "the")]
 COUNTS = [{"word": "the", "count": 2, "identities": ["a:0:0", "a:8:0"]}]

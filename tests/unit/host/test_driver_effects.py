@@ -14,7 +14,7 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, View
 from clonos.core.wire.messages import Message
-from clonos.io.net.binding import Binding
+from clonos.io.net.listening import Binding
 from clonos.io.net.peers import PeerAddress
 from clonos.io.net.transport import Transport
 from clonos.io.process.slot_provider import Listener, SlotEnded

@@ -11,8 +11,8 @@ import pytest
 
 from clonos.core.model.ids import SlotId
 from clonos.core.ports.recorder import running
-from clonos.core.wire.codec import encode_message
 from clonos.core.wire.control_messages import PRINTED, Logged
+from clonos.core.wire.message_codec import encode_message
 from clonos_services.logger import logger as user_logger
 from clonos_standby.slot.log_forwarding import (
     LINES_PER_SECOND_MAX,

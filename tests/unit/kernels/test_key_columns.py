@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.kernels.key_columns import KeyIndex, check_key_types, pack, unpack
+from clonos.kernels.packed_keys import KeyIndex, check_key_types, pack, unpack
 from tests.harnesses.both_kernels import kernels
 
 __all__ = ["kernels"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from clonos.io.net.admission import AdmissionLimits
+from clonos.io.net.connection_admission import AdmissionLimits
 from clonos.server.job_api.admitted_server import AdmittedServer, limits_of
 from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp, listen_unix
 from tests.connectors.servers.certificates import Authority

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from clonos.io.net.admission import AdmissionLimits
+from clonos.io.net.connection_admission import AdmissionLimits
 from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward

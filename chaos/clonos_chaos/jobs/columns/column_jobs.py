@@ -21,8 +21,8 @@ from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
-from clonos_chaos.jobs.columns.column_totals import TotalsOfColumns
 from clonos_chaos.jobs.columns.joined_columns import JoinedColumns
+from clonos_chaos.jobs.columns.keyed_totals import TotalsOfColumns
 from clonos_chaos.jobs.columns.looked_up_columns import LookedUpColumns
 from clonos_chaos.jobs.columns.windowed_columns import WindowedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from clonos.api.stream import Stream
 from clonos.expressions.building import col
-from clonos_chaos.jobs.columns.join_keys import NumberKeys, pair_of
+from clonos_chaos.jobs.columns.null_keys import NumberKeys, pair_of
 
 Record = dict[str, Any]
 Columns = Stream[Record]

@@ -46,7 +46,7 @@ class BatchChoice(Operator):
             return
         import pyarrow
 
-        from clonos.kernels.key_columns import KeyIndex
+        from clonos.kernels.packed_keys import KeyIndex
 
         index = KeyIndex(self._types, batch.num_rows)
         numbers = index.add([batch.column(name) for name in self._keys])

@@ -16,7 +16,7 @@ import pyarrow
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.column_rows import values_of_column
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.operator import DueTimer, Scope, Times

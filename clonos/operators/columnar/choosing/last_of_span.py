@@ -14,7 +14,7 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import Watermark
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.columnar.choosing.column_deduplicate import INSTANT_NS_MIN, FirstOfSpan, filtered
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
 from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of, rows_of

@@ -16,7 +16,7 @@ import pyarrow
 
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.index import new_index
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls

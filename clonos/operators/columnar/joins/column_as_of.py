@@ -16,7 +16,7 @@ import pyarrow
 
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys

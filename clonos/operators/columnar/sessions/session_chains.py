@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
-from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_slots import grown
 
 if TYPE_CHECKING:

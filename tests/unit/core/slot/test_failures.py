@@ -14,7 +14,7 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_failure import ERROR_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, FailurePlace, failure_of
 from clonos.core.task.failure_report import describe_failure
-from clonos.core.wire.codec import encode_message
+from clonos.core.wire.message_codec import encode_message
 from clonos.core.wire.recovery_messages import InputRange, Recourse
 
 LIFE = TaskId(3), Incarnation(7)

@@ -14,7 +14,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.task.outputs import OutputPort
+from clonos.core.task.task_output import OutputPort
 from clonos.core.values import TimedRows
 from clonos.core.values.elements import decode_elements
 

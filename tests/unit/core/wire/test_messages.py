@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from tests.unit.coordinator.test_metadata import NAMES_ASTRAY
@@ -60,13 +60,13 @@ def example(kind: Any, rng: random.Random) -> Any:
 def test_a1_every_message_reads_back_as_it_was_written(kind: type[Message]) -> None:
     for seed in range(20):
         message = example(kind, random.Random(seed))
-        assert codec.decode_message(codec.encode_message(message), "slot 1") == message
+        assert message_codec.decode_message(message_codec.encode_message(message), "slot 1") == message
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_another_library_reads_a_message_as_its_tag_and_its_fields_in_their_order(kind: type[Message]) -> None:
     message = example(kind, random.Random(1))
-    found = msgpack.unpackb(codec.encode_message(message), use_list=False)
+    found = msgpack.unpackb(message_codec.encode_message(message), use_list=False)
     assert found == (kind.__struct_config__.tag, *_plain(msgspec.structs.astuple(message)))
 
 
@@ -94,19 +94,19 @@ def test_the_tag_of_a_message_is_its_class_in_snake_case(kind: type[Message]) ->
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_decode_to_a_message_or_are_malformed(data: bytes) -> None:
     with suppress(MessageMalformed):
-        codec.decode_message(data, "slot 7")
+        message_codec.decode_message(data, "slot 7")
 
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32))
 def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kind: type[Message], seed: int) -> None:
     rng = random.Random(seed)
-    data = bytearray(codec.encode_message(example(kind, rng)))
+    data = bytearray(message_codec.encode_message(example(kind, rng)))
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(len(data))] = rng.randrange(256)
     del data[rng.randrange(len(data) + 1) :]
     with suppress(MessageMalformed):
-        assert isinstance(codec.decode_message(bytes(data), "slot 7"), KINDS)
+        assert isinstance(message_codec.decode_message(bytes(data), "slot 7"), KINDS)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
 )
 def test_a_field_of_a_wrong_type_or_beyond_a_limit_is_malformed(data: bytes) -> None:
     with pytest.raises(MessageMalformed):
-        codec.decode_message(data, "slot 7")
+        message_codec.decode_message(data, "slot 7")
 
 
 @pytest.mark.parametrize("name", NAMES_ASTRAY)
 def test_an_object_name_outside_the_store_is_malformed(name: str) -> None:
     update = StandbyUpdate(TaskId(1), Incarnation(1), CheckpointId(1), None, ("snapshots/1/1-1-full", name))
     with pytest.raises(MessageMalformed, match="slot 7"):
-        codec.decode_message(codec.encode_message(update), "slot 7")
+        message_codec.decode_message(message_codec.encode_message(update), "slot 7")
 
 
 def test_a_message_beyond_the_limit_is_malformed_before_it_is_decoded() -> None:
-    with pytest.raises(MessageMalformed, match=f"the limit is {codec.MESSAGE_BYTES_MAX}"):
-        codec.decode_message(memoryview(bytes(codec.MESSAGE_BYTES_MAX + 1)), "slot 7")
+    with pytest.raises(MessageMalformed, match=f"the limit is {message_codec.MESSAGE_BYTES_MAX}"):
+        message_codec.decode_message(memoryview(bytes(message_codec.MESSAGE_BYTES_MAX + 1)), "slot 7")
 
 
 def test_a_codec_error_survives_pickling_from_an_executor() -> None:

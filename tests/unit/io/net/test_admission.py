@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from clonos.io.net.admission import Admission, AdmissionLimits, Owed, site_of
+from clonos.io.net.connection_admission import Admission, AdmissionLimits, Owed, site_of
 
 LIMITS = AdmissionLimits(
     connections_max=4, address_connections_max=3, head_s=10, body_s=30, body_bytes_per_s=100, answer_s=60

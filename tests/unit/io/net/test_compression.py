@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.options import Compression
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.channel_messages import Batch
 from clonos.io.net.compression import (
     COMPRESSED_BYTES_MIN,
@@ -177,7 +177,7 @@ def test_a_compressed_payload_that_is_malformed_costs_its_connection(stations: A
     _exchange(one, other)
     connection = connection_to(one, other.slot, Plane.DATA)
     for number, payload in enumerate((_claiming(100, BOMB), REPETITIVE), start=2):
-        frame = pack(one.slot, codec.encode_message(batch(number)), payload, (IS_COMPRESSED, 0)[number > 2])
+        frame = pack(one.slot, message_codec.encode_message(batch(number)), payload, (IS_COMPRESSED, 0)[number > 2])
         assert bool(flags_of(frame) & IS_COMPRESSED) == (number == 2)
         connection.send([(frame, payload)])
 

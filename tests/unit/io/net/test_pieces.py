@@ -13,7 +13,7 @@ import zmq
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, LogId, SlotId, TaskId, ViewNumber
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.control_messages import Register
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
@@ -146,7 +146,8 @@ def test_pieces_of_an_unknown_sender_are_not_stored(stations: Any, raw: Any, mod
     stranger.pieces(sender=99, count=30)
     stranger.pieces(sender=99, count=30, flags=OF_MESSAGE)
     register = Register(SlotId(99), "", "", "", "", keys.public if keys else b"", "token", 1, ())
-    stranger.send([(pack(SlotId(99), codec.encode_message(register), b""), b"")])  # when it arrives, the pieces have
+    # When it arrives, the pieces have, too.
+    stranger.send([(pack(SlotId(99), message_codec.encode_message(register), b""), b"")])
     honest.send(COORDINATOR, update(1), b"payload")
     poll_until(lambda: len(station.received) == 2, station, honest)
     assert station.transport.unfinished_bytes == 0
@@ -183,7 +184,7 @@ def test_pieces_are_dropped_with_their_connection(stations: Any, raw: Any, mode:
 
     poll_until(is_given_up, station)
     payload = PIECE + PIECE + b"the rest"
-    living.send([(pack(SlotId(6), codec.encode_message(update(1)), b"the rest", 0, 2), b"the rest")])
+    living.send([(pack(SlotId(6), message_codec.encode_message(update(1)), b"the rest", 0, 2), b"the rest")])
     poll_until(lambda: station.received, station)
     assert station.received == [(6, update(1), payload)]
     assert station.transport.unfinished_bytes == 0
@@ -207,7 +208,7 @@ def test_an_unfinished_message_survives_liveness_checks(stations: Any) -> None:
     one.send(other, update(1))
     poll_until(lambda: other.received, one, other)
     connection = connection_to(one, other.slot, Plane.BULK)
-    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3, piece_bytes=len(PIECE))
+    packets = pack_in_pieces(one.slot, message_codec.encode_message(update(2)), PIECE * 3, piece_bytes=len(PIECE))
     connection.send(packets[:2])
     poll_until(lambda: other.transport.unfinished_bytes, one, other)
     for _ in range(5):
@@ -270,7 +271,7 @@ def test_a_sender_beyond_a_limit_must_reconnect_and_others_continue(stations: An
     poll_until(lambda: hoarder.socket.poll(0), station)
     assert hoarder.socket.recv() == b"reset"
     hoarder.pieces(sender=5, count=4, first=4)
-    modest.send([(pack(SlotId(6), codec.encode_message(update(1)), b"", 0, 1), b"")])
+    modest.send([(pack(SlotId(6), message_codec.encode_message(update(1)), b"", 0, 1), b"")])
     poll_until(lambda: station.received, station)
     assert station.received == [(6, update(1), PIECE)]
     assert station.transport.unfinished_bytes == 0

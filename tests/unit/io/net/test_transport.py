@@ -10,14 +10,14 @@ import zmq
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, log_of
-from clonos.core.wire import codec
+from clonos.core.wire import message_codec
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import Register, Suspicion
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io.net.binding import Binding, BindingRefused, towards
 from clonos.io.net.frames import PIECE_BYTES, pack
+from clonos.io.net.listening import Binding, BindingRefused, towards
 from clonos.io.net.peers import Plane
 from clonos.io.net.transport import Transport, plane_of
 from tests.unit.io.net.transports import (
@@ -214,7 +214,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     third.send(other, suspicion(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
     connection = connection_to(one, other.slot)
-    good = pack(one.slot, codec.encode_message(suspicion(2)), b"")
+    good = pack(one.slot, message_codec.encode_message(suspicion(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
     third.send(other, suspicion(3))
     poll_until(lambda: len(other.received) == 3, one, other, third)

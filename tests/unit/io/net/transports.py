@@ -9,9 +9,9 @@ from pathlib import Path
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
 from clonos.core.wire.messages import Message
-from clonos.io.net.binding import Binding
 from clonos.io.net.connection import ConnectionPhase, PeerConnection
 from clonos.io.net.curve import NO_KEYS, new_keys
+from clonos.io.net.listening import Binding
 from clonos.io.net.peers import PeerAddress, Plane
 from clonos.io.net.transport import AddressRewriter, Transport
 from tests.speed import scaled

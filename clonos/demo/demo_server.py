@@ -4,7 +4,7 @@
 answers, so a repeated request may get another answer. Before it is sent, each answer is logged as a JSON line
 ``{"word", "identity", "banned", "key"}``, where the key is the caller's Idempotency-Key.
 
-Run it as ``python -m clonos.demo.server LOG``; it prints its port, and ends when its standard input ends.
+Run it as ``python -m clonos.demo.demo_server LOG``; it prints its port, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class DemoServerProcess:
 
     def __init__(self, log: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "clonos.demo.server", str(log)],
+            [sys.executable, "-m", "clonos.demo.demo_server", str(log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

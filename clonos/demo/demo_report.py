@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clonos.demo.demo_verdict import DemoVerdict, Row, silence_ms
 from clonos.demo.kills import Kill, step_of
-from clonos.demo.verdict import DemoVerdict, Row, silence_ms
 from clonos.demo.wordcount import COUNT
 from clonos.status import RecoveryState
 
