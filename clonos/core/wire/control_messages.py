@@ -223,7 +223,7 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     placements: tuple[Placement, ...]  # index = task
 
 
-class TriggerCheckpoint(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
+class TriggerCheckpoint(msgspec.Struct, frozen=True, array_like=True, tag="trigger_checkpoint"):
     """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
 
     ``then_pause``: read nothing after it, because the job is being stopped. ``then_end``: end the input after it,
