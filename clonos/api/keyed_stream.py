@@ -10,9 +10,9 @@ from clonos.api.aggregating import KeyedAggregating
 from clonos.api.columns.totals import COUNT_COLUMN, column_totals
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission, each
-from clonos.api.graph import AnySink
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
+from clonos.api.step import AnySink
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding

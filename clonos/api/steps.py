@@ -15,9 +15,10 @@ from clonos.api.columns.column_checks import check_present
 from clonos.api.common import Common
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
-from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob, NotIterable, NotSubscriptable
 from clonos.api.keys import KeyBy
+from clonos.api.step import AnySink, Exchange, StepInput
+from clonos.api.step_graph import StepGraph
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
@@ -28,9 +29,6 @@ from clonos.operators.tags import Tag
 from clonos.operators.transforms.flush import Flush
 from clonos.operators.transforms.routing import Route
 
-if TYPE_CHECKING:
-    from clonos.api.stream import Stream
-
 
 @explains_calls
 class GraphBuilder:
@@ -40,7 +38,7 @@ class GraphBuilder:
         super().__init_subclass__()
         explains_calls(cls)
 
-    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...]) -> None:
+    def __init__(self, graph: StepGraph, inputs: tuple[StepInput, ...]) -> None:
         self._graph = graph
         self._inputs = inputs
 
@@ -105,12 +103,6 @@ class GraphBuilder:
         self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
     ) -> tuple[StepInput, ...]:
         return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
-
-    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
-        """Returns the stream of a step's results, for bases of ``Stream``."""
-        from clonos.api.stream import Stream
-
-        return Stream(self._graph, inputs)
 
     def _step(
         self,

@@ -11,10 +11,10 @@ from clonos.api.columns.column_checks import check_key
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
-from clonos.api.graph import AnySink, Exchange
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.keys import KeyBy, checked_key
+from clonos.api.step import AnySink, Exchange
 from clonos.api.steps import GraphBuilder
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing

@@ -11,8 +11,9 @@ from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.row_reasons import type_reason, window_name_reason, window_reason
 from clonos.api.common import Common, StandbyMode
-from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
+from clonos.api.step_graph import StepGraph
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
@@ -46,7 +47,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     input ends. The methods take the keywords of ``Stream``.
     """
 
-    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], settings: WindowSettings) -> None:
+    def __init__(self, graph: StepGraph, inputs: tuple[StepInput, ...], settings: WindowSettings) -> None:
         super().__init__(graph, inputs)
         self._settings = settings
 

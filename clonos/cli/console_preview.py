@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from clonos.api.graph import JobGraph, Step
+from clonos.api.graph import JobGraph
+from clonos.api.step import Step
 from clonos.operators.connector_contract import WriterContext
 
 MARK: Final = "preview"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from clonos.api.graph import NAME_PATTERN
+from clonos.api.step_graph import NAME_PATTERN
 from clonos.core.model.errors import EnvironmentFault, JobError
 
 JOB: Final = '''"""Counts the visitors of each city.

@@ -14,8 +14,9 @@ from clonos.api.checks.row_functions import warn_of_row_functions
 from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
 from clonos.api.common import Common
-from clonos.api.graph import AnySink, JobGraph, StepInput
+from clonos.api.graph import JobGraph
 from clonos.api.plan.graph_picture import graph_svg
+from clonos.api.step import AnySink, StepInput
 from clonos.config import SlotKind, resolve_keywords, resolve_settings
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls

@@ -7,8 +7,9 @@ from contextlib import suppress
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
 from clonos.config import resolve_keywords
 from clonos.connectors.driver_outputs import FirstRowsSink
 from clonos.connectors.in_memory import blackhole

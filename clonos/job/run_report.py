@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from clonos.api.graph import ERRORS_STEP
+from clonos.api.step_graph import ERRORS_STEP
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.coordinator.coordinator_state import JobPhase

@@ -12,8 +12,9 @@ from random import Random
 from typing import Any, Final
 
 from clonos.api.common import Common
-from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph import JobGraph
 from clonos.api.joining.joins import add_step, keyed_sides
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.watermark import Activity, Watermark

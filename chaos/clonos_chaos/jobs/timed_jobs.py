@@ -12,7 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
-from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph import JobGraph
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.ids import TaskId

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from clonos.api.graph import AnySink, JobGraph, Step
+from clonos.api.graph import JobGraph
+from clonos.api.step import AnySink, Step
 from clonos.config import JobSettings, resolve_keywords
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError

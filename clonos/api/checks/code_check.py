@@ -37,7 +37,7 @@ from clonos.api.checks.replacements import (
     USE_SORTED,
     advice_for,
 )
-from clonos.api.graph import JobGraph
+from clonos.api.step_graph import StepGraph
 from clonos.api.steps import GraphBuilder
 
 logger = logging.getLogger("clonos.check")
@@ -87,7 +87,7 @@ _warned: set[CodeType | str] = set()
 """Functions that were warned of in this process, so that a graph that is compiled again stays silent."""
 
 
-def warn_of_code(graph: JobGraph) -> None:
+def warn_of_code(graph: StepGraph) -> None:
     """Logs one warning per function of the graph that does something a replay would not repeat."""
     for identity, text in warnings_of(graph):
         if identity not in _warned:
@@ -95,7 +95,7 @@ def warn_of_code(graph: JobGraph) -> None:
             logger.warning("%s", text)
 
 
-def warnings_of(graph: JobGraph) -> Iterator[tuple[CodeType | str, str]]:
+def warnings_of(graph: StepGraph) -> Iterator[tuple[CodeType | str, str]]:
     """Yields the warnings about the functions of a graph, each with the identity of the function."""
     for step in graph.steps:
         keys = [each.key.key for each in step.inputs if each.key is not None and callable(each.key.key)]

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from clonos.api.checks.code_check import tree_of
 from clonos.api.checks.growing_state import endless_sources
-from clonos.api.graph import JobGraph, Step
+from clonos.api.step import Step
+from clonos.api.step_graph import StepGraph
 from clonos.operators.steps.results import returns_nothing
 
 logger = logging.getLogger("clonos.run")
@@ -27,13 +28,13 @@ RETURN_NONE: Final = frozenset({"update", "append", "extend", "sort", "insert", 
 """Methods of dicts and lists that change them and return None."""
 
 
-def warn_of_doubtful_steps(graph: JobGraph) -> None:
+def warn_of_doubtful_steps(graph: StepGraph) -> None:
     """Logs a warning for each such step."""
     for text in doubts(graph):
         logger.warning("%s", text)
 
 
-def doubts(graph: JobGraph) -> list[str]:
+def doubts(graph: StepGraph) -> list[str]:
     """Returns a warning for each such step."""
     endless = endless_sources(graph)
     found = []
@@ -51,7 +52,7 @@ def doubts(graph: JobGraph) -> list[str]:
     return found
 
 
-def _reads_fields(graph: JobGraph, step: Step) -> bool:
+def _reads_fields(graph: StepGraph, step: Step) -> bool:
     """Returns whether a source of the step gives records with fields, one of which may be a time."""
     if step.source is not None:
         return step.emits_columns or bool(getattr(step.source, "has_fields", False))

@@ -11,7 +11,7 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.event_time.durations import duration_text
 
 if TYPE_CHECKING:
-    from clonos.api.graph import Step
+    from clonos.api.step import Step
 
 MILLISECOND_NS = 1_000_000
 

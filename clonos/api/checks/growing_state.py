@@ -6,7 +6,8 @@ import logging
 import re
 from typing import Final
 
-from clonos.api.graph import JobGraph, Step
+from clonos.api.step import Step
+from clonos.api.step_graph import StepGraph
 from clonos.operators.connector_contract import PushSource, discovery_interval_ns
 
 logger = logging.getLogger("clonos.run")
@@ -22,13 +23,13 @@ AGGREGATE: Final = "aggregate"
 WINDOW: Final = "window_"
 
 
-def warn_of_growing_state(graph: JobGraph) -> None:
+def warn_of_growing_state(graph: StepGraph) -> None:
     """Logs a warning for each such step."""
     for text in growth_warnings(graph):
         logger.warning("%s", text)
 
 
-def growth_warnings(graph: JobGraph) -> list[str]:
+def growth_warnings(graph: StepGraph) -> list[str]:
     """Returns a warning for each such step; none if a limit ends the sources."""
     if any(step.kind == LIMIT for step in graph.steps):
         return []
@@ -63,7 +64,7 @@ def growth_warnings(graph: JobGraph) -> list[str]:
     return found
 
 
-def endless_sources(graph: JobGraph) -> dict[int, str]:
+def endless_sources(graph: StepGraph) -> dict[int, str]:
     """Returns for each step whose input never ends the name of a source that does not; none if a limit ends them."""
     endless: dict[int, str] = {}
     if any(step.kind == LIMIT for step in graph.steps):

@@ -9,7 +9,7 @@ from clonos.core.model.options import StandbyKind
 from clonos.operators.connector_contract import PushSource
 
 if TYPE_CHECKING:
-    from clonos.api.graph import Step
+    from clonos.api.step import Step
 
 
 def check_standby(name: str, standby: Any, has_effects: bool, source: Any) -> None:

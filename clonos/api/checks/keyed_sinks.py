@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from clonos.api.columns.forms import giver_of_tuples
 from clonos.api.columns.schemas import known_schema
-from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import Exchange, Step, StepInput
 from clonos.operators.connector_contract import KeyedSink, discovery_interval_ns, keyed_sink
 
 

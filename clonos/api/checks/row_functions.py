@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from clonos.api.graph import Exchange, JobGraph, Step
 from clonos.api.plan.step_texts import function_text
+from clonos.api.step import Exchange, Step
+from clonos.api.step_graph import StepGraph
 from clonos.expressions.building import col
 from clonos.expressions.expression import Expr
 
@@ -39,7 +40,7 @@ _warned: set[CodeType] = set()
 """Functions that were warned of in this process, so that a graph that is compiled again stays silent."""
 
 
-def warn_of_row_functions(graph: JobGraph) -> None:
+def warn_of_row_functions(graph: StepGraph) -> None:
     """Logs one warning per such function."""
     for function, text in _found(graph):
         code = getattr(function, "__code__", None)
@@ -48,12 +49,12 @@ def warn_of_row_functions(graph: JobGraph) -> None:
             logger.warning("%s", text)
 
 
-def row_function_warnings(graph: JobGraph) -> list[str]:
+def row_function_warnings(graph: StepGraph) -> list[str]:
     """Returns the warnings about such functions."""
     return [text for _, text in _found(graph)]
 
 
-def _found(graph: JobGraph) -> Iterator[tuple[Any, str]]:
+def _found(graph: StepGraph) -> Iterator[tuple[Any, str]]:
     for step in graph.steps:
         for each in step.inputs:
             if not graph.gives_columns(each):
@@ -64,7 +65,7 @@ def _found(graph: JobGraph) -> Iterator[tuple[Any, str]]:
                 yield from _warning(step.name, step.kind, step.functions[0])
 
 
-def _is_before_an_exchange(step: Step, graph: JobGraph) -> bool:
+def _is_before_an_exchange(step: Step, graph: StepGraph) -> bool:
     behind = [(reader, each) for reader in graph.steps for each in reader.inputs if each.step == step.number]
     return any(
         each.exchange is not Exchange.FORWARD or _is_before_an_exchange(reader, graph) for reader, each in behind

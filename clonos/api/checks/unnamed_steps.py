@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from clonos.api.graph import JobGraph
+from clonos.api.step_graph import StepGraph
 
 logger = logging.getLogger("clonos.run")
 
 NAMES_SHOWN: Final = 8
 
 
-def warn_of_unnamed_steps(graph: JobGraph) -> None:
+def warn_of_unnamed_steps(graph: StepGraph) -> None:
     """Logs one warning that names the steps with state to which the user gave no name."""
     if text := unnamed_warning(graph):
         logger.warning("%s", text)
 
 
-def unnamed_warning(graph: JobGraph) -> str:
+def unnamed_warning(graph: StepGraph) -> str:
     """Returns the warning about steps with state and without a name; "" if there are none."""
     names = [step.name for step in graph.steps if step.state is not None and not step.is_named]
     if not names:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 
-from clonos.api.graph import JobGraph, Step
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import Step
+from clonos.api.step_graph import StepGraph
 
 logger = logging.getLogger("clonos.run")
 
 ADVICE = "End a stream with .sink(stdout()), .sink(files.jsonl('out')) or another sink; .sink(blackhole()) discards it."
 
 
-def check_results(graph: JobGraph) -> None:
+def check_results(graph: StepGraph) -> None:
     """Checks that the job has an output, and warns of each step whose results no other step reads.
 
     A step with ``effects=True`` is an output, as a sink is.
@@ -30,7 +31,7 @@ def check_results(graph: JobGraph) -> None:
         )
 
 
-def is_unread(step: Step, graph: JobGraph) -> bool:
+def is_unread(step: Step, graph: StepGraph) -> bool:
     """Returns whether no step reads the results of ``step``, and it is no output itself."""
     return not _is_output(step) and not any(each.step == step.number for other in graph.steps for each in other.inputs)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from clonos.api.columns.schemas import KEEPING, known_schema
-from clonos.api.graph import JobGraph, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.step_texts import reason_for_rows
+from clonos.api.step import Step, StepInput
+from clonos.api.step_graph import StepGraph
 from clonos.core.model.missing_names import nearest
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
@@ -19,7 +20,7 @@ ADDING: Final = (Sum, Mean, Variance, Stddev, Quantile)
 """Aggregates of numbers."""
 
 
-def check_key(graph: JobGraph, inputs: Sequence[StepInput], step: str, fields: Sequence[str]) -> None:
+def check_key(graph: StepGraph, inputs: Sequence[StepInput], step: str, fields: Sequence[str]) -> None:
     """Checks that each input has the columns of a key, of types that a key may have.
 
     Raises: InvalidJob: it does not.
@@ -35,7 +36,7 @@ def check_key(graph: JobGraph, inputs: Sequence[StepInput], step: str, fields: S
 
 
 def check_joined_keys(
-    graph: JobGraph, step: str, inputs: Sequence[Sequence[StepInput]], keys: Sequence[Sequence[str]]
+    graph: StepGraph, step: str, inputs: Sequence[Sequence[StepInput]], keys: Sequence[Sequence[str]]
 ) -> None:
     """Checks that values of the key columns of both sides of a join may be equal.
 
@@ -50,7 +51,7 @@ def check_joined_keys(
 
 
 def check_aggregates(
-    graph: JobGraph,
+    graph: StepGraph,
     inputs: Sequence[StepInput],
     step: str,
     aggregation: Aggregation[Any, Any],
@@ -78,7 +79,7 @@ def check_aggregates(
                 raise InvalidJob(step, problem, f'Cast it in front of the step: with_columns(col("{name}").cast(int)).')
 
 
-def check_present(graph: JobGraph, inputs: Sequence[StepInput], step: str, use: str, name: object) -> None:
+def check_present(graph: StepGraph, inputs: Sequence[StepInput], step: str, use: str, name: object) -> None:
     """Checks that each input has a column; ``use`` says what for. Names only are checked.
 
     Raises: InvalidJob: it does not.
@@ -88,7 +89,7 @@ def check_present(graph: JobGraph, inputs: Sequence[StepInput], step: str, use: 
             _check_present(step, use, name, schema)
 
 
-def _schemas(graph: JobGraph, inputs: Sequence[StepInput]) -> Iterator[Any]:
+def _schemas(graph: StepGraph, inputs: Sequence[StepInput]) -> Iterator[Any]:
     """Yields the schemas of those inputs that are known to be of columns."""
     for each in inputs:
         if graph.gives_columns(each) and not reason_for_rows(each, graph.steps):
@@ -97,7 +98,7 @@ def _schemas(graph: JobGraph, inputs: Sequence[StepInput]) -> Iterator[Any]:
                 yield schema
 
 
-def _names_columns(graph: JobGraph, step_input: StepInput, is_columnar: bool) -> bool:
+def _names_columns(graph: StepGraph, step_input: StepInput, is_columnar: bool) -> bool:
     """Returns whether a name is that of a column: the step reads columns, or rows that are dicts by their names."""
     has_function = step_input.key is not None and not step_input.key.fields
     return (is_columnar and not has_function) or _gives_dicts(graph.steps, step_input)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from clonos.api.graph import JobGraph, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import Step, StepInput
+from clonos.api.step_graph import StepGraph
 
 FORMED: Final = frozenset({"aggregate", "count", "join", "join_as_of", "lookup"})
 WINDOW: Final = "window_"
@@ -64,7 +65,7 @@ def needs_columns(steps: Sequence[Step], step: Step, step_input: StepInput, reas
     return bool(reason) and is_of_columns and (is_keyed or has_named_columns(steps, step))
 
 
-def refuse_columns(graph: JobGraph, inputs: Sequence[StepInput], step: str, example: str) -> None:
+def refuse_columns(graph: StepGraph, inputs: Sequence[StepInput], step: str, example: str) -> None:
     """Refuses the comparison of whole records that come as columns.
 
     Raises: InvalidJob: there are such records, which are no keys in rows.

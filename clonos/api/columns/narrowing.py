@@ -11,7 +11,7 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple, cast
 
 from clonos.api.columns.schemas import schema_of
-from clonos.api.graph import Step, StepInput
+from clonos.api.step import Step, StepInput
 from clonos.expressions.expression import Expr
 from clonos.expressions.pushdown import Comparison, split_condition
 from clonos.operators.column_contract import Bound, NarrowableSource

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.api.graph import Step, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import Step, StepInput
 from clonos.core.model.errors import ClonosError
 from clonos.operators.column_contract import DescribedSource
 

@@ -9,9 +9,9 @@ from clonos.api.checks.function_checks import check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.common import CommonWithEffects
-from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import add_step
+from clonos.api.step import Exchange
 from clonos.api.steps import GraphBuilder
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.steps.context import GIVE_TIMESTAMPS

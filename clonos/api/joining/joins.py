@@ -13,11 +13,11 @@ from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_joined_keys, check_key
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.common import Common, CommonWithEffects
-from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.column_joins import over_columns
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
+from clonos.api.step import Exchange, StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Tumbling
 from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns

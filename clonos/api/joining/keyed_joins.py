@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.api.common import CommonWithEffects
-from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import JoinOptions, as_of_step, join_step, lookup_step
 from clonos.api.joining.stream_joins import AsOfOptions
+from clonos.api.step import Exchange
 from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -22,7 +23,7 @@ K = TypeVar("K")
 R = TypeVar("R")
 
 
-class KeyedJoins(GraphBuilder, Generic[K, T]):
+class KeyedJoins(Theme, Generic[K, T]):
     """Joins of a keyed stream with another one. They are those of ``Stream``, without ``on``."""
 
     # fmt: off

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.api.common import Common
-from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.operators.operator import Operator
 

@@ -19,7 +19,6 @@ from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_name
 from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
 from clonos.api.columns.schemas import check_timestamps_remain
-from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.keys import KeyBy, fields_text
 from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
@@ -28,6 +27,8 @@ from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.step_texts import reason_for_rows
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, preparations
+from clonos.api.step import AnySink, Exchange, Step, StepInput
+from clonos.api.step_graph import ERRORS_STEP, StepGraph
 from clonos.core.model.options import Options
 from clonos.core.model.plan import ANYWHERE, Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape
@@ -68,7 +69,7 @@ each port gets keys alone."""
 
 
 def compile_graph(
-    graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
+    graph: StepGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
     compiler = _Compiler(graph, options, parallelism)
@@ -93,7 +94,7 @@ class Compilation(NamedTuple):
     unlisted: Mapping[str, str]
 
 
-def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> Compilation:
+def compile_to_explain(graph: StepGraph, options: Options, parallelism: int) -> Compilation:
     """Compiles the graph for ``explain``: the input need not exist yet.
 
     Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
@@ -105,7 +106,7 @@ def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> C
 
 
 class _Compiler:
-    def __init__(self, graph: JobGraph, options: Options, parallelism: int) -> None:
+    def __init__(self, graph: StepGraph, options: Options, parallelism: int) -> None:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism

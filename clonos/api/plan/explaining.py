@@ -14,7 +14,6 @@ from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.columns.narrowing import narrowing_of
 from clonos.api.columns.schemas import column_texts, known_schema
-from clonos.api.graph import JobGraph, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy
 from clonos.api.plan import step_texts
@@ -36,6 +35,8 @@ from clonos.api.plan.explanation import (
 )
 from clonos.api.plan.limits import limit_of
 from clonos.api.plan.stretches import stretches_of
+from clonos.api.step import Step, StepInput
+from clonos.api.step_graph import StepGraph
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.column_contract import writes_columns
@@ -47,7 +48,7 @@ from clonos.operators.connector_contract import (
 )
 
 
-def explain_graph(graph: JobGraph, options: Options, parallelism: int) -> Explanation:
+def explain_graph(graph: StepGraph, options: Options, parallelism: int) -> Explanation:
     """Explains a job without running it. Its input need not exist yet.
 
     Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
@@ -55,7 +56,7 @@ def explain_graph(graph: JobGraph, options: Options, parallelism: int) -> Explan
     return _Explainer(graph, compile_to_explain(graph, options, parallelism)).explanation(parallelism)
 
 
-def explained(graph: JobGraph, options: Options, parallelism: int, form: str) -> str:
+def explained(graph: StepGraph, options: Options, parallelism: int, form: str) -> str:
     """Explains a job as "text", "mermaid" or "json".
 
     Raises: InvalidJob: there is no such form, or the job is not well-formed. ColumnsNeeded.
@@ -77,7 +78,7 @@ FORMATS: Final[dict[str, Callable[[Explanation], str]]] = {
 
 
 class _Explainer:
-    def __init__(self, graph: JobGraph, compiled: Compilation) -> None:
+    def __init__(self, graph: StepGraph, compiled: Compilation) -> None:
         self._graph, self._compiled = graph, compiled
         self._plan, self._options = compiled.image.plan, compiled.image.options
         self._states = {step.name: step for vertex in self._plan.vertices for step in vertex.steps}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.graph import Exchange, Step
 from clonos.api.plan.vertices import PlannedVertex
+from clonos.api.step import Exchange, Step
 from clonos.core.model.options import StandbyKind
 from clonos.core.model.plan import ANYWHERE
 from clonos.operators.connector_contract import ImmediateSink

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from clonos.api.graph import Exchange, JobGraph, StepInput
+from clonos.api.step import Exchange, StepInput
+from clonos.api.step_graph import StepGraph
 
 BOX_WIDTH: Final = 130
 BOX_HEIGHT: Final = 30
@@ -18,7 +19,7 @@ COLUMN: Final = BOX_WIDTH + GAP_WIDTH
 ROW: Final = BOX_HEIGHT + GAP_HEIGHT
 
 
-def graph_svg(graph: JobGraph) -> str:
+def graph_svg(graph: StepGraph) -> str:
     """Returns the graph as SVG, from the sources on the left to the sinks on the right."""
     places = _places(graph)
     width = max((x for x, _ in places.values()), default=0) * COLUMN + BOX_WIDTH + 2
@@ -34,7 +35,7 @@ def graph_svg(graph: JobGraph) -> str:
     return "\n".join([opening, title, *lines, *boxes, "</svg>"])
 
 
-def _places(graph: JobGraph) -> dict[int, tuple[int, int]]:
+def _places(graph: StepGraph) -> dict[int, tuple[int, int]]:
     """Returns column and row of each step: the column is its distance from the sources, the row counts within it."""
     columns: dict[int, int] = {}
     filled: dict[int, int] = {}

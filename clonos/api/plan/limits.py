@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from clonos.api.graph import Step
 from clonos.api.plan.explanation import LimitInfo
+from clonos.api.step import Step
 from clonos.core.model.plan import LIMIT_KIND
 
 ONE_RESULT_AT_MOST: Final = frozenset({"map", "filter", "map_async", "fold", "aggregate"})

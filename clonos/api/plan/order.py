@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clonos.api.graph import Exchange, Step, StepInput
+from clonos.api.step import Exchange, Step, StepInput
 from clonos.operators.connector_contract import OrderedSource, in_order
 from clonos.operators.job_image import OrderDescription
 

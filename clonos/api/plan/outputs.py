@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from clonos.api.graph import ERRORS_STEP
 from clonos.api.plan.vertices import PlannedVertex
+from clonos.api.step_graph import ERRORS_STEP
 from clonos.core.model.plan import StatefulStep
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from clonos.api.graph import JobGraph, Step
 from clonos.api.graph_errors import BadSplits, InvalidJob
+from clonos.api.step import Step
+from clonos.api.step_graph import StepGraph
 from clonos.core.model.errors import ClonosError
 from clonos.operators.connector_contract import Source, check_split
 
 
 def splits_of(
-    graph: JobGraph,
+    graph: StepGraph,
     ordered: Mapping[int, Any],
     parallelism_of: Callable[[Step], int],
     stored: Mapping[str, Sequence[bytes] | None] | None,
@@ -42,7 +43,7 @@ def splits_of(
 
 
 def splits_or_reasons(
-    graph: JobGraph, ordered: Mapping[int, Any], parallelism_of: Callable[[Step], int]
+    graph: StepGraph, ordered: Mapping[int, Any], parallelism_of: Callable[[Step], int]
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, str]]:
     """Returns the splits of each source found now, and why some sources cannot list them, such as missing files.
 
@@ -59,7 +60,7 @@ def splits_or_reasons(
     return found, reasons
 
 
-def _sources(graph: JobGraph) -> dict[str, Step]:
+def _sources(graph: StepGraph) -> dict[str, Step]:
     sources = {step.name: step for step in graph.steps if step.source is not None}
     if not sources:
         raise InvalidJob(graph.name, "(the job) has no source", "Begin with job.source(...).")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from clonos.api.columns.forms import has_named_columns
-from clonos.api.graph import Step
+from clonos.api.step import Step
 from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.chain_outputs import DropKeys, KeyInPlace
 from clonos.operators.columnar.by_names import ByNames

@@ -9,9 +9,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.common import Common, CommonWithEffects
-from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.calls import CallPolicy, is_asynchronous
@@ -34,7 +35,7 @@ class CallOptions(Common, Generic[T], total=False):
     per_key: int
 
 
-class Calling(GraphBuilder, Generic[T]):
+class Calling(Theme, Generic[T]):
     """Base of ``Stream`` with ``map_async``."""
 
     @overload

@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.columns.forms import refuse_columns
 from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.operators.steps import stateless
 from clonos.operators.transforms.choosing import (
     Chosen,
@@ -33,7 +33,7 @@ Keep = Literal["first", "last"]
 """Record of several with one key that ``deduplicate`` keeps."""
 
 
-class Choosing(GraphBuilder, Generic[T]):
+class Choosing(Theme, Generic[T]):
     """Base of ``Stream`` with the methods that choose among records."""
 
     def distinct(self, key: Callable[[T], object] | str | None = None, **common: Unpack[Common]) -> Stream[T]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack,
 from clonos.api.checks.function_checks import check_function
 from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.api.transforms.calling import check_count
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
@@ -84,7 +84,7 @@ class EnrichOptions(Common, Generic[T], total=False):
     retry_after: str | float | timedelta
 
 
-class Enriching(GraphBuilder, Generic[T]):
+class Enriching(Theme, Generic[T]):
     """Base of ``Stream`` with ``enrich``."""
 
     @overload

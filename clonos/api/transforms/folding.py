@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission, check_emission
-from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.custom import Custom
 from clonos.operators.steps.running_aggregates import ChangedAggregate, PacedAggregate
@@ -23,7 +24,7 @@ K = TypeVar("K")
 A = TypeVar("A")
 
 
-class Folding(GraphBuilder, Generic[T]):
+class Folding(Theme, Generic[T]):
     """Base of ``Stream`` with ``fold``."""
 
     def fold(
@@ -56,7 +57,7 @@ class Folding(GraphBuilder, Generic[T]):
         return self._stream(folded(self, initial, function, emit, False, common))
 
 
-class KeyedFolding(GraphBuilder, Generic[K, T]):
+class KeyedFolding(Theme, Generic[K, T]):
     """Base of ``KeyedStream`` with ``fold``."""
 
     def fold(

@@ -15,7 +15,7 @@ from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason,
 from clonos.api.columns.schemas import known_schema
 from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.api.transforms.choosing import Keep
 from clonos.expressions.expression import Expr
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
@@ -36,7 +36,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class KeyedChoosing(GraphBuilder, Generic[K, T]):
+class KeyedChoosing(Theme, Generic[K, T]):
     """Base of ``KeyedStream`` with the methods that choose among the records of a key."""
 
     def distinct(self, key: Callable[[T], object] | str | None = None, **common: Unpack[Common]) -> Stream[T]:

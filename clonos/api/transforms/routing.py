@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.checks.function_checks import check_function
-from clonos.api.graph import Exchange
-from clonos.api.steps import GraphBuilder
+from clonos.api.step import Exchange
+from clonos.api.themes import Theme
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.routing import Route, ToChosen, ToFirst, ToGroup, ToRandom
@@ -20,7 +20,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class Routing(GraphBuilder, Generic[T]):
+class Routing(Theme, Generic[T]):
     """Base of ``Stream`` with the methods that route records."""
 
     def rebalance(self) -> Stream[T]:

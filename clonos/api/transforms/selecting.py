@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
 
 from clonos.api.columns.schemas import schema_of
 from clonos.api.common import Common, StandbyMode
-from clonos.api.graph import StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.step_texts import reason_for_rows
+from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.stages import Stage
@@ -39,7 +40,7 @@ def expression_of(given: Any) -> Expr | None:
     return given if isinstance(given, Expr) else as_foreign(given)
 
 
-class Selecting(GraphBuilder, Generic[T]):
+class Selecting(Theme, Generic[T]):
     """Steps of a stream of columns that compute, choose and name columns."""
 
     def select(

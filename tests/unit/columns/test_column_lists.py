@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from clonos import Job, files
 from clonos.api.columns.schemas import known_schema
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.explaining import explain_graph
+from clonos.api.step import StepInput
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.expressions.expression_errors import InvalidExpression

@@ -13,7 +13,8 @@ from clonos.agg import first, min_
 from clonos.api.columns.schemas import schema_of
 from clonos.api.emission import changes, each
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph import JobGraph
+from clonos.api.step import StepInput
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.expressions.expression_errors import InvalidExpression
 from tests.unit.columns.test_column_totals import SCHEMA, START

@@ -8,8 +8,9 @@ from typing import Any
 
 import cloudpickle
 
-from clonos.api.graph import JobGraph, Step
+from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
+from clonos.api.step import Step
 from clonos.api.stream import Stream
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.chain import Input, InputShape, Node, OperatorChain, VertexImage

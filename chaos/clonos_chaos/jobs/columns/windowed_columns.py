@@ -11,7 +11,8 @@ from random import Random
 from typing import Any, ClassVar, Final, cast
 
 from clonos.agg import collect, count, count_distinct, first, last, max_, min_, quantile, sum_, top_k, variance
-from clonos.api.graph import JobGraph, Step
+from clonos.api.graph import JobGraph
+from clonos.api.step import Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.expressions.building import col

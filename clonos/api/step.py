@@ -1,0 +1,117 @@
+"""Steps of a job as the user wrote them, and the exchanges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from clonos.api.emission import Emission
+from clonos.api.keys import KeyBy
+from clonos.core.model.plan import ANYWHERE, PlacementRule
+from clonos.expressions.stages import Stage
+from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.operator import Operator
+from clonos.operators.transforms.routing import Route
+
+AnySink = TransactionalSink | ImmediateSink
+AnySource = Source[Any] | PushSource[Any]
+
+
+class Exchange(StrEnum):
+    """Way of records from one step to the next."""
+
+    FORWARD = "forward"
+    HASH = "hash"
+    REBALANCE = "rebalance"
+    BROADCAST = "broadcast"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    GLOBAL = "global"
+    CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """Input of a step: the number of the step that it reads, and the exchange between them.
+
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step. ``route``
+    chooses the receiving task, where the sender does.
+    """
+
+    step: int
+    exchange: Exchange = Exchange.FORWARD
+    key: KeyBy | None = None
+    route: Route | None = None
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Step as the user wrote it.
+
+    ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
+
+    - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
+    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are some of its records.
+    - ``has_calls``: it makes calls beside its steps. ``is_per_record``: it handles each record alone.
+    - ``ignores_order``: its results are the same whatever the order of its records. ``breaks_order``: its results have
+      another order than its records.
+    - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
+      field of a tuple, None if there is no such field.
+    - ``functions``: functions of the user that it calls, or its process function.
+    - ``kind``: the method that added it. ``state``: what its state depends on, as ("window", "5s"); None without state.
+    - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
+    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
+      input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
+    - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
+    - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
+    - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
+      ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
+    - ``flush``: when it passes rows on to the sink after it. ``stage``: what it does to columns, if it is such a step.
+      ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
+    - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
+    """
+
+    number: int
+    name: str
+    is_named: bool
+    inputs: tuple[StepInput, ...]
+    make: Callable[[], Operator] | None = None
+    source: AnySource | None = None
+    sink: AnySink | None = None
+    parallelism: int | None = None
+    has_effects: bool = False
+    standby: str | None = None
+    runs_user_code: bool = False
+    emits_columns: bool = False
+    requires_columns: bool = False
+    is_one_to_one: bool = False
+    selects_rows: bool = False
+    has_calls: bool = False
+    is_per_record: bool = False
+    ignores_order: bool = False
+    breaks_order: bool = False
+    key_field: str | None = None
+    functions: tuple[Any, ...] = ()
+    kind: str = ""
+    state: tuple[tuple[str, str], ...] | None = None
+    second_from: int | None = None
+    emits_at_end: bool = False
+    side_tags: tuple[str, ...] | None = ()
+    has_times: bool = False
+    timestamp_column: TimestampColumn | None = None
+    assigner: TimestampAssigner | None = None
+    flush: Emission | None = None
+    stage: Stage | None = None
+    follows_clock: bool = False
+    reads: tuple[str, ...] | None = None
+    names_columns: bool = False
+    partial: Callable[[str], Callable[[], Operator]] | None = None
+    row_reason: str = ""
+    rows_for: Callable[[Any], str] | None = None
+    schema_from: Callable[..., Any] | None = None
+    rule: PlacementRule = ANYWHERE
