@@ -13,8 +13,9 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from clonos.core.model.metrics import Metric, MetricFamily, MetricKind, MetricSeries
+from clonos.core.model.metrics import LATE_RECORDS, Metric, MetricFamily, MetricKind, MetricSeries, late_records
 from clonos.core.model.progress import TaskPhase
+from clonos.core.wire.printable import escaped
 
 RATE_SPAN_S: Final = 2.0
 
@@ -48,10 +49,14 @@ class TaskState:
     hot_standbys: int = 0  # that replay each step as it happens
     hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
     hot_key_share: float = 0.0  # of its latest records
-    late_records: Mapping[str, int] = field(default_factory=dict)  # by step, without steps that have none
-    metrics: tuple[MetricFamily, ...] = ()  # of user code, see ``ShownMetrics``
+    metrics: tuple[MetricFamily, ...] = ()  # of user code, and late records, see ``ShownMetrics``
     latencies: tuple[MetricFamily, ...] = ()  # histograms since the incarnation began
     losses_survived: int | None = None  # further losses of domains without a loss of output; None: any number
+
+    @property
+    def late_records(self) -> dict[str, int]:
+        """Late records by step, without steps that have none."""
+        return {escaped(step): count for step, count in late_records(self.metrics).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,13 @@ class MetricValue:
 
 def metric_values(tasks: Iterable[TaskState]) -> list[MetricValue]:
     """Returns the metrics of user code, task by task."""
-    return [_value(task.name, found.metric, each) for task in tasks for found in task.metrics for each in found.series]
+    return [
+        _value(task.name, found.metric, each)
+        for task in tasks
+        for found in task.metrics
+        if found.metric.name != LATE_RECORDS.name
+        for each in found.series
+    ]
 
 
 def _value(task: str, metric: Metric, series: MetricSeries) -> MetricValue:

@@ -1,4 +1,4 @@
-"""Metrics of user code as a driver shows them: they do not fall back while a task replays.
+"""Metrics of user code, and late records, as a driver shows them: they do not fall back while a task replays.
 
 A successor begins with the values of the last checkpoint and counts on. Until it has passed what was shown before,
 counters and histograms show that, and gauges do until it has caught up. At the end of a task or job its own values

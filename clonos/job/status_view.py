@@ -9,10 +9,11 @@ from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
+from clonos.core.model.metrics import late_records
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
-from clonos.core.wire.control_messages import Register, SlotStatus
+from clonos.core.wire.control_messages import Register, SlotStatus, TaskStatus
 from clonos.core.wire.printable import escaped
 from clonos.status import CheckpointState, Phase, RecoveryState, SlotState, Status, TaskState
 
@@ -31,7 +32,7 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
     """Builds the status from what the coordinator knows now."""
     view, plan = coordinator.view, coordinator.plan
     phase = PHASES[coordinator.phase]
-    counters = {task: _displayed(found) for task, found in coordinator.counters.items()}
+    counters = {task: _displayed(status) for task, status in coordinator.task_statuses.items()}
     totals: Counter[str] = Counter()
     for found in counters.values():
         totals.update(found)
@@ -57,11 +58,15 @@ def _slot(register: Register, status: SlotStatus | None) -> SlotState:
     return SlotState(register.slot, register.pid, register.domain, register.host, *usage)
 
 
-def _displayed(counters: dict[str, int]) -> dict[str, int]:
-    """Leaves out the watermark of a source that has none yet, is idle or has ended."""
-    if counters.get(TaskCounter.WATERMARK_NS, 0) in (INSTANT_NS_MIN, END_OF_TIME_NS):
-        return {name: value for name, value in counters.items() if name != TaskCounter.WATERMARK_NS}
-    return counters
+def _displayed(status: TaskStatus) -> dict[str, int]:
+    """Returns the counters of a task with its late records, and without the watermark of a source that has none yet, is
+    idle or has ended."""
+    found: dict[str, int] = dict(status.counters)
+    if found.get(TaskCounter.WATERMARK_NS, 0) in (INSTANT_NS_MIN, END_OF_TIME_NS):
+        del found[TaskCounter.WATERMARK_NS]
+    if late := late_records(status.metrics):
+        found[TaskCounter.LATE_RECORDS] = sum(late.values())
+    return found
 
 
 def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str, int]]) -> tuple[TaskState, ...]:
@@ -94,7 +99,6 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 losses_survived=survived[task],
                 latencies=() if status is None else status.latencies,
                 metrics=() if status is None else status.metrics,
-                late_records={} if status is None else {escaped(step): count for step, count in status.late_records},
             )
         )
     return tuple(found)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clonos.core.checkpoint.snapshot import decode_snapshot
+from clonos.core.model.metrics import late_records
 from clonos_chaos.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
 from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
@@ -101,7 +102,7 @@ def test_late_records_are_counted_once_whatever_dies() -> None:
         world.run()
         entries = world.chain[max(world.chain)].tasks
         snapshots = [decode_snapshot(world.store[each.objects[-1]][0], "") for each in entries]
-        counted = sum(count for snapshot in snapshots for _, count in snapshot.late_records)
+        counted = sum(sum(late_records(snapshot.metrics).values()) for snapshot in snapshots)
         late = [entry for row in rows_of(world) for entry in row[1] if entry[0] % 100 == LATE_PLACE]
         assert counted == len(late), seed
         assert world.outcome.views > 2, seed

@@ -1,4 +1,5 @@
-"""Metrics of user code: their definitions, and the series that one incarnation of a task has counted.
+"""Metrics of user code, and the late records of its steps: definitions, and the series that one incarnation of a task
+has counted.
 
 The series belong to the task's state. A snapshot has them, and a replay counts on from there, so they are absolute
 values since the job's start in which each record counts once.
@@ -67,6 +68,22 @@ class MetricFamily(msgspec.Struct, frozen=True, array_like=True):
 
     metric: Metric
     series: tuple[MetricSeries, ...]
+
+
+LATE_RECORDS: Final = Metric(
+    MetricKind.COUNTER, "clonos_late_records", "Records that a step has refused as late.", ("step",)
+)
+"""Late records of a task, counted beside the metrics of its code."""
+
+
+def late_records(families: Iterable[MetricFamily]) -> dict[str, int]:
+    """Returns the late records by step, without steps that have none."""
+    return {
+        each.labels[0]: int(each.numbers[0])
+        for family in families
+        if family.metric.name == LATE_RECORDS.name and family.metric.has_form_of(LATE_RECORDS)
+        for each in family.series
+    }
 
 
 class MetricConflict(JobError):

@@ -40,11 +40,6 @@ class Collector(Protocol):
     def routed_error(self, description: bytes) -> bool:
         """Records, as a determinant, that an exception of user code was routed to the error output."""
 
-    def count_late(self, step: str, records: int) -> None:
-        """Counts records that a step has refused because they are late. Its count since the job's start is in the
-        snapshot.
-        """
-
     def reach_limit(self) -> None:
         """Notes that a limit lets nothing more through, so that the sources in front of it may end.
 

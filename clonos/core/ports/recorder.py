@@ -47,7 +47,8 @@ class Recorder(Protocol):
 
     @property
     def metric_table(self) -> MetricTable:
-        """Series of the metrics of user code, which belong to the state of the task: one object in all its life."""
+        """Series of the metrics of user code, and late records. They belong to the state of the task, which has one
+        table in all its life."""
 
     def metrics(self, name: str) -> MetricTable:
         """Returns ``metric_table`` for the first use of the metric ``name``.

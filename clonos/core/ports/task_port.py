@@ -10,7 +10,7 @@ import msgspec
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.task_snapshot import LateRecords, Snapshot
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Mark
 
 
@@ -43,7 +43,6 @@ class Emission(NamedTuple):
     more: Pieces | None = None
     whole: Pieces | None = None
     has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
-    late_records: LateRecords = ()  # none in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
     mark: Mark | None = None  # rides with the outputs
     suspension: int = 0  # number of the suspension in which the task emits nothing more until it goes on; 0: none

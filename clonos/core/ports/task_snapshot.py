@@ -28,10 +28,6 @@ class EventTime(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[ChannelTime, ...]
 
 
-LateRecords = tuple[tuple[str, Count], ...]
-"""Late records that steps of a task have refused since the job's start: (step, count), without steps that have none."""
-
-
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """State from which a new incarnation starts, together with the causal log.
 
@@ -64,9 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     journal_offset_bytes: Count = 0
     calls: tuple[tuple[str, Count], ...] = ()
     event_time: EventTime | None = None
-    late_records: LateRecords = ()
     blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()
-    metrics: tuple[MetricFamily, ...] = ()  # of user code, since the job's start
+    metrics: tuple[MetricFamily, ...] = ()  # of user code, and late records, since the job's start
     stops_at: Annotated[CheckpointId, msgspec.Meta(ge=0)] = CheckpointId(0)
 
     @property

@@ -185,34 +185,27 @@ def _decode_received(values: list[Any]) -> MessageReceived:
 
 
 def _encode_emitted(event: StepEmitted) -> Values:
-    done = event.emission
-    outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
-    parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
-    rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes
-    last = done.has_reached_limit, done.late_records, done.reached_ns, done.mark, done.suspension
-    return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest, *last
+    done: Any = event.emission
+    traced = done._replace(
+        outputs=[(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs],
+        snapshot=_without_state(done.snapshot),
+        more=done.more is not None,
+        whole=done.whole is not None,
+    )
+    return event.task, event.thread, *traced
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
-    task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, has_reached_limit, late_records, reached_ns, mark, suspension = rest
-    made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
-    emission = Emission(
-        log,
-        made,
-        tuple(tuple(each) for each in consumed),
-        _snapshot(snapshot),
-        tuple(prepared),
-        records,
-        journal,
-        cost,
-        ReadyPieces() if has_more else None,
-        ReadyPieces() if has_whole else None,
-        has_reached_limit,
-        tuple((step, count) for step, count in late_records),
-        reached_ns,
-        None if mark is None else Mark(*mark),
-        suspension,
+    task, thread, *fields = values
+    read: Any = Emission(*fields)
+    emission = read._replace(
+        outputs=tuple(Output(c, ElementKind(kind), n, at, bytes(size)) for c, kind, n, at, size in read.outputs),
+        consumed=tuple(tuple(each) for each in read.consumed),
+        snapshot=_snapshot(read.snapshot),
+        prepared=tuple(read.prepared),
+        more=ReadyPieces() if read.more else None,
+        whole=ReadyPieces() if read.whole else None,
+        mark=None if read.mark is None else Mark(*read.mark),
     )
     return StepEmitted(task, thread, emission)
 

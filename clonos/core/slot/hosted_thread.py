@@ -8,7 +8,7 @@ from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Resumed, Suspended, Triggered
-from clonos.core.ports.task_snapshot import LateRecords, Snapshot
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
 
@@ -25,7 +25,6 @@ class HostedThread(CommandQueue):
         "has_reached_limit",
         "is_suspended",
         "suspensions",
-        "late_records",
         "number",
         "reached_ns",
         "records_in",
@@ -45,7 +44,6 @@ class HostedThread(CommandQueue):
         self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.has_reached_limit = False  # a limit of the task lets nothing more through
-        self.late_records: LateRecords = ()
         self.is_suspended = False  # asked to make no further step
         self.suspensions = 0
         self.asked: Triggered | None = None  # the highest barrier asked of a source
@@ -59,7 +57,6 @@ class HostedThread(CommandQueue):
         self.attach(shadow.handle)
         self.handled_bytes, self.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
         self.records_in = self.first_record = shadow.records_in
-        self.late_records = shadow.late_records
 
     def start(
         self,
@@ -73,7 +70,7 @@ class HostedThread(CommandQueue):
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
         if snapshot is not None:
-            self.first_record, self.late_records = snapshot.records_in, snapshot.late_records
+            self.first_record = snapshot.records_in
             if snapshot.final:  # no step follows
                 self.records_in = snapshot.records_in
         activation = Activation(
@@ -147,7 +144,6 @@ class HostedThread(CommandQueue):
         """Counts what the task has handed over."""
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in
-        self.late_records = emission.late_records or self.late_records
         self.has_reached_limit = self.has_reached_limit or emission.has_reached_limit
         if emission.reached_ns is not None:
             self.reached_ns = emission.reached_ns

@@ -17,11 +17,9 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
     elif is_live and hosted.is_final:
         phase = TaskPhase.FINAL
     logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
-    late = hosted.running.late_records
     counters = (
         *(((TaskCounter.RECORDS_IN, hosted.running.records_in),) if hosted.running.records_in is not None else ()),
         (TaskCounter.RECORDS_OUT, hosted.running.records_out),
-        *(((TaskCounter.LATE_RECORDS, sum(count for _, count in late)),) if late else ()),
         *(((TaskCounter.LIMIT_REACHED, 1),) if hosted.running.has_reached_limit else ()),
         *(((TaskCounter.WATERMARK_NS, hosted.running.reached_ns),) if hosted.running.reached_ns is not None else ()),
         *(((TaskCounter.ROWS_WRITTEN, hosted.output_gate.confirmed_seq),) if hosted.output_gate.confirmed_seq else ()),
@@ -32,7 +30,7 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
         (TaskCounter.INFLIGHT_DISK_BYTES, sum([log.disk_bytes for log in logs])),
         (TaskCounter.OVER_SOFT_LIMIT, int(is_over_soft_limit)),
     )
-    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters), late_records=late)
+    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters))
 
 
 def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:

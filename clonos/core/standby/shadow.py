@@ -23,7 +23,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
-from clonos.core.ports.task_snapshot import LateRecords, Snapshot
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
@@ -69,7 +69,6 @@ class Shadow:
         self.receivers: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
         self.worked_bytes = self.handled_bytes = self.records_in = 0
-        self.late_records: LateRecords = ()
         self.reported_bytes = 0  # of what was worked off
         self.outputs: dict[ChannelId, InflightLog] = {}
         self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint
@@ -145,7 +144,7 @@ class Shadow:
         for channel in self.plan.outputs[self.task]:
             self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), context.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
-        self.records_in, self.late_records = snapshot.records_in, snapshot.late_records
+        self.records_in = snapshot.records_in
         self.fed_bytes = snapshot.log_offset_bytes + len(log)
         self.thread = next(context.threads)
         activation = Activation(
@@ -202,7 +201,6 @@ class Shadow:
             self.worked_bytes += freed_bytes
         self.handled_bytes += emission.cost_bytes
         self.records_in = emission.records_in or self.records_in
-        self.late_records = emission.late_records or self.late_records
         if emission.snapshot is not None:
             self.reached[emission.snapshot.checkpoint] = emission.snapshot
             if emission.more is not None:

@@ -62,7 +62,7 @@ class Task:
         if self.is_source:
             self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
         self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
-        self.collected = StepCollector(self.outputs, self.log, snapshot)
+        self.collected = StepCollector(self.outputs, self.log)
         self.log.observe_positions(self.outputs.positions)
         self.marks = LatencyMarks(port)
         self.inputs = open_inputs(plan, task, snapshot, self.marks)
@@ -409,7 +409,6 @@ class Task:
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
-            late_records=self.collected.late_records,
             blocked=blocked_inputs(self.inputs),
             metrics=self.log.metric_table.families(),
             stops_at=self.stops_at,
@@ -422,13 +421,22 @@ class Task:
         self._held_count = 0
         outputs = self.outputs.drain()
         cost = max([cost_bytes(output.count, len(output.payload)) for output in outputs], default=0)
-        consumed = tuple([queue.take_freed() for queue in self.inputs if queue.freed_bytes])
-        log = self.log.drain()
-        snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
-        more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
         read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
-        found = self.collected
-        last = found.has_reached_limit, found.late_records, reached_ns, self.marks.leave()
-        counted = self.records_in, read_bytes, cost, more, whole, *last
-        self.port.emit(Emission(log, outputs, consumed, snapshot, found.parts(), *counted))
+        self.port.emit(
+            Emission(
+                log=self.log.drain(),
+                outputs=outputs,
+                consumed=tuple([queue.take_freed() for queue in self.inputs if queue.freed_bytes]),
+                snapshot=None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed),
+                prepared=self.collected.parts(),
+                records_in=self.records_in,
+                journal_read_bytes=read_bytes,
+                cost_bytes=cost,
+                more=None if taken is None else taken.changes.more,
+                whole=None if taken is None else taken.whole,
+                has_reached_limit=self.collected.has_reached_limit,
+                reached_ns=reached_ns,
+                mark=self.marks.leave(),
+            )
+        )
         return cost

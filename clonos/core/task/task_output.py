@@ -13,7 +13,7 @@ from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.model.watermark import Watermark, encode_watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
-from clonos.core.ports.task_snapshot import LateRecords, Snapshot
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.column_keys import split_columns
@@ -226,11 +226,10 @@ class TaskOutputs:
 class StepCollector:
     """Collector of what user code emits in a step (``clonos.core.ports.operator_chain.Collector``)."""
 
-    def __init__(self, outputs: TaskOutputs, log: TaskLog, snapshot: Snapshot | None) -> None:
+    def __init__(self, outputs: TaskOutputs, log: TaskLog) -> None:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
         self.has_reached_limit = False  # a limit of the task lets nothing more through
-        self.late_records: LateRecords = snapshot.late_records if snapshot else ()
 
     def rows(
         self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
@@ -256,12 +255,6 @@ class StepCollector:
         if entry is None:
             self._log.append(d.blob(d.ROUTED, description))
         return True
-
-    def count_late(self, step: str, records: int) -> None:
-        """Counts records that a step has refused because they are late."""
-        counts = dict(self.late_records)
-        counts[step] = counts.get(step, 0) + records
-        self.late_records = tuple(counts.items())
 
     def reach_limit(self) -> None:
         """Notes that a limit lets nothing more through; the coordinator then ends the sources in front of it."""

@@ -48,8 +48,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     phase: TaskPhase
     counters: tuple[tuple[TaskCounter, int], ...]
     hot_key: HotKey | None = None  # None if no key stands out
-    late_records: tuple[tuple[Name, Count], ...] = ()  # refused since the job's start, by step
-    metrics: tuple[MetricFamily, ...] = ()  # of user code
+    metrics: tuple[MetricFamily, ...] = ()  # of user code, and late records
     latencies: tuple[MetricFamily, ...] = ()  # histograms since the incarnation began
 
 

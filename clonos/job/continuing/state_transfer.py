@@ -197,7 +197,7 @@ class StateTransfer:
             journal_offset_bytes=head.journal_offset_bytes if head is not None and is_reading else 0,
             calls=head.calls if head is not None and is_reading else (),
             event_time=self._event_time(task, head),
-            late_records=head.late_records if head is not None else (),
+            metrics=head.metrics if head is not None else (),
         )
         name = name_of_snapshot(snapshot, "final" if snapshot.final else "full")
         stored_as = store.write_object(name, [encode_snapshot(snapshot)])

@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clonos.core.model.metrics import LATE_RECORDS, MetricKind
 from clonos.core.model.metrics import Metric as UserMetric
-from clonos.core.model.metrics import MetricKind
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.task.latency import END_TO_END, PROCESSING
 from clonos.io.system.wall_clock import wall_ns
@@ -203,11 +203,6 @@ def _task_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
             if (value := task.counters.get(counter)) is not None:
                 gauge.add_metric(labels, value)
         yield gauge
-    late = _counter("clonos_late_records", "Records that a step has refused as late.", (*TASK, "step"))
-    for _, labels, totals in known:
-        for step, count in totals.late.items():
-            late.add_metric([*labels, step], count)
-    yield late
     yield from _measured_families(known)
     yield from _latency_families(known)
     yield from _user_families(known)
@@ -241,8 +236,9 @@ def _latency_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> I
 
 
 def _user_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> Iterator[Metric]:
-    """Metrics of user code. If steps give one name to metrics of different forms, that of the first task is shown."""
-    families: dict[str, tuple[UserMetric, Metric]] = {}
+    """Late records and metrics of user code. If steps give one name to metrics of different forms, that of the first
+    task is shown."""
+    families: dict[str, tuple[UserMetric, Metric]] = {LATE_RECORDS.name: (LATE_RECORDS, _user_family(LATE_RECORDS))}
     for task, labels, _ in known:
         for family in task.metrics:
             metric = family.metric

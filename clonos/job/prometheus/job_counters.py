@@ -23,7 +23,6 @@ SINCE_START: Final = (
     TaskCounter.RECORDS_IN,
     TaskCounter.ROWS_WRITTEN,
     TaskCounter.DETERMINANT_BYTES,
-    TaskCounter.LATE_RECORDS,
 )
 SINCE_INCARNATION: Final = (
     TaskCounter.RECORDS_OUT,
@@ -110,7 +109,6 @@ class TaskTotals:
     incarnation: int = -1
     counted: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=lambda: dict[str, int](ZEROS))
-    late: dict[str, int] = field(default_factory=dict)  # by step
     latencies: dict[str, GrowingHistogram] = field(default_factory=dict)
     busy: Rate = field(default_factory=Rate)
     blocked: Rate = field(default_factory=Rate)
@@ -127,8 +125,6 @@ class TaskTotals:
                 growth = max(0, value - self.counted.get(name, 0))
                 self.totals[name] = self.totals.get(name, 0) + growth
                 self.counted[name] = value
-        for step, count in task.late_records.items():
-            self.late[step] = max(count, self.late.get(step, 0))
         for family in task.latencies:
             found = self.latencies.setdefault(family.metric.name, GrowingHistogram(family.metric))
             found.add(task.incarnation, family.series[0].numbers)

@@ -1,10 +1,11 @@
-"""Late records: each is counted, and goes to the side output of the step or is left out, with one warning."""
+"""Late records: each counts in the metrics of its task, and goes to a side output or is left out, with one warning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from clonos.core.model.metrics import LATE_RECORDS
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.warn_once import WarnOnce
 
@@ -15,13 +16,13 @@ WarningText = Callable[[str, str | None, int, int], str]
 class LateRecords:
     """Late records of one step. It warns once in its life, and not in a replay; the driver logs one task only."""
 
-    __slots__ = ("_step", "_tag", "_collector", "_operator", "_text", "_warning")
+    __slots__ = ("_step", "_tag", "_recorder", "_operator", "_text", "_warning")
 
     def __init__(self, step: str, tag: str | None, scope: Scope, operator: Operator, text: WarningText) -> None:
         """Creates it for ``operator``, whose side output ``tag`` gets the records; None: they are only counted."""
         self._step, self._tag, self._operator, self._text = step, tag, operator, text
-        self._collector = scope.context.collector
-        self._warning = WarnOnce(step, scope.context.recorder)
+        self._recorder = scope.context.recorder
+        self._warning = WarnOnce(step, self._recorder)
 
     def take(self, values: list[Any], times: Sequence[int], watermark_ns: int) -> None:
         """Takes the late records of a batch, never empty, without their keys."""
@@ -46,7 +47,7 @@ class LateRecords:
 
     def _side(self, count: int, times: Sequence[int], watermark_ns: int) -> Operator | None:
         """Counts late records; returns where they go, None if nowhere, which is warned of."""
-        self._collector.count_late(self._step, count)
+        self._recorder.metric_table.cell(LATE_RECORDS, (self._step,))[0] += count
         side = None if self._tag is None else self._operator.side_outputs.get(self._tag)
         if side is None:
             self._warning.warn(lambda: self._text(self._step, self._tag, int(times[0]), watermark_ns))

@@ -14,6 +14,7 @@ from clonos.core.model.progress import TaskPhase
 from clonos.job.live_table import LiveTable
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 from clonos_standby.driver.printed_lines import StandardErrorHandler
+from tests.harnesses.late_families import late_families
 
 
 def _task(name: str, records_in: int, **counters: int) -> TaskState:
@@ -72,8 +73,8 @@ def test_the_first_line_has_the_late_records_of_each_step_that_has_any(clock: li
     table = LiveTable(Console(file=screen, width=150))
     clock[0] += 6
     late = (
-        replace(_task("ask/0", 1), late_records={"join": 1_000}),
-        replace(_task("ask/1", 1), late_records={"join": 2}),
+        replace(_task("ask/0", 1), metrics=late_families(join=1_000)),
+        replace(_task("ask/1", 1), metrics=late_families(join=2)),
     )
     table.show(_status(_task("read/0", 9), *late))
     assert screen.getvalue().rstrip().endswith("; late records: join 1,002")

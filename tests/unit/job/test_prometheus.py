@@ -17,6 +17,7 @@ from clonos.job.prometheus.endpoint import MetricsEndpoint, MetricsPortTaken
 from clonos.job.prometheus.exposition import exposition, merged
 from clonos.job.prometheus.job_counters import DurationHistogram
 from clonos.status import CheckpointState, Phase, RecoveryState, Status, TaskState
+from tests.harnesses.late_families import late_families
 
 JOB = {"job": "sums", "job_id": "sums-1"}
 TASK = {**JOB, "task": "count/0", "operator": "count"}
@@ -82,6 +83,13 @@ def test_each_phase_of_a_recovery_is_counted_once_however_often_it_is_read() -> 
     job.status = _status(_task(3), recoveries=both, generation=9)
     assert job.value("clonos_recoveries_total", **TASK) == 2
     assert job.value("clonos_rollbacks_total", **JOB) == 1
+
+
+def test_late_records_have_the_label_of_their_step_and_a_family_from_the_start() -> None:
+    job = _Job(_status(_task(1)))
+    assert b"# TYPE clonos_late_records_total counter" in exposition(job.collector)
+    job.status = _status(replace(_task(1), metrics=late_families(window=5)))
+    assert job.value("clonos_late_records_total", **TASK, step="window") == 5
 
 
 def test_a_move_is_counted_apart_from_recoveries() -> None:

@@ -16,6 +16,7 @@ from clonos.core.model.progress import TaskPhase
 from clonos.job.run_report import immediate_outputs, records_out, recovery_sentence, steps_with_sinks, summary_lines
 from clonos.status import Phase, Status, TaskState
 from tests.harnesses.coordinator_harness import live_chain
+from tests.harnesses.late_families import late_families
 from tests.unit.connectors.writing import JOB, part_of
 from tests.unit.operators.driver import Given, Outbox
 
@@ -61,7 +62,7 @@ def test_the_summary_counts_failed_records_apart_from_the_steps() -> None:
 
 def test_the_summary_counts_late_records_by_step() -> None:
     tasks = tuple(
-        replace(_task(vertex, 10), name=f"{vertex}/{index}", late_records=late)
+        replace(_task(vertex, 10), name=f"{vertex}/{index}", metrics=late_families(**late))
         for vertex, index, late in [
             ("read", 0, {}),
             ("average-merge", 0, {"average": 1_200}),

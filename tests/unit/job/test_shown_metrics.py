@@ -8,6 +8,7 @@ from clonos.core.model.metrics import Metric, MetricFamily, MetricKind, MetricSe
 from clonos.core.model.progress import TaskPhase
 from clonos.job.shown_metrics import ShownMetrics
 from clonos.status import Phase, Status, TaskState, metric_values
+from tests.harnesses.late_families import late_families
 
 PASSED = Metric(MetricKind.COUNTER, "passed", "Passed.", ("word",))
 SIZE = Metric(MetricKind.GAUGE, "size", "Size.")
@@ -43,6 +44,14 @@ def test_at_its_end_a_task_has_its_own_values(phase: TaskPhase, job: Phase) -> N
     last = status(phase, family(PASSED, (("a",), (9,))), job=job)
     assert values(metrics.applied_to(last)) == {("passed", "a"): 9}
     assert values(metrics.applied_to(status(TaskPhase.WAITING, job=Phase.ENDED))) == {("passed", "a"): 9}
+
+
+def test_late_records_do_not_fall_back_and_are_not_metrics_of_user_code() -> None:
+    metrics = ShownMetrics()
+    metrics.applied_to(status(TaskPhase.LIVE, *late_families(window=10)))
+    shown = metrics.applied_to(status(TaskPhase.REPLAYING, *late_families(window=7)))
+    assert shown.tasks[0].late_records == {"window": 10}
+    assert metric_values(shown.tasks) == []
 
 
 def test_each_bucket_of_a_histogram_keeps_its_highest_count() -> None:

@@ -5,7 +5,7 @@ A barrier is taken when all queues are empty, so a snapshot of all tasks is cons
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,7 +79,6 @@ class TaskCollector:
         self.task = task
         self.sent: dict[int, int] = {}
         self.errors: list[bytes] = []
-        self.late: Counter[str] = Counter()
 
     def rows(
         self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
@@ -123,13 +122,6 @@ class TaskCollector:
 
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
-
-    @property
-    def late_records(self) -> int:
-        return self.late.total()
-
-    def count_late(self, step: str, records: int) -> None:
-        self.late[step] += records
 
     def reach_limit(self) -> None:
         pass

@@ -72,9 +72,6 @@ class Collected:
     def prepared(self, part: bytes) -> None:
         raise AssertionError("no sink")
 
-    def count_late(self, step: str, records: int) -> None:
-        raise AssertionError("no step here refuses records")
-
     def reach_limit(self) -> None:
         pass
 

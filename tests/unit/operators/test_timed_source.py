@@ -144,9 +144,6 @@ class RoutesErrors:
     def __init__(self) -> None:
         self.errors: list[str] = []
 
-    def count_late(self, step: str, records: int) -> None:
-        raise AssertionError("no step here refuses records")
-
     def reach_limit(self) -> None:
         pass
 

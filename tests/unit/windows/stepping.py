@@ -12,6 +12,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
 from clonos.api.step import Step
 from clonos.api.stream import Stream
+from clonos.core.model.metrics import late_records
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.chain import Input, InputShape, Node, OperatorChain, VertexImage
 from clonos.operators.operator import Operator, Times
@@ -35,16 +36,6 @@ class Outcome(Operator):
         pass
 
 
-class Counting:
-    """Collector of a chain without outputs: counts late records."""
-
-    def __init__(self) -> None:
-        self.late_records = 0
-
-    def count_late(self, step: str, records: int) -> None:
-        self.late_records += records
-
-
 class Stepping:
     """One windowed step. ``results`` and ``late``: what it has emitted, with timestamps."""
 
@@ -52,7 +43,7 @@ class Stepping:
         assert step.make is not None
         self.results: list[Any] = []
         self.late: list[Any] = []
-        self.clock, self.counting = Clock(), Counting()
+        self.clock = Clock()
         self._make = step.make
         nodes = (
             Node("windows", self._made, (1,), is_aligned=True, tagged=(("late", (2,)),)),
@@ -70,9 +61,14 @@ class Stepping:
 
     def _open(self, image: StateImage | None) -> None:
         self.chain: OperatorChain = self._image.new_chain()
-        collector: Any = self.counting
+        collector: Any = None  # there are no outputs
         context = ChainContext("windows/0", 0, 0, 1, 128, "job", 0, 1, self.clock, collector, "")
         self.chain.open(context, image, None)
+
+    @property
+    def late_count(self) -> int:
+        """Number of late records."""
+        return sum(late_records(self.clock.metric_table.families()).values())
 
     def rows(self, rows: Sequence[Any]) -> None:
         """Gives a batch: ((key, value), timestamp in ns), or (key, value) if the stream has no timestamps; the key in

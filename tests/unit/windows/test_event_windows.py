@@ -135,7 +135,7 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
     play(step, twin, given_entries, widths)
     assert shown(step.results) == twin.results
     assert step.late == [(value, time * MS) for value, time in twin.late]
-    assert step.counting.late_records == len(twin.late)
+    assert step.late_count == len(twin.late)
     assert not [name for name in step.state() if "watermark" not in name], "state is left after the end"
 
 

@@ -211,7 +211,7 @@ def test_late_records_of_windows_with_a_trigger_are_not_lost() -> None:
     step.rows([(("a", 4), 3)])
     assert values_of(step) == [[1], [1, 2], [1, 2, 3]]
     assert step.late == [(4, 3)]
-    assert step.counting.late_records == 1
+    assert step.late_count == 1
 
 
 def test_an_evictor_leaves_the_last_or_the_newest_values() -> None:

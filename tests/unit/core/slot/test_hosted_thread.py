@@ -18,7 +18,7 @@ from tests.unit.inflight.samples import snapshot
 def test_a_task_restored_at_the_end_of_its_stream_has_the_counts_of_its_snapshot(
     is_final: bool, records_in: int | None
 ) -> None:
-    taken = replace(snapshot(3, ()), records_in=40, late_records=(("sessions", 2),), final=is_final)
+    taken = replace(snapshot(3, ()), records_in=40, final=is_final)
     thread = HostedThread(TaskId(0), ThreadId(1), EffectCollector(lambda _: RecordingMirror()))
     thread.start(view(1, []), placement(0, 2, 1), taken, None, Replica(0), b"", 0)
-    assert (thread.records_in, thread.late_records) == (records_in, (("sessions", 2),))
+    assert thread.records_in == records_in

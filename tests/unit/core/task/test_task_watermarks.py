@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, TaskId
+from clonos.core.model.metrics import LATE_RECORDS, late_records
 from clonos.core.model.plan import Channel
 from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime
@@ -238,7 +239,7 @@ def test_a_restored_task_goes_on_from_the_watermarks_of_its_snapshot() -> None:
 
 
 def refuse(chain: RecordingChain, row: Any) -> object:
-    chain.context.collector.count_late(f"step {row % 2}", 1)
+    chain.context.recorder.metric_table.cell(LATE_RECORDS, (f"step {row % 2}",))[0] += 1
     return "late"
 
 
@@ -247,10 +248,11 @@ def test_late_records_are_counted_once_whatever_a_successor_replays() -> None:
     rest = [sent(0, rows(4, 5)), *(sent(channel, barrier(2)) for channel in range(3))]
     script = [sent(0, rows(1, 2)), sent(0, rows(3)), *(sent(channel, barrier(1)) for channel in range(3)), *rest]
     first = Scripted(job, script).run()
-    refused = [(("step 1", 2), ("step 0", 1)), (("step 1", 3), ("step 0", 2))]
-    assert [snapshot.late_records for snapshot in first.snapshots] == refused
-    assert [each.late_records for each in Scripted(job, script, Start(first.log)).run().snapshots] == refused
-    assert [each.late_records for each in Scripted(job, rest, restored_at(first, 1)).run().snapshots] == refused[1:]
+    refused = [{"step 1": 2, "step 0": 1}, {"step 1": 3, "step 0": 2}]
+    assert [late_records(each.metrics) for each in first.snapshots] == refused
+    assert [late_records(each.metrics) for each in Scripted(job, script, Start(first.log)).run().snapshots] == refused
+    restored = Scripted(job, rest, restored_at(first, 1)).run()
+    assert [late_records(each.metrics) for each in restored.snapshots] == refused[1:]
 
 
 def test_a_snapshot_of_a_task_without_watermarks_has_no_event_time() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
+from clonos.core.model.metrics import late_records
 from clonos.core.model.options import Options
 from clonos.core.task.watermarks import InputWatermarks
 from clonos.core.values import register
@@ -164,7 +165,7 @@ def played(
     running.close()
     written = shown(running)
     if "late" in written:
-        assert sum(collector.late_records for collector in running.collectors) == len(written["late"])
+        assert sum(late_records(running.clock.metric_table.families()).values()) == len(written["late"])
     return written
 
 

@@ -1,0 +1,10 @@
+"""Late records as a task reports them."""
+
+from __future__ import annotations
+
+from clonos.core.model.metrics import LATE_RECORDS, MetricFamily, MetricSeries
+
+
+def late_families(**by_step: int) -> tuple[MetricFamily, ...]:
+    """Returns the metrics of a task whose steps have refused so many records."""
+    return (MetricFamily(LATE_RECORDS, tuple(MetricSeries((step,), (count,)) for step, count in by_step.items())),)
