@@ -6,5 +6,5 @@ from clonos.core.model.metrics import LATE_RECORDS, MetricFamily, MetricSeries
 
 
 def late_families(**by_step: int) -> tuple[MetricFamily, ...]:
-    """Returns the metrics of a task whose steps have refused so many records."""
+    """Returns the metrics of a task from the number of records that each of its steps has refused."""
     return (MetricFamily(LATE_RECORDS, tuple(MetricSeries((step,), (count,)) for step, count in by_step.items())),)
