@@ -25,9 +25,9 @@ from clonos.job.description import Job, options_of
 from clonos.job.results import Result, not_begun
 
 if TYPE_CHECKING:
-    from clonos.cli.run_documents import RunLog
     from clonos.job.handle import Handle
     from clonos.job.live_table import LiveTable
+    from clonos.job.run_documents import RunLog
 
 LOOK_EVERY_S: Final = 0.25
 START_SHOWN_AFTER_S: Final = 1.0
@@ -69,7 +69,7 @@ class ConsoleRun:
     def attempt(self, command_line: Mapping[str, object]) -> Result:
         """Runs the job to its end. Raises: see ``Handle.wait``."""
         job = self._job
-        from clonos.cli.run_control import run_log  # with the driver, which is long to import
+        from clonos.job.run_control import run_log  # with the driver, which is long to import
 
         settings = resolve_settings(options_of(job), command_line)
         if settings.slots_reason and not self._was_tried:
@@ -99,7 +99,7 @@ class ConsoleRun:
         return result
 
     def _watched(self, handle: Handle, log: RunLog) -> Result:
-        from clonos.cli.run_control import controlled
+        from clonos.job.run_control import controlled
 
         with handle.handling_signals(), controlled(handle, log):
             try:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.cli.run_register import RegisteredRun, absolute, read_runs
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
+from clonos.job.run_register import RegisteredRun, absolute, read_runs
 
 TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02

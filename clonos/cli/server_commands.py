@@ -130,7 +130,7 @@ def _client_of(parsed: argparse.Namespace) -> JobsClient:
     if parsed.server is not None or parsed.token is not None:
         return _client(parsed)
     from clonos.cli.run_client import RunClient
-    from clonos.cli.run_register import runs_called
+    from clonos.job.run_register import runs_called
 
     found = runs_called(parsed.job)
     if len(found) > 1:
@@ -179,8 +179,8 @@ def _jobs(parsed: argparse.Namespace) -> int:
 
 def _jobs_of_runs() -> Iterator[dict[str, Any]]:
     from clonos.cli.run_client import RunClient
-    from clonos.cli.run_register import read_runs
     from clonos.cli.server_client import RequestFailed
+    from clonos.job.run_register import read_runs
 
     for file, record in read_runs():
         with suppress(RequestFailed):  # its process has gone without a word

@@ -136,7 +136,7 @@ class StateLocation:
 
 def _store_of(place: str) -> str:
     """Returns a place, or the store of the job of ``clonos run`` with this name."""
-    from clonos.cli.run_register import store_called
+    from clonos.job.run_register import store_called
     from clonos.job.starting import default_store
 
     if "://" in place or os.path.exists(place):

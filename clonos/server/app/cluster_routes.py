@@ -17,11 +17,11 @@ from pydantic import BaseModel
 
 import clonos
 from clonos.io.system.wall_clock import time_text
+from clonos.job.job_status import JobStatus
 from clonos.job.prometheus.exposition import CONTENT_TYPE, merged
 from clonos.server.app.forwarding import forward, metrics_of
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.documents import SlotDocument, StatusDocument
-from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.supervision.driver_link import DriverSilent
 

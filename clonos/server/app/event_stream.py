@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.job.last_lines import ANSWER_LINES_MAX
 from clonos.server.app.forwarding import forward, forward_events
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.job_source import RequestDenied
-from clonos.server.last_lines import ANSWER_LINES_MAX
 
 logger = logging.getLogger("clonos.server")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from clonos.job.last_lines import ANSWER_LINES_MAX
 from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
@@ -33,7 +34,6 @@ from clonos.server.job_api.documents import (
 )
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
-from clonos.server.last_lines import ANSWER_LINES_MAX
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverSilent
 

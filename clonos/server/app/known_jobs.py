@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from clonos.connectors.secrets import masked
 from clonos.io.system.wall_clock import time_text
+from clonos.job.job_status import JobStatus
 from clonos.server.job_api.documents import CheckpointList, JobSummary, RecoveryList, SeriesDocument
 from clonos.server.job_api.job_source import RequestDenied
-from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.register import JobRegister, JobUnknown
 from clonos.server.supervision.supervisor import Supervisor

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 import clonos
+from clonos.job.last_lines import ANSWER_LINES_MAX
 from clonos.job.prometheus.exposition import CONTENT_TYPE, exposition
 from clonos.server.job_api.documents import (
     Accepted,
@@ -39,7 +40,6 @@ from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, RequestGua
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.job_watch import JobWatch, is_final
 from clonos.server.job_api.open_streams import OpenStreams
-from clonos.server.last_lines import ANSWER_LINES_MAX
 
 PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
 NUMBER_MAX: Final = 2**53

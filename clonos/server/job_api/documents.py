@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from clonos.server.job_status import JobStatus as JobStatus
+from clonos.job.job_status import JobStatus as JobStatus
 
 PEEK_ROWS_MAX = 100
 ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})

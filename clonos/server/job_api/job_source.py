@@ -18,10 +18,10 @@ from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.savepoint import check_free
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
+from clonos.job.job_status import STATUS_OF_ENDING, JobStatus
 from clonos.job.results import error_of
 from clonos.operators.job_image import JobImage
 from clonos.server.job_api.documents import PlanDocument, PlanEdge, StepDocument, VertexDocument
-from clonos.server.job_status import STATUS_OF_ENDING, JobStatus
 from clonos.status import CheckpointState, Status
 from clonos_standby.driver.driver import JobEnd, Progress
 

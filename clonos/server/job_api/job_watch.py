@@ -15,6 +15,7 @@ from typing import Final
 
 from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
 from clonos.io.system.wall_clock import time_text, wall_ns
+from clonos.job.job_status import JobStatus, status_now
 from clonos.job.prometheus.collector import JobCollector
 from clonos.server.job_api.advice import advice_for
 from clonos.server.job_api.documents import (
@@ -34,7 +35,6 @@ from clonos.server.job_api.documents import (
 from clonos.server.job_api.job_rates import JobRates
 from clonos.server.job_api.job_source import JobSource
 from clonos.server.job_api.log_ring import LogRing
-from clonos.server.job_status import JobStatus, status_now
 from clonos.status import CheckpointState, MetricValue, RecoveryState, SlotState, Status, metric_values
 from clonos_standby.driver.driver import Progress
 

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from clonos.io.system.wall_clock import time_text
+from clonos.job.last_lines import ANSWER_LINES_MAX, LastLines, collecting
 from clonos.server.job_api.documents import LogDocument, LogLine
-from clonos.server.last_lines import ANSWER_LINES_MAX, LastLines, collecting
 
 TEXT_CHARACTERS_MAX: Final = 8_000
 

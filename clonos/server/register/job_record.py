@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 
 
 class Intention(msgspec.Struct, frozen=True, omit_defaults=True):

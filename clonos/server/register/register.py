@@ -13,7 +13,7 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.wire.decoding import check_format
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.transitions import JobEvent, next_status
 

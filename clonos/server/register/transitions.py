@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 
 
 class JobEvent(StrEnum):

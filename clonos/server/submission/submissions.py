@@ -24,7 +24,7 @@ import msgspec
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.system.readiness import wait_readable
 from clonos.io.system.wall_clock import wall_ns
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.register import JobRegister, RegisterFailed, RequestRefused
 from clonos.server.submission.job_check import CheckOutcome

@@ -18,7 +18,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.register import JobRegister
 from clonos.server.register.transitions import JobEvent, next_status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.postgres_database import PostgresDatabase

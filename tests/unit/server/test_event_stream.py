@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from clonos.io.net.connection_admission import AdmissionLimits
 from clonos.job.continuing.restart_strategy import NoRestart
+from clonos.job.job_status import JobStatus
 from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
@@ -24,7 +25,6 @@ from clonos.server.job_api.guard import Role
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.job_api.server_thread import listen_unix
-from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.transitions import JobEvent

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from clonos.core.model.progress import TaskPhase
+from clonos.job.last_lines import ANSWER_LINES_MAX, LINES_MAX
 from clonos.server.job_api.documents import JobStatus
 from clonos.server.job_api.job_watch import JobWatch, RecoveryNumbers
 from clonos.server.job_api.log_ring import LogRing
-from clonos.server.last_lines import ANSWER_LINES_MAX, LINES_MAX
 from clonos.status import Phase, RecoveryState, Status
 from tests.processes.page.hostile_source import HostileSource
 

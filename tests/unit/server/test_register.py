@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clonos.core.wire.decoding import FormatUnknown
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.job_record import DriverProcess, Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import (

@@ -16,13 +16,13 @@ import pytest
 
 from clonos.io.system.process_identity import started_at
 from clonos.job.continuing.restart_strategy import NoRestart
+from clonos.job.job_status import JobStatus
 from clonos.server.app.cluster_routes import cluster_numbers
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.app.submit_route import CHECKS_AT_A_TIME, CHECKS_WAITING_MAX
 from clonos.server.job_api.documents import SlotDocument, StatusDocument, TaskDocument, TaskRates
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
-from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import JobRegister, RegisterDatabase, RegisterFailed, Transaction

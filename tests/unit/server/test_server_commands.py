@@ -13,11 +13,11 @@ import pytest
 from clonos.cli import main
 from clonos.cli.server_client import RequestFailed, ServerClient
 from clonos.job.continuing.restart_strategy import NoRestart
+from clonos.job.job_status import JobStatus
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_api.server_thread import ServerThread, listen_tcp
-from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import JobRegister

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.server.job_status import JobStatus
+from clonos.job.job_status import JobStatus
 from clonos.server.register.transitions import TRANSITIONS, JobEvent, next_status
 
 TABLE = """

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.cli.run_documents import RunDocuments, RunLog
-from clonos.cli.run_register import RegisteredRun, absolute, folder_of_runs, write_record
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.savepoint import check_free
 from clonos.io.system.process_identity import machine, started_at
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
-from clonos.server.last_lines import collecting
+from clonos.job.last_lines import collecting
+from clonos.job.run_documents import RunDocuments, RunLog
+from clonos.job.run_register import RegisteredRun, absolute, folder_of_runs, write_record
 
 logger = logging.getLogger("clonos.run")
 

@@ -10,9 +10,9 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.progress import TaskCounter
 from clonos.io.system.wall_clock import time_text, wall_ns
 from clonos.job.handle import Handle
+from clonos.job.job_status import STATUS_OF_ENDING, JobStatus, status_now
+from clonos.job.last_lines import ANSWER_LINES_MAX, LastLines
 from clonos.job.results import error_of
-from clonos.server.job_status import STATUS_OF_ENDING, JobStatus, status_now
-from clonos.server.last_lines import ANSWER_LINES_MAX, LastLines
 from clonos.status import Rate, Status, TaskState
 
 RECOVERIES_MAX: Final = 20
