@@ -244,12 +244,15 @@ class _Runs:
 
     def attempt(self, command_line: Mapping[str, object]) -> Result:
         """Runs the job to its end. Raises: see ``Handle.wait``."""
-        self.handle = handle = self._start(command_line)
-        with handle, handle.handling_signals():
-            try:
-                return handle.wait()
-            finally:
-                self.checkpoint = handle.status().checkpoint
+        from clonos.job.run_control import controlled, run_log  # with the driver, which is long to import
+
+        with run_log() as log:
+            self.handle = handle = self._start(command_line)
+            with handle, handle.handling_signals(), controlled(handle, log):
+                try:
+                    return handle.wait()
+                finally:
+                    self.checkpoint = handle.status().checkpoint
 
 
 def _log_restart(line: str, level: int) -> None:

@@ -1,4 +1,4 @@
-"""Requests to a job that ``clonos run`` runs, from another terminal: a thread that answers at a Unix socket.
+"""Requests from another terminal to a job of ``clonos run`` or ``Job.run``: a thread that answers at a Unix socket.
 
 A request is one line of JSON with ``method``, ``path``, ``query`` and ``body``; so is its answer, with ``status`` and
 ``document``. Paths and documents are those of a server's API (docs/console.md). One connection carries one request.
@@ -53,8 +53,9 @@ class RunRequestRefused(JobError):
 
 
 def run_log() -> AbstractContextManager[RunLog]:
-    """Returns a context in which a log keeps the lines of this process."""
-    return collecting(RunLog())
+    """Returns a context in which a log keeps the lines of this process. Where nobody has configured logging, warnings
+    are printed as they are without it."""
+    return collecting(RunLog(None if logger.hasHandlers() else logging.lastResort))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Documents of a job that ``clonos run`` runs, as those of a server's API, but without its libraries."""
+"""Documents of a job that ``clonos run`` or ``Job.run`` runs, as those of a server's API, but without its libraries."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from clonos.job.job_status import STATUS_OF_ENDING, JobStatus, status_now
 from clonos.job.last_lines import ANSWER_LINES_MAX, LastLines
 from clonos.job.results import error_of
 from clonos.status import Rate, Status, TaskState
+from clonos_standby.driver.printed_lines import PRINTED_LINES
 
 RECOVERIES_MAX: Final = 20
 RATES_OVER_S: Final = 0.5
@@ -22,7 +23,17 @@ RATED: Final = (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUS
 
 
 class RunLog(LastLines[dict[str, Any]]):
-    """Handler that keeps the last lines of a run."""
+    """Handler that keeps the last lines of a run. ``printer``: prints those too that are not printed anyway."""
+
+    def __init__(self, printer: logging.Handler | None = None) -> None:
+        super().__init__()
+        self._printer = printer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps one line."""
+        super().emit(record)
+        if self._printer is not None and record.levelno >= self._printer.level and record.name != PRINTED_LINES.name:
+            self._printer.handle(record)
 
     def line(self, number: int, record: logging.LogRecord, text: str, task: str | None) -> dict[str, Any]:
         """Makes a line of a record."""

@@ -1,4 +1,4 @@
-"""Register of the jobs that ``clonos run`` runs, or has run lately, for this user on this machine.
+"""Register of the jobs that ``clonos run`` or ``Job.run`` runs, or has run lately, for this user on this machine.
 
 Each run has a file with its record, and a Unix socket for requests beside it. Only this user may enter the folder.
 ``CLONOS_RUNS`` names another one: runs of tests are in a folder of their own, which the plugin for pytest makes.

@@ -47,13 +47,16 @@ def _runs_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     shutil.rmtree(folder)
 
 
+RUN_BY_CLI = ("-m", "clonos.cli", "run", "job.py")
+
+
 @contextmanager
-def _running(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    (folder / "job.py").write_text(JOB, "utf-8")
+def _running(folder: Path, *program: str, job: str = JOB) -> Iterator[subprocess.Popen[str]]:
+    (folder / "job.py").write_text(job, "utf-8")
     (folder / "in").mkdir()
     (folder / "in/one.txt").write_text("to\nbe\nor\nnot\nto\nbe\n", "utf-8")
     process = subprocess.Popen(
-        [sys.executable, "-m", "clonos.cli", "run", "job.py"],
+        [sys.executable, *(program or RUN_BY_CLI)],
         cwd=folder,
         env=os.environ | ENVIRONMENT,
         stdin=subprocess.DEVNULL,
@@ -136,3 +139,15 @@ def test_a_cancelled_run_is_reported_as_cancelled_and_not_as_stopped(
         process.wait(LIMIT_S)
     document = json.loads(_printed(capsys, "status", "endless", "--json"))
     assert (document["job"]["status"], document["job"]["stopped"]) == ("CANCELED", False)
+
+
+def test_a_job_of_a_script_is_stopped_from_another_terminal_and_its_warnings_are_still_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _running(tmp_path, "job.py", job=f"{JOB}\nif __name__ == '__main__':\n    print(job.run())\n") as process:
+        _await_rows(tmp_path)
+        assert main(["stop", "endless"]) == ENDED
+        printed, _ = process.communicate(timeout=LIMIT_S)
+    assert printed.count("another terminal has requested to stop endless\n") == 1
+    assert "Result of the job endless: drained" in printed
+    assert "another terminal has requested to stop endless" in _printed(capsys, "logs", "endless")
