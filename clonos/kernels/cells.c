@@ -177,6 +177,7 @@ typedef struct {
     int kind;
     Py_ssize_t parts;
     const unsigned char *at, *end;
+    int asked, found; /* short texts that were looked for among the known ones */
 } Node;
 
 static uint64_t take_big_endian(Node *node, int bytes)
@@ -220,6 +221,49 @@ static PyObject *take_float(Node *node)
     return PyFloat_FromDouble(number);
 }
 
+/* --- known texts
+ *
+ * Short texts often come again, such as keys. The object of the last one at each place is used again: it has its hash, and
+ * the entries of tables that have it are found without a comparison. A column whose texts are mostly new is left alone. */
+
+#define KNOWN_TEXTS (1 << 14)
+#define KNOWN_BYTES_MAX 32
+#define TRIAL 256 /* texts of a column after which it is decided, and of which a quarter has to be known */
+
+static struct {
+    uint64_t hash;
+    PyObject *text;
+} known_texts[KNOWN_TEXTS];
+
+static inline uint64_t hash_of(const unsigned char *bytes, Py_ssize_t length)
+{
+    uint64_t hash = (uint64_t)length, last = 0;
+    for (; length >= 8; bytes += 8, length -= 8) hash = mix(hash ^ load_u64((const char *)bytes));
+    memcpy(&last, bytes, (size_t)length);
+    return mix(hash ^ last);
+}
+
+/* Returns a text of bytes in UTF-8, or NULL with an exception. */
+static PyObject *text_of(Node *node, const unsigned char *bytes, Py_ssize_t length)
+{
+    if (length > KNOWN_BYTES_MAX || (node->asked >= TRIAL && node->found < node->asked / 4))
+        return PyUnicode_DecodeUTF8((const char *)bytes, length, NULL);
+    uint64_t hash = hash_of(bytes, length);
+    PyObject **place = &known_texts[hash % KNOWN_TEXTS].text, *text = *place;
+    node->asked++;
+    if (text != NULL && known_texts[hash % KNOWN_TEXTS].hash == hash && PyUnicode_GET_LENGTH(text) == length &&
+        memcmp(PyUnicode_1BYTE_DATA(text), bytes, (size_t)length) == 0) {
+        node->found++;
+        return Py_NewRef(text);
+    }
+    text = PyUnicode_DecodeUTF8((const char *)bytes, length, NULL);
+    if (text != NULL && PyUnicode_IS_COMPACT_ASCII(text)) {
+        known_texts[hash % KNOWN_TEXTS].hash = hash;
+        Py_XSETREF(*place, Py_NewRef(text));
+    }
+    return text;
+}
+
 static PyObject *take_text(Node *node)
 {
     if (node->at == node->end) return NULL;
@@ -227,7 +271,7 @@ static PyObject *take_text(Node *node)
     if ((bytes == 0 && (tag & 0xe0) != 0xa0) || node->end - node->at < bytes) return NULL;
     Py_ssize_t length = bytes ? (Py_ssize_t)take_big_endian(node, bytes) : tag & 0x1f;
     if (node->end - node->at < length) return NULL;
-    PyObject *text = PyUnicode_DecodeUTF8((const char *)node->at, length, NULL);
+    PyObject *text = text_of(node, node->at, length);
     node->at += length;
     if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
     return text;
@@ -258,6 +302,7 @@ static int list_nodes(PyObject *given, Node *nodes, int *count)
     if (!PyTuple_CheckExact(given) || PyTuple_GET_SIZE(given) != 2 || *count == NODES_MAX) return 0;
     Node *node = &nodes[(*count)++];
     PyObject *content = PyTuple_GET_ITEM(given, 1);
+    node->asked = node->found = 0;
     node->kind = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 0));
     if (node->kind == -1 && PyErr_Occurred()) return -1;
     if (node->kind == TUPLES) {

@@ -215,6 +215,23 @@ static void fill_groups_of_numbers(const Column *column, uint64_t width, const I
     }
 }
 
+int32_t group_of_object(PyObject *object, uint64_t width)
+{
+    unsigned char key[KEY_BYTES_MAX + 16];
+    if (PyUnicode_CheckExact(object)) {
+        Py_ssize_t length = PyUnicode_GET_LENGTH(object);
+        if (!PyUnicode_IS_COMPACT_ASCII(object) || length >= KEY_BYTES_MAX) return -1;
+        key[0] = 's';
+        memcpy(key + 1, PyUnicode_1BYTE_DATA(object), (size_t)length);
+        return group_of(xxh3(key, 1 + (uint64_t)length), width);
+    }
+    if (!PyLong_CheckExact(object)) return -1;
+    int overflow;
+    int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow) return -1;
+    return group_of(xxh3(key, (uint64_t)put_number(key, (uint64_t)number, number < 0)), width);
+}
+
 /* ------------------------------------------------------------------ columns from Python */
 
 static void release_column(Column *column)

@@ -69,6 +69,9 @@ static inline int64_t first_capacity(int64_t room, int64_t slots_max)
     return room < FIRST_SLOTS ? FIRST_SLOTS : room;
 }
 
+/* Returns the key group of a Python object that is an int of 64 bits or a short text in ASCII, -1 for others. */
+int32_t group_of_object(PyObject *object, uint64_t width);
+
 void *too_many_keys(int64_t slots_max);
 
 extern PyType_Spec int64_index_spec, bytes_index_spec;

@@ -4,34 +4,65 @@
 
 #include "native.h"
 
+#define AHEAD 8 /* keys that are fetched before they are read */
+
 /* --- rows by receiver */
 
-/* split_rows(keys, rows, first, targets, parts): appends rows[i] to parts[targets[keys[i]]], from `first` on.
+#define NO_TARGET PY_SSIZE_T_MIN
+#define FAILED (PY_SSIZE_T_MIN + 1)
+
+/* Returns the place of a key's receiver: that of its group, which is hashed here for most keys, else that in `targets`.
+ * Returns NO_TARGET, or FAILED with an exception. */
+static Py_ssize_t place_of(PyObject *key, const Items *tasks, PyObject *targets)
+{
+    int32_t group = group_of_object(key, (uint64_t)tasks->items);
+    if (LIKELY(group >= 0)) return load_i32(tasks->data, group);
+    Py_INCREF(key); /* its comparison may drop it */
+    PyObject *target = PyDict_GetItemWithError(targets, key);
+    Py_ssize_t place = target == NULL ? NO_TARGET : PyLong_AsSsize_t(target);
+    Py_DECREF(key); /* which may end the target */
+    return PyErr_Occurred() ? FAILED : place;
+}
+
+/* Appends rows to parts from `index` on. Returns the index of the first key that has no target, the number of rows, or -1
+ * with an exception. */
+static Py_ssize_t split_from(Py_ssize_t index, PyObject *keys, PyObject *rows, const Items *tasks, PyObject *targets,
+                             PyObject *parts)
+{
+    for (; index < PyList_GET_SIZE(keys) && index < PyList_GET_SIZE(rows); index++) {
+        if (index + AHEAD < PyList_GET_SIZE(keys)) FETCH((const char *)PyList_GET_ITEM(keys, index + AHEAD) + 16);
+        Py_ssize_t place = place_of(PyList_GET_ITEM(keys, index), tasks, targets);
+        if (place == NO_TARGET) break;
+        if (place == FAILED) return -1;
+        if (place < 0 || place >= PyList_GET_SIZE(parts) || !PyList_CheckExact(PyList_GET_ITEM(parts, place))) {
+            PyErr_Format(PyExc_IndexError, "receiver %zd was given, and there are %zd", place, PyList_GET_SIZE(parts));
+            return -1;
+        }
+        if (index < PyList_GET_SIZE(rows) && PyList_Append(PyList_GET_ITEM(parts, place), PyList_GET_ITEM(rows, index)) < 0)
+            return -1;
+    }
+    return index;
+}
+
+/* split_rows(keys, rows, first, tasks, targets, parts): appends rows[i] to the part of the receiver of keys[i], from
+ * `first` on: tasks[key group], or targets[key] for keys that are not hashed here.
  * Returns the index of the first key that has no target, or the number of rows. */
 static PyObject *split_rows(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *keys, *rows, *targets, *parts;
+    PyObject *keys, *rows, *targets, *parts, *tasks_object;
     Py_ssize_t index;
-    if (!PyArg_ParseTuple(args, "O!O!nO!O!", &PyList_Type, &keys, &PyList_Type, &rows, &index, &PyDict_Type, &targets,
-                          &PyList_Type, &parts))
+    Items tasks;
+    if (!PyArg_ParseTuple(args, "O!O!nOO!O!", &PyList_Type, &keys, &PyList_Type, &rows, &index, &tasks_object, &PyDict_Type,
+                          &targets, &PyList_Type, &parts))
         return NULL;
     if (PyList_GET_SIZE(keys) != PyList_GET_SIZE(rows) || index < 0)
         return PyErr_Format(PyExc_ValueError, "%zd keys of %zd rows, from %zd on", PyList_GET_SIZE(keys),
                             PyList_GET_SIZE(rows), index);
-    for (; index < PyList_GET_SIZE(keys) && index < PyList_GET_SIZE(rows); index++) {
-        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index));
-        PyObject *target = PyDict_GetItemWithError(targets, key);
-        Py_ssize_t place = target == NULL ? -1 : PyLong_AsSsize_t(target);
-        Py_DECREF(key); /* which may end the target */
-        if (place == -1 && PyErr_Occurred()) return NULL;
-        if (target == NULL) break;
-        if (place < 0 || place >= PyList_GET_SIZE(parts) || !PyList_CheckExact(PyList_GET_ITEM(parts, place)))
-            return PyErr_Format(PyExc_IndexError, "receiver %zd was given, and there are %zd", place,
-                                PyList_GET_SIZE(parts));
-        if (index < PyList_GET_SIZE(rows) && PyList_Append(PyList_GET_ITEM(parts, place), PyList_GET_ITEM(rows, index)) < 0)
-            return NULL;
-    }
-    return PyLong_FromSsize_t(index);
+    if (take_items(tasks_object, 4, 0, "tasks", &tasks) < 0) return NULL;
+    index = tasks.items ? split_from(index, keys, rows, &tasks, targets, parts) : -1;
+    if (!tasks.items) PyErr_SetString(PyExc_ValueError, "there is at least one key group");
+    release_items(&tasks);
+    return index < 0 ? NULL : PyLong_FromSsize_t(index);
 }
 
 /* Moves the rows of a piece out of its list, which gets None in their places: no row is touched, so that none is fetched

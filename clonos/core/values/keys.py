@@ -12,6 +12,7 @@ enum are wrapped: True equals 1, and a member may equal a str or an int.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -100,15 +101,16 @@ class Router:
     """Partitioner of batches by key over the tasks of a vertex, with a cache of recent keys' targets.
 
     The cache is a plain dict from state keys to targets. It is cleared when full, which is cheaper than tracking recent
-    use.
+    use. The native kernel hashes most ints and texts, which it does not look up.
     """
 
-    __slots__ = ("_cached_keys_max", "_parallelism", "_targets", "_tasks", "_tasks_of_groups")
+    __slots__ = ("_cached_keys_max", "_packed_tasks", "_parallelism", "_targets", "_tasks", "_tasks_of_groups")
 
     def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int = CACHED_KEYS_MAX) -> None:
         self._parallelism = parallelism
         groups = range(max_parallelism)
         self._tasks_of_groups = [task_of_group(group, parallelism, max_parallelism) for group in groups]
+        self._packed_tasks = array("i", self._tasks_of_groups)
         self._cached_keys_max = cached_keys_max
         self._targets: dict[object, int] = {}
         self._tasks: Any = None  # _tasks_of_groups as a numpy array, since the first batch of columns
@@ -162,7 +164,7 @@ class Router:
         split = split_rows if choice.native is None else choice.native.split_rows
         parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
         first = 0
-        while (first := split(stored, items, first, self._targets, parts)) < len(items):
+        while (first := split(stored, items, first, self._packed_tasks, self._targets, parts)) < len(items):
             self._learn(stored[first])
         return parts
 
@@ -175,10 +177,18 @@ class Router:
         return target
 
 
-def split_rows(keys: list[Any], rows: list[Any], first: int, targets: dict[object, int], parts: list[list[Any]]) -> int:
+def split_rows(
+    keys: list[Any],
+    rows: list[Any],
+    first: int,
+    tasks: Sequence[int],
+    targets: dict[object, int],
+    parts: list[list[Any]],
+) -> int:
     """Appends each row, from the index ``first`` on, to the part of the target of its key.
 
-    Returns the index of the first key without a target, or the number of rows. It is the twin of the native kernel.
+    Returns the index of the first key without a target, or the number of rows. It is the twin of the native kernel,
+    which finds the group of many keys by itself, and the target in ``tasks``.
     """
     remaining_keys: Any = iter(keys)
     remaining_rows: Any = iter(rows)

@@ -287,8 +287,9 @@ def _packed_cells(column: Column, depth: int) -> tuple[int, Any] | None:
 
 
 def _cells(column: Column, depth: int) -> list[Any]:
-    if column.kind == TUPLES and choice.native is not None and (packed := _packed_cells(column, depth)) is not None:
-        rows: list[Any] | None = choice.native.unpack_rows(packed)
+    native = choice.native if column.kind in (TUPLES, STR) else None
+    if native is not None and (packed := _packed_cells(column, depth)) is not None:
+        rows: list[Any] | None = native.unpack_rows(packed)
         if rows is not None:
             return rows  # else the code below finds out what is wrong
     decoder = SCALAR_DECODERS.get(column.kind)

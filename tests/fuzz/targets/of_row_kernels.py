@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -107,6 +108,9 @@ def _check_packed(found: Any, cells: Any) -> None:
         assert found is None or found == cells or repr(found) == repr(cells)
 
 
+TASKS = array("i", [each % 4 for each in range(128)])
+
+
 class Key:
     """Key that empties lists while it is compared."""
 
@@ -127,9 +131,10 @@ def _split(native: Any, flag: int, first: bytes, second: bytes) -> None:
     rows: list[Any] = list(second)
     receivers: list[Any] = [[] for _ in range(flag & 3)] + [()] * (flag >> 7)
     lists = [rows, receivers] if flag & 8 else [rows]
-    keys: list[Any] = [Key(each, lists) if flag & 4 else each for each in first]
+    keys: list[Any] = [Key(each, lists) if flag & 4 else each if flag & 2 else bytes([each]) for each in first]
     begin = flag >> 4 & 3
-    end = native.split_rows(keys, rows, begin, {each: each % 4 for each in first[:6]}, receivers)
+    targets: dict[Any, int] = {each if flag & 4 else bytes([each]): each % 4 for each in first[:6]}
+    end = native.split_rows(keys, rows, begin, TASKS, targets, receivers)
     if not flag & 4:
         assert sum(map(len, receivers)) == max(0, end - begin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from clonos.core.values import Column, decode_rows, encode_rows, rows_of
 from clonos.core.values.elements import take_rows
-from clonos.core.values.keys import Router, split_rows
+from clonos.core.values.key_encoding import encode_key
+from clonos.core.values.keys import Router, key_group, split_rows
 from clonos.kernels import choice
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.keyed import _beside, _pair_of
@@ -81,6 +83,15 @@ def test_decoded_rows_are_not_shared() -> None:
     assert first is not second
 
 
+def test_texts_that_come_again_are_the_same_as_decoded_anew() -> None:
+    texts = [f"{number % 300}{'é' * (number % 7 == 0)}{'x' * (number % 50)}" for number in range(2_000)]
+    data = encode_rows(texts)
+    for _ in range(3):
+        assert decode_rows(data) == texts
+    others = [text.upper() + "?" for text in texts]  # at the places of known ones
+    assert decode_rows(encode_rows(list(zip(others, texts, strict=True)))) == list(zip(others, texts, strict=True))
+
+
 @pytest.mark.parametrize("given", [(7,), 7, (7, ()), (7, []), (2, "text"), (9, b""), ("a", b""), (7, ((2, b""),) * 99)])
 def test_a_specification_of_another_form_is_refused(native: Any, given: Any) -> None:
     try:
@@ -118,16 +129,33 @@ def test_rows_go_to_the_same_receivers(keys: list[Any], width: int) -> None:
     assert timed == without_kernels == (on_kernels, [[index for _, index in part] for part in on_kernels])
 
 
-@pytest.mark.parametrize("targets", [{"a": 2}, {"a": -1}, {"a": 1 << 70}])
-def test_a_receiver_that_does_not_exist_is_refused(native: Any, targets: dict[str, int]) -> None:
+TASKS = array("i", [0])
+
+
+@pytest.mark.parametrize("receiver", [2, -1, 1 << 70])
+def test_a_receiver_that_does_not_exist_is_refused(native: Any, receiver: int) -> None:
     with pytest.raises((IndexError, OverflowError)):
-        native.split_rows(["a"], [1], 0, targets, [[], []])
+        native.split_rows([b"a"], [1], 0, TASKS, {b"a": receiver}, [[], []])
+
+
+@pytest.mark.parametrize("tasks", [array("i"), array("i", [2]), array("i", [-1])])
+def test_a_receiver_of_a_key_group_that_does_not_exist_is_refused(native: Any, tasks: Any) -> None:
+    with pytest.raises((IndexError, ValueError)):
+        native.split_rows(["a"], [1], 0, tasks, {}, [[], []])
+
+
+@given(
+    st.lists(st.one_of(st.integers(), st.sampled_from(EDGES), st.text(max_size=200)), max_size=20), st.integers(1, 200)
+)
+def test_a_key_has_the_group_of_its_bytes(keys: list[Any], groups: int) -> None:
+    parts = Router(groups, groups).split(keys, keys)
+    assert all(key in parts[key_group(encode_key(key), groups)] for key in keys)
 
 
 def test_numbers_of_keys_and_rows_are_compared(native: Any) -> None:
     for keys, rows, first in ((["a"], [], 0), ([], [1], 0), (["a"], [1], -1)):
         with pytest.raises(ValueError, match="keys of"):
-            native.split_rows(keys, rows, first, {"a": 0}, [[]])
+            native.split_rows(keys, rows, first, TASKS, {}, [[]])
 
 
 class Shrinking:
@@ -146,8 +174,8 @@ def test_lists_may_change_while_a_key_is_looked_up(native: Any) -> None:
     keys: list[Any] = []
     rows = [1, 2]
     keys += [Shrinking(keys, rows), "a"]
-    assert native.split_rows(keys, rows, 0, {"a": 0}, [[]]) == 0
-    assert split_rows(["a"], [1], 0, {"a": 0}, [[]]) == 1
+    assert native.split_rows(keys, rows, 0, TASKS, {"a": 0}, [[]]) == 0
+    assert split_rows(["a"], [1], 0, TASKS, {"a": 0}, [[]]) == 1
 
 
 class Dropping:
@@ -201,11 +229,11 @@ class Ending:
 
 
 def test_a_receiver_may_be_dropped_with_its_key(native: Any) -> None:
-    targets: dict[Any, int] = {1: int("1" + "0" * 9)}
+    targets: dict[Any, int] = {1: int("1" + "0" * 9)}  # the key of the row equals it
     keys: list[Any] = []
     keys.append(Ending(targets, keys))
     with pytest.raises(IndexError, match="receiver 1000000000 was given"):
-        native.split_rows(keys, ["row"], 0, targets, [[]])
+        native.split_rows(keys, ["row"], 0, TASKS, targets, [[]])
 
 
 def by_hand(records: Iterator[Any], function: Any, table: Table, results: list[Any]) -> None:
