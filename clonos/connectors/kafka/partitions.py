@@ -31,8 +31,8 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
     topic: str
     number: int
     start: int
-    end: int = NO_END
-    topic_id: str = ""
+    end: int
+    topic_id: str
 
     def encoded(self) -> bytes:
         """Returns the split."""

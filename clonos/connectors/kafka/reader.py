@@ -11,7 +11,7 @@ from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
 from clonos.connectors.kafka.kafka_errors import KAFKA, RecordsLost, UnknownTopic
 from clonos.connectors.kafka.message import Message
-from clonos.connectors.kafka.partitions import Partition, bounds, partition_of
+from clonos.connectors.kafka.partitions import NO_END, Partition, bounds, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.kit.payloads import decoded
@@ -56,7 +56,7 @@ class PartitionReader:
         self._cluster, self._topic_ids, self._group = cluster, topic_ids, group
         self._decode, self._is_stamped = decode, is_stamped
         self._client: Client | None = None
-        self._split = Partition("", 0, 0)
+        self._split = Partition("", 0, 0, NO_END, "")
         self._next = 0  # offset of the next record
         self._known_end = 0  # end of the partition when it was opened
         self._has_ended = False

@@ -303,8 +303,8 @@ def test_a_secret_is_looked_up_where_the_client_is_created(
 
 def test_a_split_of_another_topic_is_refused(broker: KafkaServer) -> None:
     source = unbounded(broker, "order")
-    source.check_split(Partition("order", 0, 0).encoded())
-    for split in (Partition("passwords", 0, 0).encoded(), b"{", Partition("order", -1, 0).encoded()):
+    source.check_split(Partition("order", 0, 0, -1, "").encoded())
+    for split in (Partition("passwords", 0, 0, -1, "").encoded(), b"{", Partition("order", -1, 0, -1, "").encoded()):
         with pytest.raises(SplitMalformed):
             source.check_split(split)
 

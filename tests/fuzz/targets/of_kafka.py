@@ -24,7 +24,7 @@ def targets() -> list[Target]:
 
 def _splits() -> Target:
     source = kafka.source("orders", servers=SERVERS)
-    samples = [Partition("orders", 0, 0).encoded(), Partition("orders", 11, 7, 9).encoded()]
+    samples = [Partition("orders", 0, 0, -1, "").encoded(), Partition("orders", 11, 7, 9, "id").encoded()]
     return Target("partitions of Kafka", of_json(samples), source.check_split, (SplitMalformed,))
 
 
