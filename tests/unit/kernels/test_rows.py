@@ -83,7 +83,7 @@ def test_decoded_rows_are_not_shared() -> None:
     assert first is not second
 
 
-def test_texts_that_come_again_are_the_same_as_decoded_anew() -> None:
+def test_texts_that_come_again_are_those_that_a_decoder_makes() -> None:
     texts = [f"{number % 300}{'é' * (number % 7 == 0)}{'x' * (number % 50)}" for number in range(2_000)]
     data = encode_rows(texts)
     for _ in range(3):
