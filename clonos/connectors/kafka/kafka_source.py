@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from clonos.connectors.codecs import for_decoding
-from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kafka.client import Client, Cluster
 from clonos.connectors.kafka.kafka_errors import UnknownTopic
 from clonos.connectors.kafka.message import Message
@@ -24,9 +24,9 @@ from clonos.connectors.kafka.partitions import (
 from clonos.connectors.kafka.reader import PartitionReader
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
+from clonos.connectors.kit.source_options import is_bounded, own_timestamps
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
-from clonos.operators.event_time.stamped_records import stamp_of
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -203,23 +203,14 @@ def source(
 
         job.source(kafka.source("orders", servers="localhost:9092", decode=json.loads))
     """
-    from clonos.api.event_time import Timestamps
-
     choice = TopicChoice(topics)
-    if until not in (None, "latest"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')
-    if idle_after is not None and out_of_order is None:
-        raise InvalidConnector(CONNECTOR, "idle_after without out_of_order", "Give out_of_order=, such as '5s', too.")
-    own = None
-    if out_of_order is not None:
-        own = Timestamps(stamp_of, unit="ns", out_of_order=out_of_order, idle_after=idle_after)
     return KafkaSource(
         choice,
         Cluster(CONNECTOR, servers, dict(options or {})),
         start=checked_start(start, choice),
-        is_bounded=until is not None,
+        is_bounded=is_bounded(CONNECTOR, until, "latest"),
         decode=None if decode is None else for_decoding(CONNECTOR, decode).decode,
         group=group or "",
         watch_ns=0 if until is not None or watch is None else duration_ns(watch),
-        own_timestamps=own,
+        own_timestamps=own_timestamps(CONNECTOR, out_of_order, idle_after),
     )

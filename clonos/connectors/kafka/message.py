@@ -11,8 +11,8 @@ import msgspec
 
 from clonos.connectors.codecs import for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
-from clonos.connectors.json_text import json_lines
-from clonos.connectors.kafka.transactions import Outgoing
+from clonos.connectors.kafka.transactions import ProducedRecord
+from clonos.connectors.kit.broker_sink import encoded_row
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.values import register
 from clonos.operators.event_time.durations import NANOSECONDS
@@ -70,7 +70,7 @@ class RowForm:
 
     def outgoing(
         self, row: Any, index: int, headers: list[tuple[str, bytes | None]], is_trial: bool = False
-    ) -> Outgoing:
+    ) -> ProducedRecord:
         """Returns the message of a row, with these headers before those of the row.
 
         ``is_trial``: it is not sent, so no other system is asked.
@@ -97,7 +97,7 @@ class RowForm:
             raise
         except Exception as error:
             raise part_not_writable("kafka.sink", index, row, part, error) from error
-        return Outgoing(value, key, headers, timestamp_ms, partition)
+        return ProducedRecord(value, key, headers, timestamp_ms, partition)
 
 
 def _check_bytes(value: Any) -> None:
@@ -139,9 +139,7 @@ def _of_stream(row: Any, part: OfStream) -> Any:
 
 def plain_bytes(value: Any) -> bytes:
     """Encodes bytes as they are, a str in UTF-8, everything else as JSON."""
-    if isinstance(value, bytes):
-        return value
-    return value.encode() if type(value) is str else json_lines((value,), "kafka.sink")[:-1]
+    return encoded_row("kafka.sink", None, value)[0]
 
 
 def key_bytes(key: Any) -> bytes | None:

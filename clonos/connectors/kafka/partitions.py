@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kafka.client import START_S, Client
 from clonos.connectors.kafka.kafka_errors import UnknownTopic
-from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.connectors.kit.splits import decoded_split
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 Topics: TypeAlias = "str | Sequence[str] | re.Pattern[str]"
@@ -47,10 +47,7 @@ def partition_of(split: bytes) -> Partition:
 
     Raises: SplitMalformed: it is none.
     """
-    try:
-        return _decoder.decode(split)
-    except DECODE_ERRORS as error:
-        raise SplitMalformed("partition of Kafka", split, str(error)) from None
+    return decoded_split(_decoder, "partition of Kafka", split)
 
 
 class TopicChoice:

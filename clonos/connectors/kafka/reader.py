@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
 from clonos.connectors.kafka.kafka_errors import KAFKA, RecordsLost, UnknownTopic
 from clonos.connectors.kafka.message import Message
@@ -15,8 +14,7 @@ from clonos.connectors.kafka.partitions import NO_END, Partition, bounds, partit
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.kit.payloads import decoded
-from clonos.operators.connector_contract import MalformedRecord
-from clonos.operators.event_time.stamped_records import StampedRecords
+from clonos.connectors.kit.splits import next_number, stamped
 
 logger = logging.getLogger("clonos.slot")
 
@@ -69,9 +67,7 @@ class PartitionReader:
         TopicMadeAnew: the topic is another one of the same name. SystemRefused, SystemUnreachable, UnknownTopic.
         """
         self._split = found = partition_of(split)
-        if mark is not None and not mark.isdigit():
-            raise SplitMalformed("offset of Kafka", mark, "it is not a number")
-        self._next = int(mark) if mark is not None else found.start
+        self._next = next_number(mark, found.start, "offset of Kafka")
         self._client = client = self._cluster.client("Consumer", {**SETTINGS, "group.id": self._group})
         self._topic_ids.enter()
         self._topic_ids.check(found.topic, found.topic_id)
@@ -186,10 +182,7 @@ class PartitionReader:
             records = decoded(self._decode, payloads, lambda at: self._described(messages[at]))
         if not self._is_stamped:
             return records
-        return StampedRecords(
-            record if type(record) is MalformedRecord else (message.timestamp()[1] * MILLISECOND_NS, record)
-            for message, record in zip(messages, records, strict=True)
-        )
+        return stamped(records, (message.timestamp()[1] * MILLISECOND_NS for message in messages))
 
     def _message(self, message: Any) -> Message:
         split = self._split

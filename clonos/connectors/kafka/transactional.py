@@ -21,7 +21,7 @@ from clonos.connectors.kafka.client import Cluster
 from clonos.connectors.kafka.committing import TaskOutput, is_started, mark_started
 from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
 from clonos.connectors.kafka.message import RowForm
-from clonos.connectors.kafka.transactions import Outgoing, Transactions
+from clonos.connectors.kafka.transactions import ProducedRecord, Transactions
 from clonos.core.model.errors import InternalError
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
@@ -57,7 +57,7 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
         if not self.count <= self.length_bytes <= len(self.frame) * RATIO_MAX:
             raise _no_part(self.frame, f"{len(self.frame)} bytes cannot hold {self.count} messages")
 
-    def messages(self) -> list[Outgoing]:
+    def messages(self) -> list[ProducedRecord]:
         """Returns the messages.
 
         Raises: InternalError: the frame does not hold them.
@@ -80,28 +80,28 @@ class _Part(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _part_decoder: Final = msgspec.msgpack.Decoder(_Part)
-_messages_decoder: Final = msgspec.msgpack.Decoder(list[Outgoing])
+_messages_decoder: Final = msgspec.msgpack.Decoder(list[ProducedRecord])
 
 
-class TransactionalOutput(Sequence[Outgoing]):
+class TransactionalOutput(Sequence[ProducedRecord]):
     """Messages of one task in the order of their checkpoints. One batch at a time is decompressed."""
 
     def __init__(self, batches: Sequence[_Batch]) -> None:
         self._batches = batches
         self._ends = list(accumulate(batch.count for batch in batches))
-        self._opened = -1, list[Outgoing]()
+        self._opened = -1, list[ProducedRecord]()
         self.size_bytes = sum(batch.length_bytes for batch in batches)
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, index: int) -> Outgoing: ...
+    def __getitem__(self, index: int) -> ProducedRecord: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Outgoing]: ...
+    def __getitem__(self, index: slice) -> Sequence[ProducedRecord]: ...
 
-    def __getitem__(self, index: int | slice) -> Outgoing | Sequence[Outgoing]:
+    def __getitem__(self, index: int | slice) -> ProducedRecord | Sequence[ProducedRecord]:
         """Returns the message at an index. Raises: IndexError. InternalError: its batch is damaged."""
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]

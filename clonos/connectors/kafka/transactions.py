@@ -44,7 +44,7 @@ METADATA_MS: Final = 10_000
 Result = TypeVar("Result")
 
 
-class Outgoing(NamedTuple):
+class ProducedRecord(NamedTuple):
     """A message to write. ``timestamp_ms`` 0: the time of the write; ``partition`` -1: by the key."""
 
     value: bytes | None
@@ -63,12 +63,15 @@ class Transactions:
         self._cluster, self._topic = cluster, topic
         self._producer: Client | None = None
         self._consumer: Client | None = None
-        self._messages: Sequence[Outgoing] = ()
+        self._messages: Sequence[ProducedRecord] = ()
         self._first = 0
         self._refused: tuple[Any, Any] | None = None  # why a message was not delivered, and its value
 
     def run(
-        self, protocol: Generator[Command, Answer, Result], messages: Sequence[Outgoing] = (), first_number: int = 0
+        self,
+        protocol: Generator[Command, Answer, Result],
+        messages: Sequence[ProducedRecord] = (),
+        first_number: int = 0,
     ) -> Result:
         """Runs a call of the protocol; ``messages`` are the rows from ``first_number`` on.
 

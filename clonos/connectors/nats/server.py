@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.broker_address import BrokerAddress
 from clonos.connectors.nats.nats_errors import NATS, failure_of, is_of_rights, refusal_of
-from clonos.connectors.secrets import Secret, check_text, revealed, without
-from clonos.connectors.tables.database_text import place_of
+from clonos.connectors.secrets import Secret, revealed
 from clonos.connectors.tls_context import TlsContext, Trust
 from clonos.core.model.errors import ClonosError
 
@@ -37,8 +37,10 @@ class CertificateMissing(Exception):
         super().__init__("it asks for a certificate of the client")
 
 
-class Server:
+class Server(BrokerAddress):
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
+
+    system, scheme = NATS, "nats://"
 
     def __init__(
         self,
@@ -48,9 +50,8 @@ class Server:
         token: str | Secret | None,
         trust: Trust | None = None,
     ) -> None:
-        self.connector, self._trust = connector, trust or Trust(connector)
-        self._url, self._password, self._token = url, password, token
-        check_text(connector, "url", url)
+        super().__init__(connector, url, password)
+        self._trust, self._token = trust or Trust(connector), token
         if isinstance(url, str) and not all(each.startswith(SCHEMES) for each in _each(url)):
             advice = "Give nats://user@host:4222, tls:// for TLS, several with commas, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of NATS", advice)
@@ -61,22 +62,9 @@ class Server:
         if password is not None and token is not None:
             raise InvalidConnector(connector, "password= and token= exclude each other", "Leave one of them out.")
 
-    @property
-    def place(self) -> str:
-        """Hosts and ports without user and password, or where the URL is."""
-        if isinstance(self._url, Secret):
-            return repr(self._url)
-        return ",".join(place_of(each) or "nats://" for each in _each(self._url))
-
-    def __repr__(self) -> str:
-        return self.place
-
-    def library(self) -> Any:
-        """Returns the module ``nats``.
-
-        Raises: ExtraMissing: it is not installed.
-        """
-        return NATS.library(self.connector)
+    def parts(self, url: str) -> list[str]:
+        """See ``BrokerAddress``."""
+        return _each(url)
 
     def failure(self, doing: str, error: BaseException) -> ClonosError:
         """Returns what an exception of nats-py means."""
@@ -86,10 +74,10 @@ class Server:
         """Returns what an answer of the server means."""
         return refusal_of(self.place, doing, self.clean(text), code)
 
-    def clean(self, text: str) -> str:
-        """Returns a text of the server or of nats-py without passwords and tokens."""
+    def secret_texts(self) -> Iterable[str]:
+        """See ``BrokerAddress``."""
         options = self._options()
-        return without(text, [options.get(name) or "" for name in ("password", "token")])
+        return [options.get(name) or "" for name in ("password", "token")]
 
     async def connected(self, on_failure: Callable[[BaseException], None]) -> Any:
         """Connects once; calls ``on_failure`` when the connection ends or the server refuses a publication.

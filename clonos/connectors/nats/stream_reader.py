@@ -6,17 +6,15 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from clonos.connectors.codecs import Codec
-from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.kit.payloads import decoded
+from clonos.connectors.kit.splits import next_number, stamped
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
 from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.server import Server
 from clonos.connectors.nats.stream_splits import split_of
-from clonos.operators.connector_contract import MalformedRecord
-from clonos.operators.event_time.stamped_records import StampedRecords
 
 OPEN_S: Final = 70.0
 """Time in which the messages have to come that were there when a split was opened."""
@@ -44,9 +42,7 @@ class StreamReader:
         Raises: SplitMalformed: the mark is no sequence.
         """
         self._split = found = split_of(split)
-        if mark is not None and not mark.isdigit():
-            raise SplitMalformed("sequence of NATS", mark, "it is not a number")
-        self._next = found.start if mark is None else int(mark)
+        self._next = next_number(mark, found.start, "sequence of NATS")
         self._has_ended = 0 <= found.end <= self._next
         if not self._has_ended:
             self._thread = LoopThread("nats.source")
@@ -95,10 +91,7 @@ class StreamReader:
             records = decoded(self._codec.decode, payloads, lambda at: (messages[at], self._where(messages[at])))
         if not self._is_stamped:
             return records
-        return StampedRecords(
-            record if type(record) is MalformedRecord else (message.timestamp, record)
-            for message, record in zip(messages, records, strict=True)
-        )
+        return stamped(records, (message.timestamp for message in messages))
 
     def _where(self, message: Message) -> str:
         return f"sequence {message.sequence} of the stream {self._split.stream}, subject {message.subject}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.source_options import is_bounded, own_timestamps
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
 from clonos.connectors.nats.server import Server
@@ -24,7 +25,6 @@ from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration
-from clonos.operators.event_time.stamped_records import stamp_of
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -179,29 +179,20 @@ def source(
 
         job.source(nats.source("ORDERS", url="nats://localhost:4222", decode=codecs.json()))
     """
-    from clonos.api.event_time import Timestamps
-
-    _check(stream, until)
-    if idle_after is not None and out_of_order is None:
-        raise InvalidConnector(CONNECTOR, "idle_after without out_of_order", "Give out_of_order=, such as '5s', too.")
-    own = None
-    if out_of_order is not None:
-        own = Timestamps(stamp_of, unit="ns", out_of_order=out_of_order, idle_after=idle_after)
+    _check(stream)
     return NatsSource(
         stream,
         Server(CONNECTOR, url, password, token, Trust(CONNECTOR, ca, certificate)),
         subjects=checked_subjects(subjects),
         decode=decode,
         start=checked_start(start),
-        is_bounded=until is not None,
-        own_timestamps=own,
+        is_bounded=is_bounded(CONNECTOR, until, "latest"),
+        own_timestamps=own_timestamps(CONNECTOR, out_of_order, idle_after),
     )
 
 
-def _check(stream: str, until: str | None) -> None:
-    """Raises: InvalidConnector: these options cannot work."""
+def _check(stream: str) -> None:
+    """Raises: InvalidConnector: this is no name of a stream."""
     if type(stream) is not str or not stream or set(stream) & INVALID_IN_NAMES:
         advice = "Give the name of a stream: without white space, dots, * > / and \\."
         raise InvalidConnector(CONNECTOR, f"the stream is {stream!r:.80}", advice)
-    if until not in (None, "latest"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.nats.nats_errors import NATS, MessagesLost
 from clonos.connectors.nats.server import Connection, Server
-from clonos.core.wire.decoding import DECODE_ERRORS
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
 
@@ -46,10 +46,7 @@ def split_of(data: bytes) -> StreamSplit:
 
     Raises: SplitMalformed: it is none.
     """
-    try:
-        return _decoder.decode(data)
-    except DECODE_ERRORS as error:
-        raise SplitMalformed("part of a stream of NATS", data, str(error)) from None
+    return decoded_split(_decoder, "part of a stream of NATS", data)
 
 
 def checked_subjects(subjects: str | Sequence[str] | None) -> tuple[str, ...]:

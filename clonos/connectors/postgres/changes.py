@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
+from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
@@ -21,7 +22,6 @@ from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.core.wire.decoding import DECODE_ERRORS
 
 CONNECTOR: Final = "postgres.changes"
 SYSTEM: Final = "(SELECT system_identifier FROM pg_control_system())"
@@ -91,7 +91,7 @@ class PostgresChanges:
             self._create_publication(connection)
             lsn = self._create_slot(connection)
             (system,) = connection.execute(f"SELECT {SYSTEM}").fetchone()
-        except self.server.driver().Error as error:
+        except self.server.library().Error as error:
             raise self.refusal(error) from None
         finally:
             connection.close()
@@ -109,10 +109,7 @@ class PostgresChanges:
 
         Raises: SplitMalformed: it is none. InvalidConnector: it names another slot.
         """
-        try:
-            found = _decoder.decode(split)
-        except DECODE_ERRORS as error:
-            raise SplitMalformed("replication slot", split, str(error)) from None
+        found = decoded_split(_decoder, "replication slot", split)
         if (found.slot, found.publication) != (self.slot, self.publication):
             advice = "Resume with these, or start afresh with --overwrite."
             began = f"slot={found.slot!r} and the publication {found.publication!r}"
@@ -130,7 +127,7 @@ class PostgresChanges:
     def refusal(self, error: Exception) -> Exception:
         """Returns the error of the library for one of psycopg."""
         text = self.server.clean(" ".join(str(error).split()))
-        if isinstance(error, (self.server.driver().OperationalError, self.server.driver().InterfaceError)):
+        if isinstance(error, (self.server.library().OperationalError, self.server.library().InterfaceError)):
             return SystemUnreachable(POSTGRESQL, self.server.place, "reading changes", text)
         advice = "Changes need wal_level=logical, a user with REPLICATION who owns or may read the tables, and a slot."
         return SystemRefused(POSTGRESQL, self.server.place, "the job", text, advice)
@@ -193,17 +190,14 @@ class ChangesReader:
         self._split = split
         self._position = ChangePosition(self._source.stream_of(split).lsn, 0)
         if mark is not None:
-            try:
-                self._position = _mark_decoder.decode(mark)
-            except DECODE_ERRORS as error:
-                raise SplitMalformed("position in a replication slot", mark, str(error)) from None
+            self._position = decoded_split(_mark_decoder, "position in a replication slot", mark)
 
     def read(self, records_max: int, wait_s: float = 0.0) -> Sequence[Change]:
         """Returns changes, [] if there are none at the moment. A lost connection is opened again for about 15 s.
 
         Raises: ChangesLost: the slot is ahead of the mark. SystemRefused, SystemUnreachable.
         """
-        driver = self._source.server.driver()
+        driver = self._source.server.library()
         for attempt in Attempts():
             try:
                 if self._stream is None:
@@ -271,7 +265,7 @@ class ChangesReader:
         end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active"
         try:
             connection.execute(end, [self._source.slot])
-        except self._source.server.driver().Error:
+        except self._source.server.library().Error:
             return  # the next attempt shows whether it is still in use
         finally:
             connection.close()

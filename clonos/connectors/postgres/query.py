@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
+from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
@@ -22,7 +23,6 @@ from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 CONNECTOR: Final = "postgres.query"
@@ -111,7 +111,7 @@ class PostgresQuery(OrderChoice):
         connection = self.server.connect(autocommit=True)
         try:
             ends, has_null = connection.execute(self._ends_query(), [_quantiles(count)]).fetchone()
-        except self.server.driver().Error as error:
+        except self.server.library().Error as error:
             raise self.refusal(error) from None
         finally:
             connection.close()
@@ -137,10 +137,7 @@ class PostgresQuery(OrderChoice):
 
         Raises: QueryChanged: it belongs to another query. SplitMalformed: it is none.
         """
-        try:
-            found = _decoder.decode(split)
-        except DECODE_ERRORS as error:
-            raise SplitMalformed("range of a query", split, str(error)) from None
+        found = decoded_split(_decoder, "range of a query", split)
         if found.query != self.fingerprint:
             raise QueryChanged(self.sql)
         return found
@@ -152,7 +149,7 @@ class PostgresQuery(OrderChoice):
     def refusal(self, error: Exception) -> Exception:
         """Returns the error of the library for one of psycopg: a lost connection, or a query that cannot run."""
         text = self.server.clean(" ".join(str(error).split()))
-        if isinstance(error, (self.server.driver().OperationalError, self.server.driver().InterfaceError)):
+        if isinstance(error, (self.server.library().OperationalError, self.server.library().InterfaceError)):
             return SystemUnreachable(POSTGRESQL, self.server.place, "running the query", text)
         return SystemRefused(POSTGRESQL, self.server.place, "the job", text, f"Correct the query: {self.sql:.200}")
 
@@ -207,7 +204,7 @@ class QueryReader:
 
         Raises: SystemUnreachable, SystemRefused, QueryKeyUnusable.
         """
-        driver = self._source.server.driver()
+        driver = self._source.server.library()
         for attempt in Attempts():
             try:
                 if self._cursor is None:
@@ -236,7 +233,7 @@ class QueryReader:
 
     def _execute(self) -> None:
         server = self._source.server
-        psycopg = server.driver()
+        psycopg = server.library()
         self._connection = connection = server.connect()
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
@@ -272,7 +269,7 @@ class QueryReader:
         self._unreadable = {}
         try:
             rows: list[tuple[Any, ...]] = self._cursor.fetchmany(rows_max)
-        except (Unreadable, ValueError, ArithmeticError, self._source.server.driver().DataError) as error:
+        except (Unreadable, ValueError, ArithmeticError, self._source.server.library().DataError) as error:
             if getattr(error, "sqlstate", None) is not None:  # the server could not compute them
                 raise
         else:

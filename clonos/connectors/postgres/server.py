@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.broker_address import BrokerAddress
 from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
-from clonos.connectors.secrets import Secret, check_text, revealed, without
-from clonos.connectors.tables.database_text import place_of
+from clonos.connectors.secrets import Secret, revealed, without
 from clonos.core.model.errors import EnvironmentFault, JobError
 
 CONNECT_TIMEOUT_S: Final = 10
@@ -59,23 +60,16 @@ POSTGRESQL: Final = ExternalSystem(
 )
 
 
-class Server:
+class Server(BrokerAddress):
     """PostgreSQL database. ``password`` replaces that of the DSN."""
 
+    system, scheme, url_option = POSTGRESQL, "postgresql://", "dsn"
+
     def __init__(self, connector: str, dsn: str | Secret, password: str | Secret | None) -> None:
-        self.connector, self._dsn, self._password = connector, dsn, password
-        check_text(connector, "dsn", dsn)
+        super().__init__(connector, dsn, password)
         if isinstance(dsn, str) and not re.match(r"postgres(ql)?://|\s*\w+\s*=", dsn):
             advice = "Give postgresql://user@host/database, or host=... dbname=..., and the password as a secret."
             raise InvalidConnector(connector, "dsn is neither a URL of PostgreSQL nor name=value pairs", advice)
-
-    @property
-    def place(self) -> str:
-        """Host and database without user, password and options, or where the DSN is."""
-        return repr(self._dsn) if isinstance(self._dsn, Secret) else place_of(self._dsn) or "postgresql://"
-
-    def __repr__(self) -> str:
-        return self.place
 
     def connect(self, **options: Any) -> Any:
         """Opens a connection. Rows are compared by their text, so the session has settings of its own.
@@ -83,7 +77,7 @@ class Server:
         Raises: SystemRefused: the server does not let the job in. SystemUnreachable. ExtraMissing. SecretMissing.
         InvalidConnector: libpq cannot parse the DSN.
         """
-        psycopg = self.driver()
+        psycopg = self.library()
         named, values = self._parameters()
         problem: EnvironmentFault | JobError
         try:
@@ -100,16 +94,9 @@ class Server:
                 problem = SystemUnreachable(POSTGRESQL, self.place, "connecting", text)
         raise problem
 
-    def driver(self) -> Any:
-        """Returns the module ``psycopg``.
-
-        Raises: ExtraMissing: it is not installed.
-        """
-        return POSTGRESQL.library(self.connector)
-
-    def clean(self, text: str) -> str:
-        """Returns a text of the server or of psycopg without the password."""
-        return without(text, self._parameters()[1])
+    def secret_texts(self) -> Iterable[str]:
+        """See ``BrokerAddress``."""
+        return self._parameters()[1]
 
     def _parameters(self) -> tuple[dict[str, Any], list[str]]:
         """Returns the parameters of a connection, and those of them that nobody may see."""
@@ -117,8 +104,8 @@ class Server:
         named: dict[str, Any] = {}
         is_parsed, unknown = True, None
         try:
-            named = conninfo.conninfo_to_dict(revealed(self._dsn))
-        except self.driver().Error as error:  # its text has parts of the DSN
+            named = conninfo.conninfo_to_dict(revealed(self._url))
+        except self.library().Error as error:  # its text has parts of the DSN
             is_parsed, unknown = False, _UNKNOWN_OPTION.search(str(error))
         if unknown is not None:
             raise InvalidConnector(

@@ -151,7 +151,7 @@ class PostgresTable(TableSink):
                 return rows
 
             known = self.known_columns(query) if found else self._columns_to_be(connection, query)
-        except self.server.driver().Error as error:
+        except self.server.library().Error as error:
             raise SystemRefused(
                 POSTGRESQL, self.server.place, "the job", self.server.clean(str(error)), "Correct the table's name."
             ) from None
@@ -168,7 +168,7 @@ class PostgresTable(TableSink):
         defined = ", ".join(f"{self.dialect.name(name)} {kind}" for name, kind in (self.types or {}).items())
         try:
             connection.execute(f"CREATE TEMPORARY TABLE {self.dialect.table(TYPES_TABLE)} ({defined})")
-        except self.server.driver().Error:
+        except self.server.library().Error:
             return ()
         return self._columns_of(TYPES_TABLE, query)
 

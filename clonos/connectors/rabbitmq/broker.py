@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.broker_address import BrokerAddress
 from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ
-from clonos.connectors.secrets import Secret, check_text, revealed, without
-from clonos.connectors.tables.database_text import place_of
+from clonos.connectors.secrets import Secret, revealed
 from clonos.connectors.tls_context import Trust
 
 CONNECT_TIMEOUT_S: Final = 10
@@ -19,35 +20,21 @@ HEARTBEAT_S: Final = 10
 _OPTION: Final = re.compile(r"Unknown URL parameter: '(\w+)'|Invalid (\w+) value")
 
 
-class Broker:
-    """RabbitMQ broker and virtual host. ``password`` replaces that of the URL."""
+class Broker(BrokerAddress):
+    """RabbitMQ broker and virtual host."""
+
+    system, scheme = RABBITMQ, "amqp://"
 
     def __init__(
         self, connector: str, url: str | Secret, password: str | Secret | None, trust: Trust | None = None
     ) -> None:
-        self.connector, self._url, self._password = connector, url, password
+        super().__init__(connector, url, password)
         self._trust = trust or Trust(connector)
-        check_text(connector, "url", url)
         if isinstance(url, str) and not url.startswith(("amqp://", "amqps://")):
             advice = "Give amqp://user@host/vhost, amqps:// for TLS, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of RabbitMQ", advice)
         if isinstance(url, str):
             self._trust.check_url(url.startswith("amqps://"), "amqps://user@host/vhost")
-
-    @property
-    def place(self) -> str:
-        """Host, port and virtual host without user, password and options, or where the URL is."""
-        return repr(self._url) if isinstance(self._url, Secret) else place_of(self._url) or "amqp://"
-
-    def __repr__(self) -> str:
-        return self.place
-
-    def library(self) -> Any:
-        """Returns the module ``pika``.
-
-        Raises: ExtraMissing: it is not installed.
-        """
-        return RABBITMQ.library(self.connector)
 
     def parameters(self) -> Any:
         """Returns the parameters of a connection.
@@ -80,6 +67,6 @@ class Broker:
         found.client_properties = {"connection_name": f"clonos {self.connector}", **(found.client_properties or {})}
         return found
 
-    def clean(self, text: str) -> str:
-        """Returns a text of the broker or of pika without the password."""
-        return without(text, [self.parameters().credentials.password])
+    def secret_texts(self) -> Iterable[str]:
+        """See ``BrokerAddress``."""
+        return [self.parameters().credentials.password]

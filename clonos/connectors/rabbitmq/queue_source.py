@@ -16,8 +16,8 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.journal_records import cut_records, identity_in
-from clonos.connectors.kit.payloads import decoded
+from clonos.connectors.kit.journalled_source import IdentifiedJournal
+from clonos.connectors.kit.source_options import is_bounded
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
@@ -39,10 +39,8 @@ T = TypeVar("T")
 logger = logging.getLogger("clonos.slot")
 
 
-class RabbitQueue(Generic[T]):
-    """Description of a queue (``PushSource``, ``IdentifiedSource``); the slot of the reading task connects."""
-
-    routes_malformed = True
+class RabbitQueue(IdentifiedJournal, Generic[T]):
+    """Description of a queue; the slot of the reading task connects."""
 
     def __init__(
         self,
@@ -72,26 +70,16 @@ class RabbitQueue(Generic[T]):
         """
         return QueueFeed(self, offset_bytes)
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """Splits bytes of the journal into messages."""
-        return cut_records(data)
+    def message(self, record: bytes) -> Message:
+        """See ``JournalledSource``."""
+        return message_in(record)
 
-    def identity(self, record: bytes) -> bytes | None:
-        """Returns the digest of a message's id."""
-        return identity_in(record)
+    def payload(self, message: Message) -> bytes:
+        """See ``JournalledSource``."""
+        return message.body
 
-    def decode(self, records: list[bytes]) -> list[Any]:
-        """Decodes messages. A body that cannot be decoded is a ``MalformedRecord``."""
-        messages = [message_in(record) for record in records]
-        if self.codec is None:
-            return messages
-        return decoded(
-            self.codec.decode,
-            [message.body for message in messages],
-            lambda at: (messages[at], self._where(messages[at])),
-        )
-
-    def _where(self, message: Message) -> str:
+    def where(self, message: Message) -> str:
+        """See ``JournalledSource``."""
         which = f"the message {message.message_id}" if message.message_id else "a message without an id"
         return f"{which} of the queue {self.name}"
 
@@ -299,7 +287,7 @@ def queue(
         prefetch=prefetch,
         identity=identity,
         identities_retained=retained,
-        is_bounded=until is not None,
+        is_bounded=is_bounded(CONNECTOR, until, "empty"),
     )
 
 
@@ -309,8 +297,6 @@ def _check(name: str, acknowledge: str, until: str | None, identity: str | None,
         raise InvalidConnector(CONNECTOR, f"the queue is {name!r:.80}", "Give the name of a queue.")
     if acknowledge not in ("journal", "checkpoint"):
         raise InvalidConnector(CONNECTOR, f"acknowledge is {acknowledge!r:.80}", 'Give "journal" or "checkpoint".')
-    if until not in (None, "empty"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "empty" or None.')
     if acknowledge == "checkpoint" and (until is not None or identity is None):
         problem = "acknowledge='checkpoint' goes neither with until='empty' nor with identity=None"
         raise InvalidConnector(CONNECTOR, problem, "Leave one of them out.")

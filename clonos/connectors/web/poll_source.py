@@ -11,15 +11,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-import msgspec
-
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
-from clonos.connectors.kit.payloads import decoded
+from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
+from clonos.connectors.kit.source_options import is_bounded
 from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
-from clonos.connectors.web.poll_feed import Endpoint, PollCursor, PollFeed
+from clonos.connectors.web.poll_feed import Endpoint, PollFeed, PollCursor
 from clonos.connectors.web.web_options import check_number, checked_headers, is_path
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
@@ -32,21 +30,10 @@ BODY_BYTES_LIMIT: Final = 16 << 20
 """Largest ``body_bytes_max``, in bytes: the records of an answer travel to the keepers in one message."""
 
 
-class Polled(msgspec.Struct, array_like=True):
-    """Journalled form of a record. ``position``: after its answer, in the last record of the answer."""
+class PollSource(ContinuedJournal[PollCursor]):
+    """Description of an endpoint; the slot of the reading task asks it."""
 
-    data: bytes
-    position: PollCursor | None = None
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Polled)
-
-
-class PollSource:
-    """Description of an endpoint (``PushSource``, ``ContinuedSource``); the slot of the reading task asks it."""
-
-    routes_malformed = True
+    form = ContinuedForm(PollCursor)
 
     def __init__(self, endpoint: Endpoint, decode: Any) -> None:
         self.endpoint = endpoint
@@ -55,46 +42,24 @@ class PollSource:
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.endpoint.shown_url!r})"
 
-    def connect(self, offset_bytes: int) -> PollFeed:
-        """Begins to ask, from the beginning."""
-        return self.connect_at(offset_bytes, None)
-
-    def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> PollFeed:
-        """Begins to ask, after a cursor.
+    def feed(self, position: PollCursor) -> PollFeed:
+        """Begins to ask.
 
         Raises: InvalidConnector: the file of ``ca`` is not there or has no certificates.
         """
-        position = PollCursor() if cursor is None else msgspec.msgpack.decode(cursor, type=PollCursor)
-        return PollFeed(self.endpoint, position, _journalled)
+        return PollFeed(self.endpoint, position, self.form.record)
 
-    def cursor(self, record: bytes) -> bytes:
-        """Returns the position after the last record of an answer."""
-        return _encoder.encode(_decoder.decode(data_in(record)).position or PollCursor())
-
-    def cut(self, data: bytes) -> list[bytes]:
-        """Splits bytes of the journal into records."""
-        return cut_records(data)
-
-    def decode(self, records: list[bytes]) -> list[Any]:
-        """Decodes records. What cannot be decoded is a ``MalformedRecord``."""
-        payloads = [_decoder.decode(data_in(record)).data for record in records]
-        return decoded(self.codec.decode, payloads, lambda at: (payloads[at], f"a record of {self.endpoint.shown_url}"))
+    def where(self, message: bytes) -> str:
+        """See ``JournalledSource``."""
+        return f"a record of {self.endpoint.shown_url}"
 
 
-class IdentifiedPollSource(PollSource):
-    """Endpoint that may give a record again (``IdentifiedSource``)."""
+class IdentifiedPollSource(IdentifiedJournal, PollSource):
+    """Endpoint that may give a record again."""
 
     def __init__(self, endpoint: Endpoint, decode: Any, identities_retained: int) -> None:
         super().__init__(endpoint, decode)
         self.identities_retained = identities_retained
-
-    def identity(self, record: bytes) -> bytes | None:
-        """Returns the digest of the field that tells records apart."""
-        return identity_in(record)
-
-
-def _journalled(data: bytes, identity: bytes | None, position: PollCursor | None) -> bytes:
-    return record_of(_encoder.encode(Polled(data, position)), identity)
 
 
 @explains_calls
@@ -144,8 +109,15 @@ def poll(
     """
     check_number(CONNECTOR, "remember", remember, None, "identities")
     check_number(CONNECTOR, "body_bytes_max", body_bytes_max, BODY_BYTES_LIMIT, "bytes")
-    paging = Paging(records, cursor, None if cursor == NEXT_LINK else parameter, start, until is not None, identity)
-    _check_paging(paging, until)
+    paging = Paging(
+        records,
+        cursor,
+        None if cursor == NEXT_LINK else parameter,
+        start,
+        is_bounded(CONNECTOR, until, "end"),
+        identity,
+    )
+    _check_paging(paging)
     endpoint = Endpoint(
         url=url,
         headers=checked_headers(CONNECTOR, url, headers, token),
@@ -170,11 +142,9 @@ def _limits(timeout_s: float, body_bytes_max: int) -> HttpLimits:
     )
 
 
-def _check_paging(paging: Paging, until: str | None) -> None:
+def _check_paging(paging: Paging) -> None:
     """Raises: InvalidConnector: these options cannot work."""
     cursor: Any = paging.cursor
-    if until not in (None, "end"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "end" or None.')
     for option, path in (("records", paging.records), ("identity", paging.identity)):
         if path is not None and not is_path(path):
             advice = 'Give the name of a field, or names with dots between them, such as "data.items".'

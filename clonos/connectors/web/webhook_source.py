@@ -13,8 +13,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.journal_records import cut_records, identity_in
-from clonos.connectors.kit.payloads import decoded
+from clonos.connectors.kit.journalled_source import IdentifiedJournal
 from clonos.connectors.secrets import Secret, check_text, revealed
 from clonos.connectors.web.http_server import Rules, WebhookServer, digest_of
 from clonos.connectors.web.receipts import Receipts
@@ -35,10 +34,8 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 T = TypeVar("T")
 
 
-class WebhookSource(Generic[T]):
-    """Description of a server (``PushSource``, ``IdentifiedSource``); the slot of the reading task opens its port."""
-
-    routes_malformed = True
+class WebhookSource(IdentifiedJournal, Generic[T]):
+    """Description of a server; the slot of the reading task opens its port."""
 
     def __init__(
         self,
@@ -82,27 +79,17 @@ class WebhookSource(Generic[T]):
         except OSError as error:
             raise PortUnavailable(self.address, error.strerror or str(error)) from error
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """Splits bytes of the journal into requests."""
-        return cut_records(data)
+    def message(self, record: bytes) -> Request:
+        """See ``JournalledSource``."""
+        return request_in(record)
 
-    def identity(self, record: bytes) -> bytes | None:
-        """Returns the digest of a request's id."""
-        return identity_in(record)
+    def payload(self, message: Request) -> bytes:
+        """See ``JournalledSource``."""
+        return message.body
 
-    def decode(self, records: list[bytes]) -> list[Any]:
-        """Decodes requests. A body that cannot be decoded is a ``MalformedRecord``."""
-        requests = [request_in(record) for record in records]
-        if self.codec is None:
-            return requests
-        return decoded(
-            self.codec.decode,
-            [request.body for request in requests],
-            lambda at: (requests[at], self._where(requests[at])),
-        )
-
-    def _where(self, request: Request) -> str:
-        which = f"the request {request.id}" if request.id else "a request without an id"
+    def where(self, message: Request) -> str:
+        """See ``JournalledSource``."""
+        which = f"the request {message.id}" if message.id else "a request without an id"
         return f"{which} to {self.address}"
 
 

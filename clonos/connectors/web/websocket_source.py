@@ -11,22 +11,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import msgspec
-
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
-from clonos.connectors.kit.payloads import decoded
+from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
 from clonos.connectors.secrets import Secret, check_text
 from clonos.connectors.web.web_options import check_number, checked_headers, is_path
 from clonos.connectors.web.websocket_feed import (
     CONNECTOR,
     Field,
     Greeting,
+    WebSocketCursor,
     SocketEndpoint,
     SocketLimits,
     Subscription,
-    WebSocketCursor,
     WebSocketFeed,
     messages_of,
 )
@@ -39,21 +36,10 @@ MESSAGE_BYTES_LIMIT: Final = 16 << 20
 """Largest ``message_bytes_max``, in bytes: a message travels to the keepers in one message."""
 
 
-class ReceivedMessage(msgspec.Struct, array_like=True):
-    """Journalled form of a message. ``position``: after it, in the last of those that came at once."""
+class WebSocketSource(ContinuedJournal[WebSocketCursor]):
+    """Description of a WebSocket; the slot of the reading task connects."""
 
-    data: bytes
-    position: WebSocketCursor | None = None
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(ReceivedMessage)
-
-
-class WebSocketSource:
-    """Description of a WebSocket (``PushSource``, ``ContinuedSource``); the slot of the reading task connects."""
-
-    routes_malformed = True
+    form = ContinuedForm(WebSocketCursor)
 
     def __init__(self, endpoint: SocketEndpoint, decode: Any) -> None:
         self.endpoint = endpoint
@@ -62,49 +48,24 @@ class WebSocketSource:
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.endpoint.shown_url!r})"
 
-    def connect(self, offset_bytes: int) -> WebSocketFeed:
-        """Begins to receive, from the beginning.
+    def feed(self, position: WebSocketCursor) -> WebSocketFeed:
+        """Begins to receive.
 
         Raises: ExtraMissing.
         """
-        return self.connect_at(offset_bytes, None)
+        return WebSocketFeed(self.endpoint, position, self.form.record)
 
-    def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> WebSocketFeed:
-        """Begins to receive, after a cursor.
-
-        Raises: ExtraMissing.
-        """
-        position = WebSocketCursor() if cursor is None else msgspec.msgpack.decode(cursor, type=WebSocketCursor)
-        return WebSocketFeed(self.endpoint, position, _journalled)
-
-    def cursor(self, record: bytes) -> bytes:
-        """Returns the position after the last of the messages that came at once."""
-        return _encoder.encode(_decoder.decode(data_in(record)).position or WebSocketCursor())
-
-    def cut(self, data: bytes) -> list[bytes]:
-        """Splits bytes of the journal into records."""
-        return cut_records(data)
-
-    def decode(self, records: list[bytes]) -> list[Any]:
-        """Decodes messages. What cannot be decoded is a ``MalformedRecord``."""
-        payloads = [_decoder.decode(data_in(record)).data for record in records]
-        return decoded(self.codec.decode, payloads, lambda at: (payloads[at], f"a record of {self.endpoint.shown_url}"))
+    def where(self, message: bytes) -> str:
+        """See ``JournalledSource``."""
+        return f"a record of {self.endpoint.shown_url}"
 
 
-class IdentifiedWebSocketSource(WebSocketSource):
-    """WebSocket whose server may send a message again (``IdentifiedSource``)."""
+class IdentifiedWebSocketSource(IdentifiedJournal, WebSocketSource):
+    """WebSocket whose server may send a message again."""
 
     def __init__(self, endpoint: SocketEndpoint, decode: Any, identities_retained: int) -> None:
         super().__init__(endpoint, decode)
         self.identities_retained = identities_retained
-
-    def identity(self, record: bytes) -> bytes | None:
-        """Returns the digest of what tells messages apart; None for a message without it."""
-        return identity_in(record)
-
-
-def _journalled(data: bytes, identity: Any, position: WebSocketCursor | None) -> bytes:
-    return record_of(_encoder.encode(ReceivedMessage(data, position)), identity)
 
 
 @explains_calls

@@ -12,8 +12,9 @@ import nats as library
 import pytest
 
 from clonos.connectors import nats
+from clonos.connectors.kit.broker_sink import Outgoing, Published
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
-from clonos.connectors.nats.publishing import Outgoing, Published, Publisher
+from clonos.connectors.nats.subject_publisher import SubjectPublisher
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.servers.nats import PASSWORD, READER, NatsServer
@@ -159,7 +160,7 @@ def test_an_answer_of_a_service_on_the_subject_confirms_no_row(server: NatsServe
     sink = nats.sink("served", url=server.full_url)
 
     def publish() -> Published:
-        with closing(Publisher(sink.server, None, confirm_s=0.3)) as publisher:
+        with closing(SubjectPublisher(sink.server, None, confirm_s=0.3)) as publisher:
             return publisher.publish([Outgoing(7, "served", b"row", {}, "row")])
 
     async def serve(_jetstream: Any) -> Published:

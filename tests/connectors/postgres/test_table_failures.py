@@ -106,7 +106,7 @@ def test_a_refused_connection_is_an_error_of_the_job_that_shows_no_password(
     for attempt in (sink.check_start, lambda: sink.immediate_writer().register(identity(1), 0)):
         with pytest.raises(SystemRefused, match=error) as raised:
             attempt()
-        assert f"the database postgresql://127.0.0.1:{postgres.port}" in str(raised.value)
+        assert f"PostgreSQL at postgresql://127.0.0.1:{postgres.port}" in str(raised.value)
         shown = f"{raised.value} {raised.value!r} {raised.value.__context__} {sink!r} {sink.describe_output()}"
         assert WRONG not in shown
         assert PASSWORD not in shown

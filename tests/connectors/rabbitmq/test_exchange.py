@@ -11,8 +11,9 @@ import pytest
 
 from clonos.connectors import rabbitmq
 from clonos.connectors.connector_errors import RowNotWritable
+from clonos.connectors.kit.broker_sink import ConfirmedWriter
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
-from clonos.connectors.rabbitmq.exchange_sink import ExchangeSink, ExchangeWriter
+from clonos.connectors.rabbitmq.exchange_sink import ExchangeSink
 from clonos.operators.connector_contract import ImmediateSink, Registration, WriterIdentity
 from tests.connectors.rabbitmq.messages import count, declare, publish, taken
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -27,7 +28,7 @@ def to_queue(server: RabbitServer, name: str, **options: Any) -> ExchangeSink:
     return rabbitmq.exchange("", url=server.full_url, routing_key=name, **options)
 
 
-def registered(sink: ExchangeSink, number: int = 0) -> ExchangeWriter:
+def registered(sink: ExchangeSink, number: int = 0) -> ConfirmedWriter:
     writer = sink.immediate_writer()
     assert writer.register(IDENTITY, number) == Registration(number, None, knows_output=False)
     return writer

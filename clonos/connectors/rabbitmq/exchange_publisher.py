@@ -1,27 +1,19 @@
-"""Publisher of one sink task: a channel on which the broker confirms each message."""
+"""Publisher of one sink task to RabbitMQ: a channel on which the broker confirms each message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from clonos.connectors.kit.broker_sink import CONFIRM_S, Outgoing, Published
+from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
-
-CONFIRM_S: Final = 30.0
-"""Time in which the broker has to confirm a batch."""
-
-
-class Outgoing(NamedTuple):
-    """Row as a message. ``properties`` are those of pika, with the id of the row."""
-
-    number: int
-    routing_key: str
-    properties: Any
-    body: bytes
+from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ, ROUTE_ADVICE, SIZE_ADVICE, TOO_LARGE
+from clonos.core.model.errors import EnvironmentFault
 
 
-class Publisher:
+class ExchangePublisher:
     """Connection that publishes to one exchange. ``confirmed`` are the numbers of the last batch that are safe."""
 
     def __init__(self, broker: Broker, exchange: str, is_mandatory: bool) -> None:
@@ -29,7 +21,7 @@ class Publisher:
 
         Raises: as ``Link``.
         """
-        self._exchange, self._is_mandatory = exchange, is_mandatory
+        self._broker, self._exchange, self._is_mandatory = broker, exchange, is_mandatory
         self._doing = f"publishing to {exchange_name(exchange)}"
         self._tag = 0  # of the last message on this channel
         self._unconfirmed: dict[int, int] = {}  # numbers by tag
@@ -48,16 +40,29 @@ class Publisher:
         channel.add_on_return_callback(self._on_returned)
         channel.confirm_delivery(self._on_confirmed, callback=reply)
 
-    def publish(self, batch: list[Outgoing]) -> None:
-        """Publishes messages, and waits until the broker has confirmed or refused each.
+    def publish(self, batch: list[Outgoing]) -> Published:
+        """Publishes messages, and waits until each is confirmed or refused.
 
-        Then ``confirmed`` has the numbers that a queue has, and ``returned`` those without a queue, with the reason;
-        the others were refused.
-
-        Raises: SystemUnreachable, SystemRefused; ``confirmed`` is valid then too.
+        Raises: MessageRefused: there is no queue for a row, or it is too large. SystemRefused.
         """
         self.confirmed, self.returned = set(), {}
-        self._link.ask(self._doing, lambda channel, reply: self._send(channel, batch, reply), CONFIRM_S)
+        target = exchange_name(self._exchange)
+        try:
+            self._link.ask(self._doing, lambda channel, reply: self._send(channel, batch, reply), CONFIRM_S)
+        except EnvironmentFault as error:
+            return Published(self.confirmed, error, is_connected=False)
+        except SystemRefused as error:
+            if TOO_LARGE not in error.reason:
+                raise
+            largest = max(batch, key=lambda each: len(each.payload))
+            raise MessageRefused(target, largest.shown_row, error.reason, SIZE_ADVICE) from None
+        if self.returned:
+            number, reason = min(self.returned.items())
+            lost = next(each for each in batch if each.number == number)
+            problem = f"it has no queue for the routing key {lost.target!r}: {reason}"
+            raise MessageRefused(target, lost.shown_row, problem, ROUTE_ADVICE)
+        reason = "it refuses messages, because a queue is full (overflow reject-publish)"
+        return Published(self.confirmed, SystemUnreachable(RABBITMQ, self._broker.place, self._doing, reason))
 
     def close(self) -> None:
         """Closes the connection."""
@@ -72,7 +77,7 @@ class Publisher:
         self._tag += len(batch)
         for each in batch:
             channel.basic_publish(
-                self._exchange, each.routing_key, each.body, each.properties, mandatory=self._is_mandatory
+                self._exchange, each.target, each.payload, each.properties, mandatory=self._is_mandatory
             )
 
     def _on_returned(self, _channel: Any, method: Any, properties: Any, _body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Publisher of one sink task: a connection on which a stream confirms each message.
+"""Publisher of one sink task to NATS: a connection on which a stream confirms each message.
 
 The confirmations come to an inbox of the publisher, because ``publish_async`` of nats-py never ends for a message that
 a stream refuses.
@@ -9,41 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.kit.broker_sink import CONFIRM_S, Outgoing, Published
 from clonos.connectors.kit.external_system import MessageRefused, SystemUnreachable
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.nats_errors import NATS, ROW_ADVICE, TOO_LARGE
 from clonos.connectors.nats.server import Connection, Server
 from clonos.core.model.errors import EnvironmentFault
 
-CONFIRM_S: Final = 30.0
-"""Time in which a batch has to be confirmed."""
-
 STREAM_HEADER: Final = "Nats-Expected-Stream"
 NO_RESPONDERS: Final = "503"
 
 
-class Outgoing(NamedTuple):
-    """Row as a message. ``headers`` have its id."""
-
-    number: int
-    subject: str
-    payload: bytes
-    headers: dict[str, str]
-    row: Any
-
-
-class Published(NamedTuple):
-    """Result of a batch: the numbers that are confirmed, and why the others are not."""
-
-    confirmed: set[int]
-    failure: EnvironmentFault | None
-    is_connected: bool
-
-
-class Publisher:
+class SubjectPublisher:
     """Connection that publishes to streams. ``stream`` None: to whichever has the subject."""
 
     def __init__(self, server: Server, stream: str | None, confirm_s: float = CONFIRM_S) -> None:
@@ -81,7 +60,7 @@ class Publisher:
         return batch
 
     async def _publish(self, batch: list[Outgoing]) -> Published:
-        doing = f"publishing to {batch[0].subject}"
+        doing = f"publishing to {batch[0].target}"
         failure: EnvironmentFault | None = None
         self._batch.begin({each.number for each in batch})
         try:
@@ -107,8 +86,8 @@ class Publisher:
         raw, inbox = self._connection.raw, self._batch.inbox
         for each in batch:
             try:
-                headers = {**each.headers, **self._headers}
-                await raw.publish(each.subject, each.payload, reply=f"{inbox}.{each.number}", headers=headers)
+                headers = {**each.properties, **self._headers}
+                await raw.publish(each.target, each.payload, reply=f"{inbox}.{each.number}", headers=headers)
             except self._server.library().errors.MaxPayloadError:
                 raise _refused(each, f"it has {len(each.payload)} bytes, the server takes {raw.max_payload}") from None
         await raw.flush()
@@ -121,7 +100,7 @@ class Publisher:
         text = str(refusal.get("description", refusal))
         if refusal.get("err_code") == TOO_LARGE:
             raise _refused(each, self._server.clean(text))
-        found = self._server.refusal(f"publishing to {each.subject}", text, refusal.get("code"))
+        found = self._server.refusal(f"publishing to {each.target}", text, refusal.get("code"))
         if not isinstance(found, EnvironmentFault):
             raise found
         return found
@@ -186,4 +165,4 @@ def _answer_of_stream(data: bytes) -> dict[str, Any] | None:
 
 
 def _refused(each: Outgoing, reason: str) -> MessageRefused:
-    return MessageRefused(f"the subject {each.subject}", row_not_writable("", 0, each.row, "").row, reason, ROW_ADVICE)
+    return MessageRefused(f"the subject {each.target}", each.shown_row, reason, ROW_ADVICE)
