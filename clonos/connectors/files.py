@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
 from clonos.connectors.filesystem.csv_files import CsvFiles
@@ -62,6 +62,48 @@ class ArrowSchema(Protocol):
     def get_field_index(self, name: str) -> int: ...
 
 
+class WatchOptions(TypedDict, total=False):
+    """Files that appear later, and the order of records; for sources. ``files.lines`` describes all these options."""
+
+    watch: Duration | None
+    ordered: bool | None
+
+
+class BlockOptions(WatchOptions, total=False):
+    """Blocks and lines of text files; for sources."""
+
+    block_bytes: int | None
+    line_bytes_max: Annotated[int, LINE_BYTES_MAX]
+
+
+class PartOptions(TypedDict, total=False):
+    """Files that a sink writes."""
+
+    single: bool
+    compression: str | None
+    part_rows: int | None
+    part_bytes: int | None
+
+
+class FolderOptions(PartOptions, total=False):
+    """Folders by the values of columns; ``partitioned`` is for sources."""
+
+    partition_by: str | Sequence[str] | None
+    partitioned: bool | ArrowSchema | None
+
+
+class LineOptions(BlockOptions, PartOptions, total=False):
+    """Options of ``files.lines``."""
+
+
+class RecordLineOptions(BlockOptions, FolderOptions, total=False):
+    """Options of ``files.jsonl`` and ``files.csv``."""
+
+
+class BatchOptions(WatchOptions, FolderOptions, total=False):
+    """Options of ``files.parquet`` and ``files.arrow``."""
+
+
 @overload
 def lines(
     path: Path | Sequence[Path],
@@ -69,14 +111,7 @@ def lines(
     encoding: str = ...,
     errors: str = ...,
     with_position: Literal[False] = ...,
-    block_bytes: int | None = ...,
-    line_bytes_max: int = ...,
-    watch: Duration | None = ...,
-    ordered: bool | None = ...,
-    single: bool = ...,
-    compression: str | None = ...,
-    part_rows: int | None = ...,
-    part_bytes: int | None = ...,
+    **options: Unpack[LineOptions],
 ) -> LineFiles[str]: ...
 
 
@@ -87,10 +122,7 @@ def lines(
     encoding: str = ...,
     errors: str = ...,
     with_position: Literal[True],
-    block_bytes: int | None = ...,
-    line_bytes_max: int = ...,
-    watch: Duration | None = ...,
-    ordered: bool | None = ...,
+    **options: Unpack[BlockOptions],
 ) -> LineFiles[tuple[str, int, str]]: ...
 
 
@@ -101,14 +133,7 @@ def lines(
     encoding: str = "utf-8",
     errors: str = "strict",
     with_position: bool = False,
-    block_bytes: int | None = None,
-    line_bytes_max: int = LINE_BYTES_MAX,
-    watch: Duration | None = None,
-    ordered: bool | None = None,
-    single: bool = False,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
+    **options: Unpack[LineOptions],
 ) -> LineFiles[Any]:
     """Lines of text: a source of str without the ends ``\\n`` and ``\\r\\n``, or a sink that writes each str as a line.
 
@@ -140,20 +165,7 @@ def lines(
 
         job.source(files.lines("logs/*.txt.gz", watch="10s"))
     """
-    return LineFiles(
-        paths_of(path),
-        encoding=encoding,
-        errors=errors,
-        with_position=with_position,
-        block_bytes=block_bytes,
-        line_bytes_max=line_bytes_max,
-        discovery_interval_ns=_discovery_interval_ns(watch),
-        ordered=ordered,
-        single=single,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
-    )
+    return LineFiles(paths_of(path), encoding=encoding, errors=errors, with_position=with_position, **_given(options))
 
 
 @overload
@@ -162,28 +174,13 @@ def jsonl(
     *,
     schema: None = ...,
     columns: bool | Sequence[str] | None = ...,
-    block_bytes: int | None = ...,
-    line_bytes_max: int = ...,
-    watch: Duration | None = ...,
-    single: bool = ...,
-    partition_by: str | Sequence[str] | None = ...,
-    partitioned: bool | ArrowSchema | None = ...,
-    ordered: bool | None = ...,
-    compression: str | None = ...,
-    part_rows: int | None = ...,
-    part_bytes: int | None = ...,
+    **options: Unpack[RecordLineOptions],
 ) -> JsonFiles[Any]: ...
 
 
 @overload
 def jsonl(
-    path: Path | Sequence[Path],
-    *,
-    schema: type[AnyRow],
-    block_bytes: int | None = ...,
-    line_bytes_max: int = ...,
-    watch: Duration | None = ...,
-    ordered: bool | None = ...,
+    path: Path | Sequence[Path], *, schema: type[AnyRow], **options: Unpack[BlockOptions]
 ) -> JsonFiles[AnyRow]: ...
 
 
@@ -193,11 +190,8 @@ def jsonl(
     *,
     schema: ArrowSchema,
     columns: bool | Sequence[str] | None = ...,
-    block_bytes: int | None = ...,
-    line_bytes_max: int = ...,
-    watch: Duration | None = ...,
     partitioned: bool | ArrowSchema | None = ...,
-    ordered: bool | None = ...,
+    **options: Unpack[BlockOptions],
 ) -> JsonFiles[Any]: ...
 
 
@@ -207,16 +201,7 @@ def jsonl(
     *,
     schema: Any = None,
     columns: bool | Sequence[str] | None = None,
-    block_bytes: int | None = None,
-    line_bytes_max: int = LINE_BYTES_MAX,
-    watch: Duration | None = None,
-    single: bool = False,
-    partition_by: str | Sequence[str] | None = None,
-    partitioned: bool | ArrowSchema | None = None,
-    ordered: bool | None = None,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
+    **options: Unpack[RecordLineOptions],
 ) -> JsonFiles[Any]:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
@@ -237,21 +222,7 @@ def jsonl(
 
         job.source(files.jsonl("bids/", schema=Bid)).key_by(lambda bid: bid.auction)
     """
-    return JsonFiles(
-        paths_of(path),
-        block_bytes=block_bytes,
-        line_bytes_max=line_bytes_max,
-        discovery_interval_ns=_discovery_interval_ns(watch),
-        single=single,
-        partition_by=partition_by,
-        partitioned=partitioned,
-        ordered=ordered,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
-        schema=schema,
-        columns=columns,
-    )
+    return JsonFiles(paths_of(path), schema=schema, columns=columns, **_given(options))
 
 
 @explains_calls
@@ -265,16 +236,7 @@ def csv(
     newlines_in_values: bool = False,
     null_values: Sequence[str] = ("",),
     encoding: str = "utf-8",
-    block_bytes: int | None = None,
-    line_bytes_max: int = LINE_BYTES_MAX,
-    watch: Duration | None = None,
-    single: bool = False,
-    partition_by: str | Sequence[str] | None = None,
-    partitioned: bool | ArrowSchema | None = None,
-    ordered: bool | None = None,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
+    **options: Unpack[RecordLineOptions],
 ) -> CsvFiles:
     """Comma-separated values: a source of ``pyarrow.RecordBatch``, or a sink that writes rows with a header.
 
@@ -302,16 +264,7 @@ def csv(
         newlines_in_values=newlines_in_values,
         null_values=null_values,
         encoding=encoding,
-        block_bytes=block_bytes,
-        line_bytes_max=line_bytes_max,
-        discovery_interval_ns=_discovery_interval_ns(watch),
-        single=single,
-        partition_by=partition_by,
-        partitioned=partitioned,
-        ordered=ordered,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
+        **_given(options),
     )
 
 
@@ -321,14 +274,7 @@ def parquet(
     *,
     columns: Sequence[str] | None = None,
     schema: Any = None,
-    watch: Duration | None = None,
-    single: bool = False,
-    partition_by: str | Sequence[str] | None = None,
-    partitioned: bool | ArrowSchema | None = None,
-    ordered: bool | None = None,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
+    **options: Unpack[BatchOptions],
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -348,19 +294,7 @@ def parquet(
     """
     from clonos.connectors.columns.parquet_files import ParquetFiles  # Arrow takes long to load
 
-    return ParquetFiles(
-        paths_of(path),
-        columns=columns,
-        schema=schema,
-        discovery_interval_ns=_discovery_interval_ns(watch),
-        single=single,
-        partition_by=partition_by,
-        partitioned=partitioned,
-        ordered=ordered,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
-    )
+    return ParquetFiles(paths_of(path), columns=columns, schema=schema, **_given(options))
 
 
 @explains_calls
@@ -369,14 +303,7 @@ def arrow(
     *,
     columns: Sequence[str] | None = None,
     schema: Any = None,
-    watch: Duration | None = None,
-    single: bool = False,
-    partition_by: str | Sequence[str] | None = None,
-    partitioned: bool | ArrowSchema | None = None,
-    ordered: bool | None = None,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
+    **options: Unpack[BatchOptions],
 ) -> ArrowFiles:
     """Arrow IPC files, which are Feather files too: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -388,23 +315,14 @@ def arrow(
     """
     from clonos.connectors.columns.arrow_files import ArrowFiles  # Arrow takes long to load
 
-    return ArrowFiles(
-        paths_of(path),
-        columns=columns,
-        schema=schema,
-        discovery_interval_ns=_discovery_interval_ns(watch),
-        single=single,
-        partition_by=partition_by,
-        partitioned=partitioned,
-        ordered=ordered,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
-    )
+    return ArrowFiles(paths_of(path), columns=columns, schema=schema, **_given(options))
 
 
-def _discovery_interval_ns(watch: Duration | None) -> int:
-    return 0 if watch is None else duration_ns(watch)
+def _given(options: LineOptions | RecordLineOptions | BatchOptions) -> dict[str, Any]:
+    """Returns options as the classes take them."""
+    given: dict[str, Any] = {**options}
+    watch: Duration | None = given.pop("watch", None)
+    return {**given, "discovery_interval_ns": 0 if watch is None else duration_ns(watch)}
 
 
 explains_names(

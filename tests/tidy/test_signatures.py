@@ -13,7 +13,7 @@ from tests.tidy.source import Source, sources, type_of_function
 
 pytestmark = pytest.mark.static
 
-PACKAGES: Final = ("clonos/api", "clonos/job")
+PACKAGES: Final = ("clonos/api", "clonos/connectors", "clonos/job")
 
 SHARED_MAX: Final = 2
 """Keywords that all overloads of a method may repeat: fewer lines than a ``TypedDict`` for them."""

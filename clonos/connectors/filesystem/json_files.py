@@ -9,7 +9,7 @@ from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
-from clonos.connectors.filesystem.line_files import LineReader, check_line_options, ordered_of
+from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineReader, check_line_options, ordered_of
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.formats.part_content import open_part
@@ -49,8 +49,8 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         self,
         paths: Sequence[str],
         *,
-        block_bytes: int | None,
-        line_bytes_max: int,
+        block_bytes: int | None = None,
+        line_bytes_max: int = LINE_BYTES_MAX,
         discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Required, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import for_decoding
 from clonos.connectors.connector_errors import SplitMalformed
@@ -24,7 +24,7 @@ from clonos.connectors.kafka.partitions import (
 from clonos.connectors.kafka.reader import PartitionReader
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
-from clonos.connectors.kit.source_options import is_bounded, own_timestamps
+from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 
@@ -133,52 +133,28 @@ class KafkaSource(Generic[T]):
         return PartitionReader(self.cluster, self.topic_ids, self.group or READERS, self.decode, is_stamped)
 
 
+class TopicOptions(LogOptions, total=False):
+    """Options of ``kafka.source``, which describes them."""
+
+    servers: Required[str]
+    start: Annotated[Start, "earliest"]
+    watch: Annotated[Duration | None, "30s"]
+    group: str | None
+    options: Mapping[str, Any] | None
+
+
 @overload
-def source(
-    topics: Topics,
-    *,
-    servers: str,
-    decode: None = None,
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-    watch: Duration | None = "30s",
-    group: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> KafkaSource[Message]: ...
+def source(topics: Topics, *, decode: None = None, **options: Unpack[TopicOptions]) -> KafkaSource[Message]: ...
 
 
 @overload
 def source(
-    topics: Topics,
-    *,
-    servers: str,
-    decode: Callable[[bytes], T] | Codec[bytes, T],
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-    watch: Duration | None = "30s",
-    group: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    topics: Topics, *, decode: Callable[[bytes], T] | Codec[bytes, T], **options: Unpack[TopicOptions]
 ) -> KafkaSource[T]: ...
 
 
 @explains_calls
-def source(
-    topics: Topics,
-    *,
-    servers: str,
-    decode: Any = None,
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-    watch: Duration | None = "30s",
-    group: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> KafkaSource[Any]:
+def source(topics: Topics, *, decode: Any = None, **options: Unpack[TopicOptions]) -> KafkaSource[Any]:
     """Source of the records of topics, in the order of each partition; those of committed transactions only.
 
     Args:
@@ -204,13 +180,14 @@ def source(
         job.source(kafka.source("orders", servers="localhost:9092", decode=json.loads))
     """
     choice = TopicChoice(topics)
+    ends, watch = is_bounded(CONNECTOR, options.get("until"), "latest"), options["watch"]
     return KafkaSource(
         choice,
-        Cluster(CONNECTOR, servers, dict(options or {})),
-        start=checked_start(start, choice),
-        is_bounded=is_bounded(CONNECTOR, until, "latest"),
+        Cluster(CONNECTOR, options["servers"], dict(options.get("options") or {})),
+        start=checked_start(options["start"], choice),
+        is_bounded=ends,
         decode=None if decode is None else for_decoding(CONNECTOR, decode).decode,
-        group=group or "",
-        watch_ns=0 if until is not None or watch is None else duration_ns(watch),
-        own_timestamps=own_timestamps(CONNECTOR, out_of_order, idle_after),
+        group=options.get("group") or "",
+        watch_ns=0 if ends or watch is None else duration_ns(watch),
+        own_timestamps=own_timestamps(CONNECTOR, options),
     )

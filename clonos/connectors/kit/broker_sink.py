@@ -1,8 +1,8 @@
 """Base of immediate sinks that publish rows to a broker, each confirmed and under its own id.
 
 A broker has no memory of the task that publishes, so a task that takes over publishes the rows since the last snapshot
-again. Each row has the same id then: its job, task, generation and number. Whoever ignores an id that it has seen gets
-each row once. After a rollback rows have new ids, because their content may differ.
+again. Each row has the same id then: its job, task, generation and number. A consumer that ignores an id it has seen
+gets each row once. After a rollback rows have new ids, because their content may differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from clonos.connectors.codecs import Codec, for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
@@ -29,6 +29,14 @@ Target: TypeAlias = str | Callable[[Any], str]
 """Place of all rows within a broker, such as a subject; or a function of the row."""
 
 RowHeaders: TypeAlias = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None
+
+
+class SinkOptions(TypedDict, total=False):
+    """Rows as messages, and the time for which a broker may confirm none of them."""
+
+    encode: Any
+    headers: RowHeaders
+    timeout: Annotated[Duration, "30s"]
 
 
 class Outgoing(NamedTuple):
@@ -74,15 +82,16 @@ class BrokerSink(ABC):
     target_word: ClassVar[str]
     payload_word: ClassVar[str] = "payload"
 
-    def __init__(self, target: Target, *, encode: Any, headers: RowHeaders, timeout: Duration) -> None:
-        given: Any = headers
+    def __init__(self, target: Target, options: SinkOptions) -> None:
+        encode: Any = options.get("encode")
+        given: Any = options.get("headers")
         if given is not None and not isinstance(given, Mapping) and not callable(given):
             problem = f"headers is {given!r:.80}"
             raise InvalidConnector(self.connector, problem, "Give a dict, or a function of the row.")
         self.target = target
         self.codec: Codec[bytes, Any] | None = None if encode is None else for_encoding(self.connector, encode)
-        self.headers = headers
-        self.patience_s = duration_ns(timeout) / NANOSECONDS["s"]
+        self.headers = given
+        self.patience_s = duration_ns(options["timeout"]) / NANOSECONDS["s"]
 
     @abstractmethod
     def publisher(self) -> Publisher:

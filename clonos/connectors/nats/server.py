@@ -9,9 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.broker_address import BrokerAddress
+from clonos.connectors.kit.source_options import AddressOptions, trust_of
 from clonos.connectors.nats.nats_errors import NATS, failure_of, is_of_rights, refusal_of
 from clonos.connectors.secrets import Secret, revealed
-from clonos.connectors.tls_context import TlsContext, Trust
+from clonos.connectors.tls_context import TlsContext
 from clonos.core.model.errors import ClonosError
 
 CONNECT_S: Final = 10
@@ -37,21 +38,21 @@ class CertificateMissing(Exception):
         super().__init__("it asks for a certificate of the client")
 
 
+class NatsAddressOptions(AddressOptions, total=False):
+    """Address of NATS servers. ``token`` is in place of a user."""
+
+    token: str | Secret | None
+
+
 class Server(BrokerAddress):
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
 
     system, scheme = NATS, "nats://"
 
-    def __init__(
-        self,
-        connector: str,
-        url: str | Secret,
-        password: str | Secret | None,
-        token: str | Secret | None,
-        trust: Trust | None = None,
-    ) -> None:
+    def __init__(self, connector: str, options: NatsAddressOptions) -> None:
+        url, password, token = options["url"], options.get("password"), options.get("token")
         super().__init__(connector, url, password)
-        self._trust, self._token = trust or Trust(connector), token
+        self._trust, self._token = trust_of(connector, options), token
         if isinstance(url, str) and not all(each.startswith(SCHEMES) for each in _each(url)):
             advice = "Give nats://user@host:4222, tls:// for TLS, several with commas, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of NATS", advice)

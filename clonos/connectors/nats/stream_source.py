@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
-from clonos.connectors.kit.source_options import is_bounded, own_timestamps
+from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
-from clonos.connectors.nats.server import Server
+from clonos.connectors.nats.server import NatsAddressOptions, Server
 from clonos.connectors.nats.stream_reader import StreamReader
 from clonos.connectors.nats.stream_splits import (
     CONNECTOR,
@@ -21,10 +21,7 @@ from clonos.connectors.nats.stream_splits import (
     listed,
     split_of,
 )
-from clonos.connectors.secrets import Secret
-from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.event_time.durations import Duration
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -83,76 +80,27 @@ class NatsSource(Generic[T]):
         return StreamReader(self.server, self.codec, self.own_timestamps is not None)
 
 
-@overload
-def source(
-    stream: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    token: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    subjects: str | Sequence[str] | None = None,
-    decode: None = None,
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-) -> NatsSource[Message]: ...
+class StreamOptions(NatsAddressOptions, LogOptions, total=False):
+    """Options of ``nats.source``, which describes them."""
+
+    subjects: str | Sequence[str] | None
+    start: Annotated[Start, "earliest"]
 
 
 @overload
-def source(
-    stream: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    token: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    subjects: str | Sequence[str] | None = None,
-    decode: Callable[[bytes], T],
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-) -> NatsSource[T]: ...
+def source(stream: str, *, decode: None = None, **options: Unpack[StreamOptions]) -> NatsSource[Message]: ...
 
 
 @overload
-def source(
-    stream: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    token: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    subjects: str | Sequence[str] | None = None,
-    decode: Any,
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-) -> NatsSource[Any]: ...
+def source(stream: str, *, decode: Callable[[bytes], T], **options: Unpack[StreamOptions]) -> NatsSource[T]: ...
+
+
+@overload
+def source(stream: str, *, decode: Any, **options: Unpack[StreamOptions]) -> NatsSource[Any]: ...
 
 
 @explains_calls
-def source(
-    stream: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    token: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    subjects: str | Sequence[str] | None = None,
-    decode: Any = None,
-    start: Start = "earliest",
-    until: Literal["latest"] | None = None,
-    out_of_order: Duration | None = None,
-    idle_after: Duration | None = None,
-) -> NatsSource[Any]:
+def source(stream: str, *, decode: Any = None, **options: Unpack[StreamOptions]) -> NatsSource[Any]:
     """Source of the messages of a stream of JetStream, in its order.
 
     Args:
@@ -182,12 +130,12 @@ def source(
     _check(stream)
     return NatsSource(
         stream,
-        Server(CONNECTOR, url, password, token, Trust(CONNECTOR, ca, certificate)),
-        subjects=checked_subjects(subjects),
+        Server(CONNECTOR, options),
+        subjects=checked_subjects(options.get("subjects")),
         decode=decode,
-        start=checked_start(start),
-        is_bounded=is_bounded(CONNECTOR, until, "latest"),
-        own_timestamps=own_timestamps(CONNECTOR, out_of_order, idle_after),
+        start=checked_start(options["start"]),
+        is_bounded=is_bounded(CONNECTOR, options.get("until"), "latest"),
+        own_timestamps=own_timestamps(CONNECTOR, options),
     )
 
 

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kit.broker_sink import BrokerSink, RowHeaders, Target
+from clonos.connectors.kit.broker_sink import BrokerSink, SinkOptions, Target
 from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.nats_errors import NATS
-from clonos.connectors.nats.server import Connection, Server
+from clonos.connectors.nats.server import Connection, NatsAddressOptions, Server
 from clonos.connectors.nats.stream_splits import is_subject
 from clonos.connectors.nats.subject_publisher import SubjectPublisher
-from clonos.connectors.secrets import Secret
-from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.event_time.durations import Duration
 
 logger = logging.getLogger("clonos.driver")
 
@@ -29,22 +26,17 @@ ID_HEADER: Final = "Nats-Msg-Id"
 SHORT_WINDOW_S: Final = 60.0
 
 
+class SubjectOptions(NatsAddressOptions, SinkOptions, total=False):
+    """Options of ``nats.sink``, which describes them."""
+
+
 class SubjectSink(BrokerSink):
     """Description of a subject and of how rows become messages."""
 
     connector, target_word = CONNECTOR, "subject"
 
-    def __init__(
-        self,
-        subject: Target,
-        server: Server,
-        *,
-        stream: str | None,
-        encode: Any,
-        headers: RowHeaders,
-        timeout: Duration,
-    ) -> None:
-        super().__init__(subject, encode=encode, headers=headers, timeout=timeout)
+    def __init__(self, subject: Target, server: Server, stream: str | None, options: SinkOptions) -> None:
+        super().__init__(subject, options)
         self.server, self.stream = server, stream
 
     def __repr__(self) -> str:
@@ -98,7 +90,7 @@ class SubjectSink(BrokerSink):
         return SubjectPublisher(self.server, self.stream)
 
     def checked_target(self, found: Any) -> str:
-        """See ``BrokerSink``."""
+        """See ``BrokerSink``. Raises: TypeError: it is not a subject without wildcards."""
         if not isinstance(found, str) or not is_literal(found):
             raise TypeError(f"{found!r:.80} is not a subject without wildcards")
         return found
@@ -123,15 +115,8 @@ def _header(value: Any) -> str:
 def sink(
     subject: Target,
     *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    token: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
     stream: str | None = None,
-    encode: Any = None,
-    headers: RowHeaders = None,
-    timeout: Duration = "30s",
+    **options: Unpack[SubjectOptions],
 ) -> SubjectSink:
     """Immediate sink that publishes each row to a stream of JetStream, under a message id of its own.
 
@@ -160,11 +145,4 @@ def sink(
     if not callable(subject) and not is_literal(subject):
         advice = "Give a subject without wildcards, or a function of the row."
         raise InvalidConnector(CONNECTOR, f"the subject is {subject!r:.80}", advice)
-    return SubjectSink(
-        subject,
-        Server(CONNECTOR, url, password, token, Trust(CONNECTOR, ca, certificate)),
-        stream=stream,
-        encode=encode,
-        headers=headers,
-        timeout=timeout,
-    )
+    return SubjectSink(subject, Server(CONNECTOR, options), stream, options)

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.broker_address import BrokerAddress
+from clonos.connectors.kit.source_options import AddressOptions, trust_of
 from clonos.connectors.rabbitmq.rabbitmq_errors import RABBITMQ
-from clonos.connectors.secrets import Secret, revealed
-from clonos.connectors.tls_context import Trust
+from clonos.connectors.secrets import revealed
 
 CONNECT_TIMEOUT_S: Final = 10
 HEARTBEAT_S: Final = 10
@@ -25,11 +25,10 @@ class Broker(BrokerAddress):
 
     system, scheme = RABBITMQ, "amqp://"
 
-    def __init__(
-        self, connector: str, url: str | Secret, password: str | Secret | None, trust: Trust | None = None
-    ) -> None:
-        super().__init__(connector, url, password)
-        self._trust = trust or Trust(connector)
+    def __init__(self, connector: str, options: AddressOptions) -> None:
+        url = options["url"]
+        super().__init__(connector, url, options.get("password"))
+        self._trust = trust_of(connector, options)
         if isinstance(url, str) and not url.startswith(("amqp://", "amqps://")):
             advice = "Give amqp://user@host/vhost, amqps:// for TLS, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of RabbitMQ", advice)

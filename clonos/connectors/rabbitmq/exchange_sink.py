@@ -6,17 +6,15 @@ A consumer, or a queue with the plugin for deduplication, ignores an id that it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Unpack
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kit.broker_sink import BrokerSink, RowHeaders, Target
+from clonos.connectors.kit.broker_sink import BrokerSink, SinkOptions, Target
+from clonos.connectors.kit.source_options import AddressOptions
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.exchange_publisher import ExchangePublisher, exchange_name
 from clonos.connectors.rabbitmq.link import Link
-from clonos.connectors.secrets import Secret
-from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.event_time.durations import Duration
 
 CONNECTOR: Final = "rabbitmq.exchange"
 DEDUPLICATION_HEADER: Final = "x-deduplication-header"
@@ -26,26 +24,23 @@ PERSISTENT, TRANSIENT = 2, 1
 ROUTING_KEY_BYTES_MAX: Final = 255
 
 
+class ExchangeOptions(AddressOptions, SinkOptions, total=False):
+    """Options of ``rabbitmq.exchange``, which describes them."""
+
+    routing_key: Annotated[Target, ""]
+    persistent: Annotated[bool, True]
+    mandatory: Annotated[bool, True]
+
+
 class ExchangeSink(BrokerSink):
     """Description of an exchange and of how rows become messages."""
 
     connector, target_word, payload_word = CONNECTOR, "routing key", "body"
 
-    def __init__(
-        self,
-        name: str,
-        broker: Broker,
-        *,
-        routing_key: Target,
-        encode: Any,
-        headers: RowHeaders,
-        timeout: Duration,
-        is_persistent: bool,
-        is_mandatory: bool,
-    ) -> None:
-        super().__init__(routing_key, encode=encode, headers=headers, timeout=timeout)
+    def __init__(self, name: str, broker: Broker, options: ExchangeOptions) -> None:
+        super().__init__(options["routing_key"], options)
         self.name, self.broker = name, broker
-        self.is_persistent, self.is_mandatory = is_persistent, is_mandatory
+        self.is_persistent, self.is_mandatory = options["persistent"], options["mandatory"]
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.name!r}, url={self.broker.place!r})"
@@ -75,7 +70,7 @@ class ExchangeSink(BrokerSink):
         return ExchangePublisher(self.broker, self.name, self.is_mandatory)
 
     def checked_target(self, found: Any) -> str:
-        """See ``BrokerSink``."""
+        """See ``BrokerSink``. Raises: TypeError: it is not a str, or too long."""
         if not isinstance(found, str) or len(found.encode()) > ROUTING_KEY_BYTES_MAX:
             raise TypeError(f"{found!r:.80} is not a str of at most {ROUTING_KEY_BYTES_MAX} bytes")
         return found
@@ -95,20 +90,7 @@ class ExchangeSink(BrokerSink):
 
 
 @explains_calls
-def exchange(
-    name: str,
-    *,
-    url: str | Secret,
-    routing_key: Target = "",
-    password: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    encode: Any = None,
-    headers: RowHeaders = None,
-    persistent: bool = True,
-    mandatory: bool = True,
-    timeout: Duration = "30s",
-) -> ExchangeSink:
+def exchange(name: str, **options: Unpack[ExchangeOptions]) -> ExchangeSink:
     """Immediate sink that publishes each row to an exchange, under a message id of its own.
 
     A row is published at least once, and under one id as long as the job is not rolled back.
@@ -135,27 +117,19 @@ def exchange(
 
         stream.sink(rabbitmq.exchange("shop", url="amqp://shop@localhost", routing_key=lambda order: order["city"]))
     """
-    _check(name, routing_key, {"persistent": persistent, "mandatory": mandatory})
-    return ExchangeSink(
-        name,
-        Broker(CONNECTOR, url, password, Trust(CONNECTOR, ca, certificate)),
-        routing_key=routing_key,
-        encode=encode,
-        headers=headers,
-        is_persistent=persistent,
-        is_mandatory=mandatory,
-        timeout=timeout,
-    )
+    _check(name, options)
+    return ExchangeSink(name, Broker(CONNECTOR, options), options)
 
 
-def _check(name: str, routing_key: Target, switches: Mapping[str, bool]) -> None:
+def _check(name: str, options: ExchangeOptions) -> None:
     """Raises: InvalidConnector: these options cannot work."""
+    routing_key = options["routing_key"]
     if type(name) is not str:
         raise InvalidConnector(CONNECTOR, f"the exchange is {name!r:.80}", "Give the name of an exchange.")
     if not isinstance(routing_key, str) and not callable(routing_key):
         raise InvalidConnector(CONNECTOR, f"routing_key is {routing_key!r:.80}", "Give a str, or a function.")
     if not name and routing_key == "":
         raise InvalidConnector(CONNECTOR, "the default exchange without a routing_key", "Give the name of a queue.")
-    for option, value in switches.items():
+    for option, value in (("persistent", options["persistent"]), ("mandatory", options["mandatory"])):
         if type(value) is not bool:
             raise InvalidConnector(CONNECTOR, f"{option} is {value!r:.80}", "Give True or False.")

@@ -12,17 +12,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.journalled_source import IdentifiedJournal
-from clonos.connectors.kit.source_options import is_bounded
+from clonos.connectors.kit.source_options import AddressOptions, is_bounded
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
-from clonos.connectors.secrets import Secret
-from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.wrong_calls import explains_calls
 
 CONNECTOR: Final = "rabbitmq.queue"
@@ -198,55 +196,26 @@ class QueueFeed:
         return self._empty_answers >= EMPTY_ANSWERS
 
 
-@overload
-def queue(
-    name: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    decode: None = None,
-    prefetch: int | None = None,
-    acknowledge: Literal["journal", "checkpoint"] = "journal",
-    identity: str | None = "message_id",
-    remember: int | None = None,
-    until: Literal["empty"] | None = None,
-) -> RabbitQueue[Message]: ...
+class QueueOptions(AddressOptions, total=False):
+    """Options of ``rabbitmq.queue``, which describes them."""
+
+    prefetch: int | None
+    acknowledge: Annotated[Literal["journal", "checkpoint"], "journal"]
+    identity: Annotated[str | None, "message_id"]
+    remember: int | None
+    until: Literal["empty"] | None
 
 
 @overload
-def queue(
-    name: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    decode: Any,
-    prefetch: int | None = None,
-    acknowledge: Literal["journal", "checkpoint"] = "journal",
-    identity: str | None = "message_id",
-    remember: int | None = None,
-    until: Literal["empty"] | None = None,
-) -> RabbitQueue[Any]: ...
+def queue(name: str, *, decode: None = None, **options: Unpack[QueueOptions]) -> RabbitQueue[Message]: ...
+
+
+@overload
+def queue(name: str, *, decode: Any, **options: Unpack[QueueOptions]) -> RabbitQueue[Any]: ...
 
 
 @explains_calls
-def queue(
-    name: str,
-    *,
-    url: str | Secret,
-    password: str | Secret | None = None,
-    ca: PemFile | None = None,
-    certificate: PemFile | None = None,
-    decode: Any = None,
-    prefetch: int | None = None,
-    acknowledge: Literal["journal", "checkpoint"] = "journal",
-    identity: str | None = "message_id",
-    remember: int | None = None,
-    until: Literal["empty"] | None = None,
-) -> RabbitQueue[Any]:
+def queue(name: str, *, decode: Any = None, **options: Unpack[QueueOptions]) -> RabbitQueue[Any]:
     """Source of the messages of a queue, in its order. It has one task, is the only consumer, and needs ``keepers``.
 
     Args:
@@ -273,7 +242,8 @@ def queue(
 
         job.source(rabbitmq.queue("orders", url="amqp://shop@localhost", password=secrets.env("SHOP_PASSWORD")))
     """
-    waits = acknowledge == "checkpoint"
+    acknowledge, until, identity = options["acknowledge"], options.get("until"), options["identity"]
+    waits, prefetch, remember = acknowledge == "checkpoint", options.get("prefetch"), options.get("remember")
     if prefetch is None:
         prefetch = CHECKPOINTED_PREFETCH if waits else PREFETCH
     _check(name, acknowledge, until, identity, prefetch)
@@ -282,7 +252,7 @@ def queue(
         raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
     return (CheckpointedRabbitQueue if waits else RabbitQueue)(
         name,
-        Broker(CONNECTOR, url, password, Trust(CONNECTOR, ca, certificate)),
+        Broker(CONNECTOR, options),
         decode=decode,
         prefetch=prefetch,
         identity=identity,

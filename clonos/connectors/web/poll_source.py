@@ -7,24 +7,20 @@ before any step sees them, the last of them with the cursor after the answer. A 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
 from clonos.connectors.kit.source_options import is_bounded
-from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
-from clonos.connectors.web.poll_feed import Endpoint, PollFeed, PollCursor
-from clonos.connectors.web.web_options import check_number, checked_headers, is_path
+from clonos.connectors.web.poll_feed import Endpoint, PollCursor, PollFeed
+from clonos.connectors.web.web_options import FeedOptions, check_number, checked_file, checked_headers, is_path
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 
 CONNECTOR: Final = "web.poll"
-REMEMBERED: Final = 10_000
 BODY_BYTES: Final = 8 << 20
 BODY_BYTES_LIMIT: Final = 16 << 20
 """Largest ``body_bytes_max``, in bytes: the records of an answer travel to the keepers in one message."""
@@ -70,17 +66,11 @@ def poll(
     records: str | None = None,
     cursor: str | PageFunction | None = None,
     parameter: str | None = "cursor",
-    start: str | None = None,
     until: Literal["end"] | None = None,
     identity: str | None = None,
-    remember: int = REMEMBERED,
-    headers: Mapping[str, str | Secret] | None = None,
-    token: str | Secret | None = None,
-    decode: Any = None,
     body_bytes_max: int = BODY_BYTES,
     timeout: Duration = "30s",
-    patience: Duration = "5min",
-    ca: str | os.PathLike[str] | None = None,
+    **options: Unpack[FeedOptions],
 ) -> PollSource:
     """Source of the records that an endpoint gives when it is asked by GET. It has one task and needs ``keepers``.
 
@@ -107,26 +97,21 @@ def poll(
 
     Raises: InvalidConnector: an option cannot work.
     """
+    token, decode, remember = options.get("token"), options.get("decode"), options["remember"]
     check_number(CONNECTOR, "remember", remember, None, "identities")
     check_number(CONNECTOR, "body_bytes_max", body_bytes_max, BODY_BYTES_LIMIT, "bytes")
-    paging = Paging(
-        records,
-        cursor,
-        None if cursor == NEXT_LINK else parameter,
-        start,
-        is_bounded(CONNECTOR, until, "end"),
-        identity,
-    )
+    parameter, ends = None if cursor == NEXT_LINK else parameter, is_bounded(CONNECTOR, until, "end")
+    paging = Paging(records, cursor, parameter, options.get("start"), ends, identity)
     _check_paging(paging)
     endpoint = Endpoint(
         url=url,
-        headers=checked_headers(CONNECTOR, url, headers, token),
+        headers=checked_headers(CONNECTOR, url, options.get("headers"), token),
         token=token,
         paging=paging,
         every_ns=duration_ns(every),
-        patience_ns=duration_ns(patience),
+        patience_ns=duration_ns(options["patience"]),
         limits=_limits(duration_ns(timeout) / NANOSECONDS["s"], body_bytes_max),
-        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+        ca=checked_file(options.get("ca")),
     )
     return PollSource(endpoint, decode) if identity is None else IdentifiedPollSource(endpoint, decode, remember)
 

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.secrets import Secret, check_text, revealed, without, without_secrets
+from clonos.connectors.tls_context import PemFile
 from clonos.io.http.http_client import HttpRequest
 from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
 from clonos.io.http.http_requests import first_hop
+from clonos.operators.event_time.durations import Duration
 
 Headers = Mapping[str, str | Secret]
+
+REMEMBERED: Final = 10_000
+"""Identities that a source retains to recognise repetitions."""
 
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 """Statuses after which another request may succeed."""
 
 ANSWER_CHARACTERS_MAX: Final = 200
+
+
+class FeedOptions(TypedDict, total=False):
+    """Options that ``web.poll`` and ``web.websocket`` share; each describes them."""
+
+    start: str | None
+    remember: Annotated[int, REMEMBERED]
+    headers: Mapping[str, str | Secret] | None
+    token: str | Secret | None
+    decode: Any
+    patience: Annotated[Duration, "5min"]
+    ca: PemFile | None
 
 
 class WebServer(msgspec.Struct, frozen=True):
@@ -67,6 +85,11 @@ def checked_headers(connector: str, url: str, headers: Headers | None, token: An
     except HttpRequestInvalid as error:
         raise InvalidConnector(connector, str(error).rstrip("."), "Correct it.") from None
     return given
+
+
+def checked_file(path: PemFile | None) -> str | None:
+    """Returns the absolute path of a file; None for none."""
+    return None if path is None else os.path.abspath(os.fspath(path))
 
 
 def checked_names(connector: str, headers: Headers | None) -> dict[str, str | Secret]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Annotated, Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector
@@ -19,6 +19,7 @@ from clonos.connectors.web.http_server import Rules, WebhookServer, digest_of
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import Request, request_in
 from clonos.connectors.web.web_errors import PortUnavailable
+from clonos.connectors.web.web_options import REMEMBERED, check_number
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 
@@ -28,7 +29,6 @@ BODY_BYTES: Final = 1 << 20
 BODY_BYTES_LIMIT: Final = 16 << 20
 """Largest ``body_bytes_max``, in bytes: a request travels to the keepers in one message."""
 
-REMEMBERED: Final = 10_000
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 T = TypeVar("T")
@@ -115,52 +115,30 @@ class WebhookFeed:
         self._server.close()
 
 
+class ReceiveOptions(TypedDict, total=False):
+    """Options of ``web.receive``, which describes them."""
+
+    host: Annotated[str, "127.0.0.1"]
+    token: str | Secret | None
+    token_header: Annotated[str, "Authorization"]
+    identity: Annotated[str | None, "Idempotency-Key"]
+    remember: Annotated[int, REMEMBERED]
+    body_bytes_max: Annotated[int, BODY_BYTES]
+    answer_within: Annotated[Duration, "10s"]
+
+
 @overload
 def receive(
-    port: int,
-    path: str = "/",
-    *,
-    host: str = "127.0.0.1",
-    token: str | Secret | None = None,
-    token_header: str = "Authorization",
-    identity: str | None = "Idempotency-Key",
-    remember: int = REMEMBERED,
-    decode: None = None,
-    body_bytes_max: int = BODY_BYTES,
-    answer_within: Duration = "10s",
+    port: int, path: str = "/", *, decode: None = None, **options: Unpack[ReceiveOptions]
 ) -> WebhookSource[Request]: ...
 
 
 @overload
-def receive(
-    port: int,
-    path: str = "/",
-    *,
-    host: str = "127.0.0.1",
-    token: str | Secret | None = None,
-    token_header: str = "Authorization",
-    identity: str | None = "Idempotency-Key",
-    remember: int = REMEMBERED,
-    decode: Any,
-    body_bytes_max: int = BODY_BYTES,
-    answer_within: Duration = "10s",
-) -> WebhookSource[Any]: ...
+def receive(port: int, path: str = "/", *, decode: Any, **options: Unpack[ReceiveOptions]) -> WebhookSource[Any]: ...
 
 
 @explains_calls
-def receive(
-    port: int,
-    path: str = "/",
-    *,
-    host: str = "127.0.0.1",
-    token: str | Secret | None = None,
-    token_header: str = "Authorization",
-    identity: str | None = "Idempotency-Key",
-    remember: int = REMEMBERED,
-    decode: Any = None,
-    body_bytes_max: int = BODY_BYTES,
-    answer_within: Duration = "10s",
-) -> WebhookSource[Any]:
+def receive(port: int, path: str = "/", *, decode: Any = None, **options: Unpack[ReceiveOptions]) -> WebhookSource[Any]:
     """Source of the POST requests that a port receives. It has one task, never ends, and needs ``keepers``.
 
     A request is answered with 200 when a keeper holds it. Without this answer its sender sends it again.
@@ -186,24 +164,22 @@ def receive(
 
         job.source(web.receive(8080, "/orders", token=secrets.env("SHOP_TOKEN"), decode=codecs.json()))
     """
-    _check_place(host, port, path, token)
+    token, token_header, identity = options.get("token"), options["token_header"], options["identity"]
+    _check_place(options["host"], port, path, token)
     _check_headers(token, token_header, identity)
-    if type(remember) is not int or remember < 1:
-        raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
-    if type(body_bytes_max) is not int or not 0 < body_bytes_max <= BODY_BYTES_LIMIT:
-        problem = f"body_bytes_max is {body_bytes_max!r:.80}"
-        raise InvalidConnector(CONNECTOR, problem, f"Give a number from 1 to {BODY_BYTES_LIMIT}.")
+    check_number(CONNECTOR, "remember", options["remember"], None, "identities")
+    check_number(CONNECTOR, "body_bytes_max", options["body_bytes_max"], BODY_BYTES_LIMIT, "bytes")
     return WebhookSource(
-        host,
+        options["host"],
         port,
         path,
         token=token,
         token_header=token_header,
         identity=identity,
-        identities_retained=remember,
+        identities_retained=options["remember"],
         decode=decode,
-        body_bytes_max=body_bytes_max,
-        answer_s=duration_ns(answer_within) / NANOSECONDS["s"],
+        body_bytes_max=options["body_bytes_max"],
+        answer_s=duration_ns(options["answer_within"]) / NANOSECONDS["s"],
     )
 
 

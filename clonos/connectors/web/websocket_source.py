@@ -7,30 +7,29 @@ those that come at once with the cursor after it. A task that takes over tells t
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, Unpack
 
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
-from clonos.connectors.secrets import Secret, check_text
-from clonos.connectors.web.web_options import check_number, checked_headers, is_path
+from clonos.connectors.kit.source_options import is_bounded
+from clonos.connectors.secrets import check_text
+from clonos.connectors.web.web_options import FeedOptions, check_number, checked_file, checked_headers, is_path
 from clonos.connectors.web.websocket_feed import (
     CONNECTOR,
     Field,
     Greeting,
-    WebSocketCursor,
     SocketEndpoint,
     SocketLimits,
     Subscription,
+    WebSocketCursor,
     WebSocketFeed,
     messages_of,
 )
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 
-REMEMBERED: Final = 10_000
 MESSAGE_BYTES: Final = 1 << 20
 MESSAGE_BYTES_LIMIT: Final = 16 << 20
 """Largest ``message_bytes_max``, in bytes: a message travels to the keepers in one message."""
@@ -75,19 +74,13 @@ def websocket(
     send: Greeting | Sequence[Greeting] | Callable[[str | None], Any] | None = None,
     cursor: Field | None = None,
     parameter: str | None = None,
-    start: str | None = None,
     identity: Field | None = None,
-    remember: int = REMEMBERED,
     until: Literal["close"] | None = None,
-    headers: Mapping[str, str | Secret] | None = None,
-    token: str | Secret | None = None,
     subprotocols: Sequence[str] = (),
-    decode: Any = None,
     message_bytes_max: int = MESSAGE_BYTES,
     ping: Duration = "20s",
     timeout: Duration = "10s",
-    patience: Duration = "5min",
-    ca: str | os.PathLike[str] | None = None,
+    **options: Unpack[FeedOptions],
 ) -> WebSocketSource:
     """Source of the messages of a WebSocket. It has one task and needs ``keepers``. Needs `clonos[websocket]`.
 
@@ -114,17 +107,20 @@ def websocket(
 
     Raises: InvalidConnector: an option cannot work.
     """
-    subscription = Subscription(send, cursor, parameter, start, identity)
-    _check_options(subscription, until, subprotocols, remember, message_bytes_max)
+    token, decode, remember = options.get("token"), options.get("decode"), options["remember"]
+    subscription = Subscription(send, cursor, parameter, options.get("start"), identity)
+    _check_options(subscription, subprotocols, remember, message_bytes_max)
     endpoint = SocketEndpoint(
         url=url,
-        headers=checked_headers(CONNECTOR, _as_http(url), headers, token),
+        headers=checked_headers(CONNECTOR, _as_http(url), options.get("headers"), token),
         token=token,
         subprotocols=tuple(subprotocols),
         subscription=subscription,
-        is_bounded=until is not None,
-        limits=SocketLimits(message_bytes_max, duration_ns(ping), duration_ns(timeout), duration_ns(patience)),
-        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+        is_bounded=is_bounded(CONNECTOR, until, "close"),
+        limits=SocketLimits(
+            message_bytes_max, duration_ns(ping), duration_ns(timeout), duration_ns(options["patience"])
+        ),
+        ca=checked_file(options.get("ca")),
     )
     if identity is None:
         return WebSocketSource(endpoint, decode)
@@ -141,9 +137,7 @@ def _as_http(url: str) -> str:
     return f"http{scheme.lower()[2:]}://{rest}"
 
 
-def _check_options(
-    subscription: Subscription, until: Any, subprotocols: Any, remember: Any, message_bytes_max: Any
-) -> None:
+def _check_options(subscription: Subscription, subprotocols: Any, remember: Any, message_bytes_max: Any) -> None:
     """Raises: InvalidConnector: they cannot work."""
     check_number(CONNECTOR, "remember", remember, None, "identities")
     check_number(CONNECTOR, "message_bytes_max", message_bytes_max, MESSAGE_BYTES_LIMIT, "bytes")
@@ -151,8 +145,6 @@ def _check_options(
         if field is not None and not callable(field) and not is_path(field):
             advice = 'Give the name of a field, names with dots between them, such as "meta.id", or a function.'
             raise InvalidConnector(CONNECTOR, f"{option} is {field!r:.80}", advice)
-    if until not in (None, "close"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "close" or None.')
     if isinstance(subprotocols, str):
         raise InvalidConnector(CONNECTOR, f"subprotocols is {subprotocols!r:.80}", "Give a list of names.")
     if callable(subscription.send):

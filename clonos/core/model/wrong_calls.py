@@ -5,7 +5,8 @@ raises a ``WrongCall`` instead, which is a ``TypeError`` too. A right call costs
 functions that describe a job, and not for those that a step calls with each record.
 
 Keywords that several functions share are a ``TypedDict``, which they take as ``**common: Unpack[Common]``. For Python
-such a function takes any keyword; the decorator makes it know the fields of the ``TypedDict``, and no others.
+such a function takes any keyword; the decorator makes it know the fields of the ``TypedDict``, and no others. A field
+may be ``Required``. ``Annotated[Duration, "30s"]`` has a default, which the function gets if a call leaves it out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from types import FunctionType
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, Required, TypeVar, get_args, get_origin, get_type_hints
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import nearest
@@ -27,6 +28,7 @@ UNKNOWN: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 REPEATED: Final = re.compile(r"got multiple values for argument '(.*)'")
 MISSING: Final = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
 UNPACKED: Final = re.compile(r"Unpack\[(\w+)\]")
+WRAPPED: Final = re.compile(r"Required\[(.*)\]|Annotated\[(.*), [^,\]]*\]")
 TOO_MANY: Final = re.compile(r"takes .* positional arguments? but (\d+) .*given")
 
 SHOWN_MAX: Final = 10
@@ -92,12 +94,13 @@ def explains_calls(target: Target) -> Target:
         return target
 
     explain = _wrong_call
-    known = _unpack_keywords(target)
+    unpacked = _unpack_keywords(target)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
-        if known is not None and not known.issuperset(keywords):
-            unknown = next(each for each in keywords if each not in known)
-            raise explain(target, f"got an unexpected keyword argument '{unknown}'", len(arguments))
+        if unpacked is not None:
+            if problem := unpacked.problem(keywords):
+                raise explain(target, problem, len(arguments))
+            keywords = {**unpacked.defaults, **keywords}
         try:
             return target(*arguments, **keywords)
         except TypeError as error:
@@ -111,11 +114,26 @@ def explains_calls(target: Target) -> Target:
     return functools.update_wrapper(there, target)  # type: ignore[return-value]
 
 
-def _unpack_keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+class _Unpacked(NamedTuple):
+    """Keywords of a function with a ``TypedDict``: all that it takes, those that it needs, and the values of others."""
+
+    known: frozenset[str]
+    needed: tuple[str, ...]
+    defaults: dict[str, Any]
+
+    def problem(self, keywords: dict[str, Any]) -> str:
+        """Returns what is wrong with keywords, in the words of Python; "" if nothing is."""
+        for each in keywords:
+            if each not in self.known:
+                return f"got an unexpected keyword argument '{each}'"
+        missing = [repr(each) for each in self.needed if each not in keywords]
+        return f"missing {len(missing)} required keyword-only arguments: {' and '.join(missing)}" if missing else ""
+
+
+def _unpack_keywords(function: Callable[..., Any]) -> _Unpacked | None:
     """Gives a function with ``**common: Unpack[Common]`` a signature with the fields of ``Common``.
 
-    Returns all keywords that it takes, None if Python knows them. A ``TypedDict`` that is imported for type checkers
-    alone stays as it is.
+    Returns None if Python knows its keywords. A ``TypedDict`` that is imported for type checkers alone stays as it is.
     """
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
@@ -123,9 +141,15 @@ def _unpack_keywords(function: Callable[..., Any]) -> frozenset[str] | None:
     options = function.__globals__.get(found[1]) if found and isinstance(function, FunctionType) else None
     if options is None:
         return None
-    parameters[-1:] = _keywords_of(options)
+    fields = _keywords_of(options)
+    parameters[-1:] = fields
     vars(function)["__signature__"] = signature.replace(parameters=parameters)
-    return frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
+    hints = get_type_hints(options, include_extras=True)
+    return _Unpacked(
+        frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY),
+        tuple(each.name for each in fields if each.default is Parameter.empty),
+        {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated},
+    )
 
 
 @functools.cache
@@ -133,13 +157,23 @@ def _keywords_of(options: type) -> tuple[Parameter, ...]:
     """Returns the fields of a ``TypedDict`` as parameters, with their types as they are written."""
     texts = {name: getattr(each, "__forward_arg__", each) for name, each in options.__annotations__.items()}
     return tuple(
-        Parameter(name, Parameter.KEYWORD_ONLY, default=_default_of(hint), annotation=texts[name])
-        for name, hint in get_type_hints(options).items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_default_of(hint), annotation=_bare_type(texts[name]))
+        for name, hint in get_type_hints(options, include_extras=True).items()
     )
+
+
+def _bare_type(text: Any) -> Any:
+    """Returns a type as it is written, without what says whether it is needed, or its default."""
+    found = WRAPPED.fullmatch(text) if isinstance(text, str) else None
+    return text if found is None else found[1] or found[2]
 
 
 def _default_of(hint: Any) -> Any:
     """Returns what an option is that a call leaves out: False of a bool, the first of several words, else None."""
+    if get_origin(hint) is Required:
+        return Parameter.empty
+    if get_origin(hint) is Annotated:
+        return hint.__metadata__[0]
     if get_origin(hint) is Literal:
         return get_args(hint)[0]
     return False if hint is bool else None
