@@ -13,7 +13,7 @@ from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 
-SNAPSHOT_FORMAT = 2
+SNAPSHOT_FORMAT = 3
 
 
 class SnapshotMalformed(EnvironmentFault):
@@ -42,8 +42,15 @@ class RestoredState(NamedTuple):
     mirror: Mirror
 
 
+class _Format(msgspec.Struct, frozen=True, array_like=True):
+    """Snapshot of any format."""
+
+    format: int
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Snapshot)
+_format_decoder = msgspec.msgpack.Decoder(_Format)
 
 _pieces_decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
@@ -94,8 +101,8 @@ def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
     Raises: SnapshotMalformed, if the bytes are no snapshot. FormatUnknown: another version wrote them.
     """
     try:
-        snapshot = _decoder.decode(data)
+        # Check the format first: fields of another format may look malformed to this schema.
+        check_format(f"the snapshot {name}", _format_decoder.decode(data).format, SNAPSHOT_FORMAT)
+        return _decoder.decode(data)
     except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
-    check_format(f"the snapshot {name}", snapshot.format, SNAPSHOT_FORMAT)
-    return snapshot

@@ -15,6 +15,7 @@ from clonos.connectors.filesystem.file_patterns import could_match, find_files
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.in_memory import values
+from clonos.core.wire.decoding import FormatUnknown
 from tests.unit.connectors.writing import JOB, part_of
 
 TREE = (
@@ -94,7 +95,6 @@ def _encoded(**changes: object) -> bytes:
         b"",
         b"\x91" * 5_000,
         _encoded(surprise=msgspec.Raw(b"\x91" * 5_000 + b"\xc0")),
-        _encoded(format=2),
         _encoded(path="a.txt"),
         _encoded(path="/a\0b"),
         _encoded(path=b"/a.txt"),
@@ -105,6 +105,11 @@ def _encoded(**changes: object) -> bytes:
 def test_a_malformed_file_split_raises_only_the_malformed_error(data: bytes) -> None:
     with pytest.raises(SplitMalformed, match="the checkpoint store has"):
         decode_split(data)
+
+
+def test_a_file_split_of_another_format_is_refused_by_its_number() -> None:
+    with pytest.raises(FormatUnknown, match="has format 2, and this version of clonos reads format 1"):
+        decode_split(_encoded(format=2))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from clonos.core.checkpoint.snapshot import (
 )
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.decoding import FormatUnknown
 
 SNAPSHOT = Snapshot(
     SNAPSHOT_FORMAT,
@@ -41,6 +42,12 @@ DEEP = b"\x91" * 5_000 + b"\xc0"
 def test_a_snapshot_is_decoded_as_it_was_encoded() -> None:
     assert decode_snapshot(memoryview(encode_snapshot(SNAPSHOT)), "a/1") == SNAPSHOT
     assert pieces_of_payload(standby_payload([b"one", b""]), "a/1") == (b"one", b"")
+
+
+@pytest.mark.parametrize("number", [SNAPSHOT_FORMAT - 1, SNAPSHOT_FORMAT + 1])
+def test_a_snapshot_of_another_format_is_refused_by_its_number_whatever_follows(number: int) -> None:
+    with pytest.raises(FormatUnknown, match=f"the snapshot a/1 has format {number}, .* reads format {SNAPSHOT_FORMAT}"):
+        decode_snapshot(msgspec.msgpack.encode([number, "surprise"]), "a/1")
 
 
 @pytest.mark.parametrize("number", [-1, TOO_LARGE, (1 << 64) - 1])
