@@ -29,6 +29,8 @@ class InputMissing(JobError):
 
     def __str__(self) -> str:
         advice = self.advice or "Correct the path; it may have the wildcards *, ?, [] and **."
+        if self.pattern.startswith("~"):
+            advice = f"Write os.path.expanduser({self.pattern!r}): only a shell knows what ~ is."
         return f"no file matches {self.pattern!r} (working folder: {self.folder!r}). {advice}"
 
 

@@ -26,7 +26,11 @@ class NotAValue(ValueError):
 
 def problem_of(error: ValueError) -> str:
     """Says of a text that was parsed as JSON what is wrong with it."""
-    return f"cannot be a value: {error}" if isinstance(error, NotAValue) else f"is not JSON: {error}"
+    if isinstance(error, NotAValue):
+        return f"cannot be a value: {error}"
+    text = getattr(error, "doc", "")
+    array = ". It begins an array: give each object a line of its own, without [ and ]"
+    return f"is not JSON: {error}{array if text.lstrip().startswith('[') else ''}"
 
 
 def may_be_deep(lines: bytes) -> bool:

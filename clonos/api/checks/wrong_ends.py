@@ -72,7 +72,7 @@ def how_to_read(given: Any) -> str:
 def how_to_write(given: Any) -> str:
     """Returns what to write in place of something that is not a sink."""
     if given is print or (isinstance(given, io.TextIOBase) and str(getattr(given, "name", "")).startswith("<std")):
-        return "Write .sink(stdout())."
+        return "Give stdout() instead."
     if isinstance(given, (Source, PushSource)):
         return "It is a source: job.source(...) reads it. Give a sink such as stdout() or files.jsonl('out/')."
     if isinstance(given, (str, os.PathLike)):

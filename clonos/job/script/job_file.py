@@ -53,6 +53,9 @@ def load_job(target: str) -> Job:
                 specification.loader.exec_module(module)
             except ClonosError:
                 raise
+            except SystemExit as ended:
+                what = f"SystemExit: {ended.code}. A file is loaded for its Job, and must not end the program"
+                raise JobFileRaised(file_name, what).with_traceback(ended.__traceback__) from ended
             except Exception as error:
                 raise JobFileRaised(file_name, error_text(error) + _import_of(error)).with_traceback(
                     error.__traceback__

@@ -105,7 +105,10 @@ def event_time_ns(given: object, unit: Unit) -> int:
         given = _from_text(given)
     if isinstance(given, datetime):
         if given.tzinfo is None:
-            raise TimestampError(f"the timestamp {given.isoformat()} has no time zone: give an aware datetime")
+            raise TimestampError(
+                f"the timestamp {given.isoformat()} has no time zone: give an aware datetime, for a local time by"
+                " timestamps= with a function that adds its zone, .replace(tzinfo=ZoneInfo('Europe/Berlin'))"
+            )
         nanoseconds = (given - EPOCH) // MICROSECOND * NANOSECONDS_PER_MICROSECOND
         if not abs(nanoseconds) < LIMIT_NS:
             raise TimestampError(f"the timestamp {given.isoformat()} lies {RANGE_TEXT}")
@@ -122,9 +125,12 @@ def _from_text(given: str) -> datetime:
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        advice = ": it is a number as text. Convert it, as in timestamps=lambda record: int(record['at'])"
-        what = advice if NUMBER.fullmatch(given) else ""
-        raise TimestampError(f"the timestamp {given!r:.80} is not a text in ISO 8601{what}") from None
+        advice = (
+            "it is a number as text. Convert it, as in timestamps=lambda record: int(record['at'])"
+            if NUMBER.fullmatch(given)
+            else "read it by a function of the record, with datetime.strptime and a time zone"
+        )
+        raise TimestampError(f"the timestamp {given!r:.80} is not a text in ISO 8601: {advice}") from None
 
 
 def _from_number(given: int | float, unit: Unit) -> int:

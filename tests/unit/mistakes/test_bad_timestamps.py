@@ -43,8 +43,12 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         Timestamps("at", future_max="1h"),
         "is 2:00:00 ahead of the clock, and future_max allows 1:00:00, in split 0 of readings",
     ),
-    "no zone": ({"at": "2026-01-01T12:00:00"}, "at", "has no time zone: give an aware datetime, in split 0"),
-    "no time": ({"at": "yesterday"}, "at", "the timestamp 'yesterday' is not a text in ISO 8601, in split 0"),
+    "no zone": ({"at": "2026-01-01T12:00:00"}, "at", "has no time zone: give an aware datetime, for a local time by"),
+    "no time": (
+        {"at": "yesterday"},
+        "at",
+        "the timestamp 'yesterday' is not a text in ISO 8601: read it by a function",
+    ),
     "a number as text": (
         {"at": "1700000000"},
         "at",

@@ -92,3 +92,12 @@ def test_too_much_output_for_the_driver_names_the_limit_and_other_sinks(tmp_path
         "write larger ones with files.jsonl or files.parquet",
         code=1,
     )
+
+
+def test_a_json_array_in_place_of_lines_is_answered_by_how_to_write_it(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('[{"a": 1},\n {"a": 2}]\n', "utf-8")
+    code = (
+        "from clonos import *\njob = Job('etl', slots='process')\n"
+        "job.source(files.jsonl('rows.json')).sink(blackhole())\n"
+    )
+    check(run_file(tmp_path, code), "It begins an array: give each object a line of its own", code=1)

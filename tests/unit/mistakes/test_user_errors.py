@@ -143,6 +143,11 @@ def test_a_wrong_option_of_a_job_is_one_sentence(tmp_path: Path, option: str) ->
 def test_a_missing_input_is_one_sentence(tmp_path: Path) -> None:
     code = "from clonos import *\njob = Job('etl')\njob.source(files.lines('no/*.txt')).sink(stdout())\n"
     check(run_file(tmp_path, code), "no file matches 'no/*.txt'", "wildcards", code=1)
+    check(run_file(tmp_path, code.replace("no/", "~/no/")), "Write os.path.expanduser('~/no/*.txt')", code=1)
+
+
+def test_a_file_that_ends_the_program_while_it_is_loaded_is_one_sentence(tmp_path: Path) -> None:
+    check(run_file(tmp_path, "exit()\n"), "raised SystemExit: None. A file is loaded for its Job", code=1)
 
 
 def test_a_notebook_shows_the_short_text() -> None:
