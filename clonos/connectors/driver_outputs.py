@@ -25,6 +25,7 @@ from clonos.core.values import ValueBeyondLimit, decode_rows, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.io.system.closed_pipes import discard
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterContext
 from clonos.operators.deep_rows import too_deep
 
@@ -94,7 +95,7 @@ class RowsWriter:
         if self._size_bytes > self._part_bytes_max:
             raise OutputTooLarge(self._sink, "bytes from one task between two checkpoints", self._part_bytes_max)
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
         self.write(rows_of_columns(batch))
 

@@ -15,6 +15,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.copying import copied_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterContext
 
 logger = logging.getLogger("clonos.run")
@@ -244,7 +245,7 @@ class BlackholeWriter:
     def write(self, rows: list[Any]) -> None:
         """Discards the rows."""
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Discards the batch."""
 
     def prepare(self, checkpoint: int) -> bytes | None:

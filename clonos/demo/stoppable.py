@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clonos.operators.connector_contract import RecordBatch, Source, SplitReader
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.connector_contract import Source, SplitReader
 
 RECORDS_MAX: Final = 32
 """Records of one read: a task finishes what it has read when it is stopped, which should not take long."""

@@ -13,6 +13,7 @@ from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, BoundValue
 from clonos.expressions.functions.conditions import condition
 from clonos.expressions.functions.value_types import settled
 from clonos.expressions.stages import Stage
+from clonos.kernels.record_batch import RecordBatch
 
 COLUMNS_MAX = 40
 """Columns of a schema that an error message names."""
@@ -52,7 +53,7 @@ class Program:
             else:
                 read |= set(call.inputs)
 
-    def run(self, batch: Any) -> Any | None:
+    def run(self, batch: RecordBatch) -> Any | None:
         """Returns the resulting batch, None if no record is left.
 
         Raises: NotComputable: a record has a value that an expression cannot compute.

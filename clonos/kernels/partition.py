@@ -9,6 +9,7 @@ import pyarrow
 
 from clonos.kernels import choice
 from clonos.kernels.arrays import is_view, texts_of, without_views
+from clonos.kernels.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def partition(batch: Any, targets: NDArray[numpy.int32], width: int) -> list[Any]:
+def partition(batch: RecordBatch, targets: NDArray[numpy.int32], width: int) -> list[Any]:
     """Returns the rows for each of ``width`` receivers, in their order, as slices of one batch that is gathered once.
 
     Raises: IndexError, if a target is not within 0 and ``width``; ValueError, if there is not one target per row.
@@ -32,7 +33,7 @@ def partition(batch: Any, targets: NDArray[numpy.int32], width: int) -> list[Any
     return [ordered.slice(begin, end - begin) for begin, end in zip(begins, bounds, strict=True)]
 
 
-def gather(batch: Any, order: NDArray[numpy.int64]) -> Any:
+def gather(batch: RecordBatch, order: NDArray[numpy.int64]) -> Any:
     """Returns the rows of a RecordBatch whose numbers ``order`` has, in its order.
 
     Raises: IndexError, if a number is not that of a row.

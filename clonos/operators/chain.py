@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.regions import regions_of
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -192,7 +193,7 @@ class OperatorChain:
             self._begin_step()
             pass_in_parts(self._rows_inputs[port], rows, times, empties=True)
 
-    def process_columns(self, port: int, batch: Any) -> None:
+    def process_columns(self, port: int, batch: RecordBatch) -> None:
         """Processes a batch of columns of an input edge."""
         if batch.num_rows:
             self._begin_step()
@@ -373,7 +374,7 @@ class OperatorChain:
 def _sampling(see: Callable[[Any], None], process: Callable[..., None]) -> Callable[..., None]:
     """Returns ``process`` with a sample of the keys of each batch taken first."""
 
-    def process_sampled(batch: Any, *times: Any) -> None:
+    def process_sampled(batch: RecordBatch, *times: Any) -> None:
         see(batch)
         process(batch, *times)
 

@@ -17,12 +17,12 @@ from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import only_record
 from clonos.operators.columnar.row_forms import OWN_METADATA, ColumnsLost, for_sink
 from clonos.operators.connector_contract import (
     AbortingSink,
     AsideWriter,
-    RecordBatch,
     RefusingSink,
     TransactionalSink,
     TransactionalWriter,
@@ -129,7 +129,7 @@ class ToEdge(ToImmediateSink):
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
 
-    def timed_columns(self, batch: Any, times: Any) -> None:
+    def timed_columns(self, batch: RecordBatch, times: Any) -> None:
         if self.keeps_types:
             self.columns(batch)
         else:
@@ -256,14 +256,14 @@ class ToColumnKeys(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise ColumnsLost(self.guard.step)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         found, _ = self.guard.each(lambda batch: self._groups.of(list(map(batch.column, self._columns))), [batch])
         for groups in found:
             narrowed = batch if self._read is None else self._with_read(batch, self._read)
             for port in self._ports:
                 self._collector.columns(port, narrowed, groups)
 
-    def _with_read(self, batch: Any, read: frozenset[str]) -> Any:
+    def _with_read(self, batch: RecordBatch, read: frozenset[str]) -> Any:
         """Returns a batch with the columns that are read."""
         names = batch.schema.names
         left = [name for name in names if name in read]
@@ -286,7 +286,7 @@ class KeyInPlace(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise ColumnsLost(self.guard.step)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         self.out.keyed_columns(batch, self._key)
 
 
@@ -346,7 +346,7 @@ class ToSink(Operator):
         if rows:
             self.rows(rows)
 
-    def _write_columns(self, batch: Any, first: int) -> None:
+    def _write_columns(self, batch: RecordBatch, first: int) -> None:
         """Writes a batch, or where its writer refuses it one half after the other."""
         assert self._writer is not None
         try:
@@ -364,7 +364,7 @@ class ToSink(Operator):
         except Exception as error:
             raise self.guard.failed() from error
 
-    def timed_columns(self, batch: Any, times: Any) -> None:
+    def timed_columns(self, batch: RecordBatch, times: Any) -> None:
         if self.keeps_types:
             self.columns(batch)
         else:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from clonos.kernels.record_batch import RecordBatch
+
 if TYPE_CHECKING:
     import typing_extensions
 
@@ -15,17 +17,6 @@ if TYPE_CHECKING:
 else:
     AnyRecord = TypeVar("AnyRecord", covariant=True)
 """Type of a source's records, which a type checker infers from ``read`` of its reader."""
-
-
-class RecordBatch(Protocol):
-    """Part of ``pyarrow.RecordBatch`` that is used here, because pyarrow ships no types."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-    def slice(self, offset: int = 0, length: int | None = None) -> Any: ...
-
-    def to_pylist(self) -> list[Any]: ...
 
 
 @runtime_checkable
@@ -278,7 +269,7 @@ class TransactionalWriter(Protocol):
     def write(self, rows: list[Any]) -> None:
         """Writes rows that become visible when a later checkpoint commits them."""
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Writes the rows of a ``pyarrow.RecordBatch``."""
 
     def prepare(self, checkpoint: int) -> bytes | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import key_of, state_keys
+from clonos.kernels.record_batch import RecordBatch
 
 STRIDE: Final = 61
 """Every 61st record is sampled: a prime, because input may repeat after a round number of records."""
@@ -59,7 +60,7 @@ class KeySample:
             self._add(keys[self._next :: STRIDE])
         self._pass(len(keys))
 
-    def see_columns(self, batch: Any, keys: tuple[str, ...]) -> None:
+    def see_columns(self, batch: RecordBatch, keys: tuple[str, ...]) -> None:
         """Samples the keys of a batch of columns, of which ``keys`` are the key."""
         if self._next < batch.num_rows:
             import numpy  # a process that handles columns has it

@@ -17,9 +17,9 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import take_rows
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import python_rows, retained_records
 from clonos.operators.columnar.row_forms import has_own_form, rows_of
-from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
@@ -137,13 +137,13 @@ class Operator:
 
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
-        self.rows_schema = None if has_own_form(batch) else batch.schema  # type: ignore[attr-defined]
+        self.rows_schema = None if has_own_form(batch) else batch.schema
         rows, batch = self.python_rows(batch)
         if rows:
             self.rows(rows, self.times_of(batch))
         self.rows_schema = None
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
         self.rows_schema = None if has_own_form(batch) else batch.schema
         pairs, batch = self.pairs_of(batch, key)
@@ -151,7 +151,7 @@ class Operator:
             self.rows(pairs, self.times_of(batch))
         self.rows_schema = None
 
-    def timed_columns(self, batch: Any, times: IntArray) -> None:
+    def timed_columns(self, batch: RecordBatch, times: IntArray) -> None:
         """Processes columns of a stream of rows, such as late records, with their timestamps; by default as rows."""
         try:
             rows = rows_of(batch)
@@ -162,7 +162,7 @@ class Operator:
         if rows:
             self.rows(rows, times.tolist())
 
-    def python_rows(self, batch: Any) -> tuple[list[Any], Any]:
+    def python_rows(self, batch: RecordBatch) -> tuple[list[Any], Any]:
         """Returns the rows of a batch of columns, and the batch that has just these records.
 
         Those that Python cannot hold go to the error output.
@@ -174,17 +174,17 @@ class Operator:
         except NoPythonValue:
             return python_rows(batch, self.guard)
 
-    def pairs_of(self, batch: Any, key: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    def pairs_of(self, batch: RecordBatch, key: Any) -> tuple[list[tuple[Any, Any]], Any]:
         """Returns the rows (key, value) of a batch of columns, and the batch that has just these records."""
         rows, batch = self.python_rows(batch)
         return list(zip(python_keys(batch, key), rows, strict=True)), batch
 
-    def times_of(self, batch: Any) -> Times:
+    def times_of(self, batch: RecordBatch) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
         times = self.time_array(batch)
         return None if times is None else times.tolist()
 
-    def time_array(self, batch: Any) -> IntArray | None:
+    def time_array(self, batch: RecordBatch) -> IntArray | None:
         """Returns the timestamps of a batch of columns, in nanoseconds since the Unix epoch; None if there are none.
 
         Raises: NoTimestampColumn, TimestampError: the batch lacks them.
@@ -273,7 +273,7 @@ class Fork(Operator):
         for target in self._targets:
             target.columns(batch)
 
-    def timed_columns(self, batch: Any, times: IntArray) -> None:
+    def timed_columns(self, batch: RecordBatch, times: IntArray) -> None:
         for target in self._targets:
             target.timed_columns(batch, times)
 
@@ -310,13 +310,13 @@ class TwoInputOperator(Operator):
         """Processes a batch of rows of the second input, never empty."""
         raise NotImplementedError
 
-    def first_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def first_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         """Processes a batch of the first input, which is keyed, as columns; ``side`` knows its timestamps."""
         pairs, batch = side.pairs_of(batch, key)
         if pairs:
             self.first(pairs, side.times_of(batch))
 
-    def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def second_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         """Processes a batch of the second input, which is keyed, as columns; ``side`` knows its timestamps."""
         pairs, batch = side.pairs_of(batch, key)
         if pairs:
@@ -336,7 +336,7 @@ class InputSide(Operator):
         assert isinstance(target, TwoInputOperator), target
         (target.first if self._is_first else target.second)(rows, times)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         target = self.out
         assert isinstance(target, TwoInputOperator), target
         (target.first_columns if self._is_first else target.second_columns)(batch, key, self)

@@ -17,9 +17,9 @@ from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import (
     PartlyMalformed,
-    RecordBatch,
     Source,
     SplitReader,
     WatchedSource,
@@ -329,14 +329,14 @@ class SourceHead(Operator):
             raise NotColumnar(self._step, type_name)
         return batch  # type: ignore[no-any-return]
 
-    def _plain_batch(self, batch: Any) -> RecordBatch:
+    def _plain_batch(self, batch: RecordBatch) -> RecordBatch:
         from clonos.operators.columnar.plain_columns import PlainColumns
 
         if self._plain is None:
             self._plain = PlainColumns()
         return self._plain.of(batch)  # type: ignore[no-any-return]
 
-    def _pass_on(self, batch: Any, times: Times = None) -> None:
+    def _pass_on(self, batch: RecordBatch | list[Any], times: Times = None) -> None:
         if isinstance(batch, list):
             if batch:
                 pass_in_parts(self.out.rows, batch, times)

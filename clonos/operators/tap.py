@@ -11,6 +11,7 @@ from typing import Any
 
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_rows
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Times
 from clonos.operators.user_errors import shortened
 
@@ -36,7 +37,7 @@ class Tap:
         self._remove(rows[-self._rows_max :])
         self._target.rows(rows, times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Shows the last rows as dicts and passes the batch on."""
         self._remove(rows_of_columns(batch.slice(max(0, batch.num_rows - self._rows_max))))
         self._target.columns(batch)

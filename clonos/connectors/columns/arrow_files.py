@@ -19,6 +19,7 @@ from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.core.values.columns import decode_names, validate_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import SplitReader
 
 CONNECTOR = "files.arrow"
@@ -166,7 +167,7 @@ class ArrowRows(ParquetRows):
 
     connector = CONNECTOR
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch``, decoded unless ``schema`` is given: a file has one dictionary for all."""
         if not self._is_schema_given:
             batch = _decoded(batch)
@@ -180,7 +181,7 @@ class ArrowRows(ParquetRows):
         return pyarrow.ipc.new_file(sink, schema, options=pyarrow.ipc.IpcWriteOptions(compression=codec))
 
 
-def _decoded(batch: Any) -> Any:
+def _decoded(batch: RecordBatch) -> Any:
     columns = [
         column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column for column in batch.columns
     ]

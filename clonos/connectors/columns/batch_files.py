@@ -37,6 +37,7 @@ from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.io.store.object_status import ObjectReplaced
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema, repeated_name
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
@@ -298,7 +299,7 @@ class BatchReader(ABC):
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
         """Yields the batches of groups, with validated values."""
 
-    def _problems_of(self, batch: Any) -> dict[int, str]:
+    def _problems_of(self, batch: RecordBatch) -> dict[int, str]:
         """Returns what is wrong with rows of a batch, which follows the one before; rows in rising order."""
         return {}
 

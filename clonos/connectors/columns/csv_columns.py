@@ -36,6 +36,7 @@ from clonos.connectors.columns.line_columns import (
     selected,
 )
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
+from clonos.kernels.record_batch import RecordBatch
 
 logger = logging.getLogger("clonos.run")
 
@@ -206,7 +207,7 @@ class CsvLines:
                     schema = schema.set(place, schema.field(place).with_type(pyarrow.string()))
         return schema
 
-    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+    def changed(self, data: Any, batch: RecordBatch, names: tuple[str, ...]) -> str:
         """See ``LineFormat``. Types that are given may round."""
         if self.schema is not None or not (numbers := numbers_of(batch.schema)):
             return ""

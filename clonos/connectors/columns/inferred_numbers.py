@@ -13,6 +13,8 @@ import numpy
 import pyarrow
 from pyarrow import compute, types
 
+from clonos.kernels.record_batch import RecordBatch
+
 ZERO, POINT, LINE_END, QUOTE, BLANK, PLUS, MINUS, EXPONENT, SMALL = b'0.\n" +-e\x20'
 LEADING_ZERO: Final = r"^\s*[+-]?0[0-9]"
 LONG_CHARACTERS: Final = 16
@@ -73,7 +75,7 @@ def _has_long_numbers(is_number: Any) -> bool:
     return bool((lengths >= LONG_CHARACTERS).any())
 
 
-def may_differ(signs: Signs, batch: Any) -> bool:
+def may_differ(signs: Signs, batch: RecordBatch) -> bool:
     """Returns whether a number of a batch may differ from its text."""
     if signs.leading_zeros:
         return True

@@ -16,6 +16,7 @@ from clonos.connectors.columns.line_columns import Lines, bounds_of_lines, one_b
 from clonos.connectors.json_text import parse_json
 from clonos.connectors.value_depth import is_deep, problem_of
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.plain_columns import repeated_name
 
 CONNECTOR = "files.jsonl"
@@ -109,7 +110,7 @@ class JsonLines:
         record = parse_json(data.decode())
         return next((found for field in schema if (found := _rounded(record.get(field.name), field))), "")
 
-    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+    def changed(self, data: Any, batch: RecordBatch, names: tuple[str, ...]) -> str:
         """Returns "": the numbers of JSON are floats."""
         return ""
 

@@ -29,6 +29,7 @@ from clonos.connectors.filesystem.file_splits import (
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, LineBlocks
 from clonos.core.values.columns import validate_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.plain_columns import repeated_name
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
@@ -119,7 +120,7 @@ class LineFormat(Protocol):
     def rounded(self, data: bytes, schema: Any, names: tuple[str, ...]) -> str:
         """Says which number of a record is an integer that its column of floats would round; "" if none is."""
 
-    def changed(self, data: Any, batch: Any, names: tuple[str, ...]) -> str:
+    def changed(self, data: Any, batch: RecordBatch, names: tuple[str, ...]) -> str:
         """Says which cell of a buffer of records is not the value that its inferred type made of it; "" if none is."""
 
     def problem(self, line: str) -> str:
@@ -134,7 +135,7 @@ class Piece(NamedTuple):
 
     first: int
     end: int
-    batch: Any
+    batch: RecordBatch | None
     errors: tuple[str, ...] = ()
 
 
@@ -228,7 +229,7 @@ class ColumnLineReader(LineBlocks):
         yield from self._parsed(lines, first, middle)
         yield from self._parsed(lines, middle, end)
 
-    def _rounded(self, batch: Any, lines: Lines, first: int) -> str:
+    def _rounded(self, batch: RecordBatch, lines: Lines, first: int) -> str:
         """Says which integer a column of floats has rounded; "" if none. Such a float is at least 2**53."""
         large = set().union(*(_large_rows(batch.column(name)) for name in self._names_of_floats))
         for row in sorted(large):

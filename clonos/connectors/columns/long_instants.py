@@ -13,6 +13,8 @@ import numpy
 import pyarrow
 from pyarrow import types
 
+from clonos.kernels.record_batch import RecordBatch
+
 PHYSICAL_TYPE: Final = "INT96"
 NANOSECONDS: Final = numpy.uint64(1_000)
 
@@ -31,7 +33,7 @@ class Nanoseconds:
         self._batches = batches
         self._rest: Any = None
 
-    def problems(self, batch: Any) -> dict[int, str]:
+    def problems(self, batch: RecordBatch) -> dict[int, str]:
         """Returns what is wrong with rows of the next batch that was read in microseconds."""
         exact = self._next(batch.num_rows)
         found: dict[int, str] = {}

@@ -25,6 +25,7 @@ from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import Bound
 from clonos.operators.connector_contract import SplitReader
 
@@ -139,7 +140,7 @@ class ParquetReader(BatchReader):
         while (batch := next_batch(batches)) is not None:
             yield batch
 
-    def _problems_of(self, batch: Any) -> dict[int, str]:
+    def _problems_of(self, batch: RecordBatch) -> dict[int, str]:
         if self._nanoseconds is None:
             return {}
         with reading():

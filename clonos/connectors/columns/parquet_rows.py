@@ -18,6 +18,7 @@ from clonos.connectors.columns.exact_arrays import Inexact, common_schema, commo
 from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import only_record
 
 CONNECTOR = "files.parquet"
@@ -60,7 +61,7 @@ class ParquetRows:
             raise
         self._append(table)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch``; batches are gathered until a row group is full.
 
         Raises: RowNotWritable: the batch does not fit the schema; nothing is appended.
@@ -150,7 +151,7 @@ class ParquetRows:
         if self._writer is not None:
             self._writer.close()
 
-    def _check_names(self, batch: Any) -> None:
+    def _check_names(self, batch: RecordBatch) -> None:
         names, wanted = batch.schema.names, self._schema.names
         if missing := [name for name in wanted if name not in names]:
             which = "schema= has" if self._is_schema_given else "the first rows of the part file have"
@@ -160,7 +161,7 @@ class ParquetRows:
             reason = f"there is no column for its {', '.join(surplus)}; the columns are {', '.join(wanted)}"
             raise row_not_writable(self.connector, 0, _row(batch, 0), reason)
 
-    def _refused_batch(self, batch: Any, error: Exception) -> RowNotWritable:
+    def _refused_batch(self, batch: RecordBatch, error: Exception) -> RowNotWritable:
         """Creates the error for the first row of a batch that does not fit the schema."""
         origin = "its type in schema=" if self._is_schema_given else "the type of the first rows of the part file"
         advice = "" if self._is_schema_given else "; give the sink its type with schema="
@@ -211,7 +212,7 @@ def unified(schemas: Sequence[Any]) -> Any:
         raise row_not_writable(CONNECTOR, 0, schemas[-1], reason) from None
 
 
-def widened(batch: Any, schema: Any) -> Any:
+def widened(batch: RecordBatch, schema: Any) -> Any:
     """Returns a ``pyarrow.RecordBatch`` with the columns of a unified schema: null where the batch has none.
 
     Raises: RowNotWritable: the type of a column does not hold a value exactly.
@@ -357,7 +358,7 @@ def _is_untyped(column_type: Any) -> bool:
     return pyarrow.types.is_null(column_type) or any(_is_untyped(column_type.field(index).type) for index in inner)
 
 
-def _row(batch: Any, index: int) -> Any:
+def _row(batch: RecordBatch, index: int) -> Any:
     return only_record(batch.slice(index, 1))[0] if batch.num_rows else {}
 
 

@@ -16,6 +16,7 @@ from clonos.connectors.connector_errors import RowNotWritable
 from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.json_text import json_lines, scalar_text
 from clonos.core.values.columns import validate_columns
+from clonos.kernels.record_batch import RecordBatch
 
 ESCAPED_IN_JSON: Final = r'["\\\x00-\x1f]'
 QUOTED_IN_CSV: Final = r'[,"\r\n]'
@@ -26,7 +27,7 @@ _MICROSECONDS_PER_DAY = 86_400_000_000
 _NAMES: Final = "columns"
 
 
-def json_text_of(batch: Any) -> bytes | None:
+def json_text_of(batch: RecordBatch) -> bytes | None:
     """Returns each row of a batch as a line with a JSON object; None if the rows have to be written one by one."""
     names = batch.schema.names
     if not names or len(set(names)) < len(names):
@@ -42,7 +43,7 @@ def json_text_of(batch: Any) -> bytes | None:
         return None  # the rows say what is wrong
 
 
-def csv_text_of(batch: Any, columns: Sequence[str]) -> bytes | None:
+def csv_text_of(batch: RecordBatch, columns: Sequence[str]) -> bytes | None:
     """Returns each row of a batch as a line of CSV; None if the rows have to be written one by one."""
     names = batch.schema.names
     if not names or len(set(names)) < len(names) or not set(names) <= set(columns):

@@ -14,6 +14,7 @@ from clonos.connectors.connector_errors import InvalidConnector, row_not_writabl
 from clonos.connectors.delta.table_log import CONNECTOR, TableLog
 from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling
 from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import only_record
 from clonos.operators.connector_contract import WriterContext
 
@@ -61,7 +62,7 @@ class DeltaWriter:
         assert self._writer is not None, "a writer is opened before it writes"
         self._writer.write(rows)
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch``.
 
         Raises: RowNotWritable: it does not fit the table.

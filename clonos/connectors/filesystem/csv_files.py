@@ -32,6 +32,7 @@ from clonos.connectors.json_text import scalar_text
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import SplitReader
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class CsvRows:
             ) from None
         self._has_header = True
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``."""
         from clonos.connectors.columns.text_columns import csv_text_of  # Arrow takes long to load
 

@@ -18,6 +18,7 @@ from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
 from clonos.connectors.value_depth import may_be_deep, problem_of
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class JsonRows:
         """
         self._file.write(json_lines(rows, CONNECTOR))
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends each row of a ``pyarrow.RecordBatch`` as an object."""
         from clonos.connectors.columns.text_columns import json_text_of  # Arrow takes long to load
 

@@ -15,6 +15,7 @@ from clonos.connectors.filesystem.output_files import OutputFile, OutputFiles, f
 from clonos.connectors.filesystem.output_files import state_folder as state_folder
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterContext
 
 OUTPUT_FORMAT = 1
@@ -185,7 +186,7 @@ class RowsFile(Protocol):
         Raises: RowNotWritable: the format cannot hold a row.
         """
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch``.
 
         Raises: RowNotWritable: the format cannot hold a row.
@@ -237,7 +238,7 @@ class OpenPart:
         self.rows_file.rows(rows)
         self.rows += len(rows)
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch``."""
         self.rows_file.columns(batch)
         self.rows += batch.num_rows
@@ -318,7 +319,7 @@ class PartsWriter:
             self._begun().write(rows)
             self._roll()
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Appends a ``pyarrow.RecordBatch`` to the current part file.
 
         Raises: RowNotWritable: the format cannot hold a row. OutputFailed: the disk fails.

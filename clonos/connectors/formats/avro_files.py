@@ -39,6 +39,7 @@ from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.connectors.typed_records import check_schema
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import SplitReader
 from clonos.operators.event_time.durations import duration_ns
 
@@ -208,7 +209,7 @@ class AvroRows:
         if self._pending_bytes >= BLOCK_BYTES:
             self.flush()
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``; raises what ``rows`` raises."""
         self.rows(rows_of_columns(batch))
 

@@ -15,6 +15,7 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import Layout, RowsFile, RowsFormat
 from clonos.connectors.object_stores.urls import name_of
+from clonos.kernels.record_batch import RecordBatch
 
 SUFFIXES: Final = {"gzip": "gz", "bz2": "bz2", "xz": "xz", "zstd": "zst", "lz4": "lz4"}
 GZIP_WINDOW: Final = 31
@@ -107,7 +108,7 @@ class CompressedRows:
         """See ``RowsFile``."""
         self._rows_file.rows(rows)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """See ``RowsFile``."""
         self._rows_file.columns(batch)
 

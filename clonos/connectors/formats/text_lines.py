@@ -10,6 +10,7 @@ from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import Layout
 from clonos.connectors.formats.part_content import open_part
+from clonos.kernels.record_batch import RecordBatch
 
 CONNECTOR = "files.lines"
 COPY_BYTES = 1 << 20
@@ -61,7 +62,7 @@ class TextRows:
             pass  # the rows say what is wrong
         self._file.write(b"".join(self._line(index, row) for index, row in enumerate(rows)))
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch`` with one column."""
         rows = batch.to_pylist()
         self.rows([row.popitem()[1] for row in rows] if batch.num_columns == 1 else rows)

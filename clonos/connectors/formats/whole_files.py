@@ -48,6 +48,7 @@ from clonos.connectors.filesystem.output_parts import (
 )
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, WriterContext
 from clonos.operators.event_time.durations import duration_ns
 
@@ -232,7 +233,7 @@ class WholeWriter:
             self._contents.write(content)
             self._waiting[name] = _Waiting(name, begin, begin + len(content))
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` with two columns; raises what ``write`` raises."""
         self.write([tuple(row.values()) for row in rows_of_columns(batch)])
 

@@ -27,6 +27,7 @@ from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.lz4_frames import RATIO_MAX, FrameDamaged, compress, decompress
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT: Final = 1
@@ -226,7 +227,7 @@ class TransactionalKafkaWriter:
         if self._size_bytes > self._part_bytes_max:
             raise OutputTooLarge(CONNECTOR, "bytes from one task between two checkpoints", self._part_bytes_max)
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
         self.write(rows_of_columns(batch))
 

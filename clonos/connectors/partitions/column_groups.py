@@ -12,10 +12,11 @@ import pyarrow.compute
 from clonos.connectors.connector_errors import row_not_writable
 from clonos.connectors.partitions.folder_names import folder_of
 from clonos.core.values.column_rows import values_of_column
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import only_record
 
 
-def groups_of(batch: Any, columns: Sequence[str], connector: str) -> Iterator[tuple[str, Any, Any]]:
+def groups_of(batch: RecordBatch, columns: Sequence[str], connector: str) -> Iterator[tuple[str, Any, Any]]:
     """Yields each folder with the places of its rows, and the rows, in their order and without the columns of the
     partition.
 
@@ -49,7 +50,7 @@ def groups_of(batch: Any, columns: Sequence[str], connector: str) -> Iterator[tu
         yield folder, places[begin:end], ordered.slice(begin, end - begin)
 
 
-def _codes(batch: Any, column: str, connector: str) -> tuple[Any, list[Any]]:
+def _codes(batch: RecordBatch, column: str, connector: str) -> tuple[Any, list[Any]]:
     """Returns a number for each row, and the value of each number."""
     array = batch.column(column)
     try:
@@ -62,5 +63,5 @@ def _codes(batch: Any, column: str, connector: str) -> tuple[Any, list[Any]]:
     return encoded.indices.to_numpy(zero_copy_only=False), values_of_column(encoded.dictionary)
 
 
-def _row(batch: Any, index: int) -> Any:
+def _row(batch: RecordBatch, index: int) -> Any:
     return only_record(batch.slice(index, 1))[0]

@@ -12,6 +12,7 @@ from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.object_stores.urls import name_of
 from clonos.connectors.partitions.folder_names import partition_values
 from clonos.core.model.errors import ClonosError
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 
@@ -143,7 +144,7 @@ class PartitionedReader:
         """Closes the file."""
         self._reader.close()
 
-    def _extended(self, batch: Any) -> Any:
+    def _extended(self, batch: RecordBatch) -> Any:
         import pyarrow
 
         fields = [field for field in batch.schema if field.name not in self._scalars]

@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from clonos.connectors.filesystem.durable_files import output_errors
+from clonos.kernels.record_batch import RecordBatch
 
 
 class Overflow:
@@ -64,7 +65,7 @@ class Overflow:
 class _Columns:
     """Record batch that is pickled without the rows of the batch that it is a slice of."""
 
-    def __init__(self, batch: Any) -> None:
+    def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from clonos.connectors.partitions.folder_names import folder_of
 from clonos.connectors.partitions.overflow import Overflow
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.core.values.column_rows import NoPythonValue
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterContext
 
 OPEN_FILES_MAX: Final = 100
@@ -77,7 +78,7 @@ class PartitionedWriter:
             self._append(folder, some, indexes, rows)
         self._bound_memory()
 
-    def write_columns(self, batch: Any) -> None:
+    def write_columns(self, batch: RecordBatch) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``; raises what ``write`` raises."""
         from clonos.connectors.partitions.column_groups import groups_of  # Arrow takes long to load
 

@@ -21,6 +21,7 @@ from clonos.connectors.tables.table_database import Query
 from clonos.connectors.tables.table_sink import TableSink
 from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.kernels.record_batch import RecordBatch
 
 logger = logging.getLogger("clonos.run")
 
@@ -63,7 +64,7 @@ class PostgresDialect(Dialect):
             for row in rows:
                 copy.write_row(row)
 
-    def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
+    def insert_columns(self, cursor: Any, table: str, batch: RecordBatch) -> None:
         """Inserts the rows of a batch by COPY of CSV, in which Arrow quotes each text, and NULL is nothing."""
         import pyarrow
         from pyarrow import csv
@@ -172,7 +173,7 @@ class PostgresTable(TableSink):
             return ()
         return self._columns_of(TYPES_TABLE, query)
 
-    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool:
+    def takes_columns(self, batch: RecordBatch, checks: ColumnChecks | None) -> bool:
         """See ``TableSink``."""
         if checks is None or self.key_columns:
             return False

@@ -12,6 +12,7 @@ from typing import Any
 from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.connectors.tables.table_statements import NUMBER_COLUMN, TASK_COLUMN
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
@@ -72,7 +73,7 @@ class AppendedRows:
             rows = [(*fields, self._writer, number) for number, fields in enumerate(rows, first_number)]
         self._database.insert_rows(self._sink.table, columns, rows)
 
-    def insert_columns(self, first_number: int, batch: Any) -> None:
+    def insert_columns(self, first_number: int, batch: RecordBatch) -> None:
         """Inserts the rows of a batch of columns, numbered from ``first_number``, within the caller's transaction."""
         assert self._has_numbers is not None, "a table is inspected before rows are written"
         if self._has_numbers:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_statements import Dialect, SqlStatement
 from clonos.core.model.errors import InternalError, JobError
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import WriterFenced
 
 ATTEMPTS_MAX = 3
@@ -115,7 +116,7 @@ class Database:
         finally:
             cursor.close()
 
-    def insert_columns(self, table: str, batch: Any) -> None:
+    def insert_columns(self, table: str, batch: RecordBatch) -> None:
         """Inserts the rows of a batch of columns, where the dialect can."""
         self.insert_rows_by(lambda cursor, batch: self._sink.dialect.insert_columns(cursor, table, batch), batch)
 

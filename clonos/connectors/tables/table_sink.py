@@ -34,6 +34,7 @@ from clonos.connectors.tables.table_statements import Dialect
 from clonos.connectors.tables.table_upserts import key_of
 from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.kernels.record_batch import RecordBatch
 
 SQLITE_BUSY_MS = 10_000
 NO_TABLE = "no such table"
@@ -160,11 +161,11 @@ class TableSink:
             return f"its {name}: {refused.reason}"
         return ""
 
-    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool:
+    def takes_columns(self, batch: RecordBatch, checks: ColumnChecks | None) -> bool:
         """Returns whether a ``pyarrow.RecordBatch`` can be written as it is, because no row of it can be refused."""
         return False
 
-    def holds(self, batch: Any) -> bool:
+    def holds(self, batch: RecordBatch) -> bool:
         """See ``RefusingSink``."""
         return self.takes_columns(batch, self.checks)
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.kernels.record_batch import RecordBatch
 
 REGISTRATION_TABLE = "clonos_registrations"
 PREVIOUS_TABLE = "clonos_previous"
@@ -124,7 +125,7 @@ class Dialect:
         values = (dict(zip(names, row, strict=True)) for row in rows)
         cursor.executemany(statement.sql, [statement.parameters(each) for each in values])
 
-    def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
+    def insert_columns(self, cursor: Any, table: str, batch: RecordBatch) -> None:
         """Inserts the rows of a batch of columns."""
         raise NotImplementedError
 

@@ -19,6 +19,7 @@ from clonos.connectors.tables.table_statements import SqlStatement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
@@ -38,7 +39,7 @@ class SinkDescription(TableDescription, Protocol):
         self, row: Any, columns: tuple[str, ...], index: int, checks: ColumnChecks | None
     ) -> tuple[Any, ...]: ...
 
-    def takes_columns(self, batch: Any, checks: ColumnChecks | None) -> bool: ...
+    def takes_columns(self, batch: RecordBatch, checks: ColumnChecks | None) -> bool: ...
 
     def known_columns(self, query: Query) -> Sequence[TableColumn]: ...
 
@@ -112,7 +113,7 @@ class TableWriter:
 
         return self._database.in_transaction("writing", lambda: self._write(first_number, len(rows), insert))
 
-    def write_columns(self, first_number: int, batch: Any) -> int:
+    def write_columns(self, first_number: int, batch: RecordBatch) -> int:
         """Writes the rows of a ``pyarrow.RecordBatch`` like ``write``, without an object per row where it can."""
         columns = self._sink.columns or tuple(batch.schema.names)
         if self._sink.key_columns or sorted(batch.schema.names) != sorted(columns) or not batch.num_rows:

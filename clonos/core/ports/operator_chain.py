@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.recorder import Recorder
+from clonos.kernels.record_batch import RecordBatch
 
 
 class Collector(Protocol):
@@ -25,7 +26,7 @@ class Collector(Protocol):
         per row if the stream has them. The timestamps must not change until the end of the step.
         """
 
-    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
+    def columns(self, port: int, batch: RecordBatch, groups: Any = None) -> None:
         """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``.
 
         ``groups``: the key group of each row as integers in an array or a list, if an edge partitions by hash.
@@ -133,7 +134,7 @@ class Chain(Protocol):
         ``times``: the timestamp of each row, in nanoseconds since the Unix epoch, if the stream has them.
         """
 
-    def process_columns(self, port: int, batch: Any) -> None:
+    def process_columns(self, port: int, batch: RecordBatch) -> None:
         """Processes one step's ``pyarrow.RecordBatch`` of an input edge."""
 
     def fire_timers(self, instant_ns: int) -> None:

@@ -18,6 +18,7 @@ from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.column_keys import split_columns
 from clonos.core.values.keys import Router
+from clonos.kernels.record_batch import RecordBatch
 
 RECORD_CHARACTERS_MAX = 500
 
@@ -95,7 +96,7 @@ class OutputPort:
             for gathered, part in zip(self._times, times, strict=True):
                 gathered += part
 
-    def columns(self, batch: Any, groups: Any) -> None:
+    def columns(self, batch: RecordBatch, groups: Any) -> None:
         """Adds a RecordBatch, which stays a separate batch."""
         self._encode_gathered()
         width = len(self.channels)
@@ -198,7 +199,7 @@ class TaskOutputs:
         for output_port in self._by_port.get(port, ()):
             output_port.rows(rows, keys, times)
 
-    def columns(self, port: int, batch: Any, groups: Any) -> None:
+    def columns(self, port: int, batch: RecordBatch, groups: Any) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
         self.are_columnar = True
         for output_port in self._by_port.get(port, ()):
@@ -237,7 +238,7 @@ class StepCollector:
         """Adds rows to every edge on ``port``, with their timestamps if they have them."""
         self._outputs.rows(port, rows, keys, times)
 
-    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
+    def columns(self, port: int, batch: RecordBatch, groups: Any = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
         self._outputs.columns(port, batch, groups)
 

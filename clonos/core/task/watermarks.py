@@ -126,7 +126,7 @@ def process(chain: Chain, kind: ElementKind, port: int, batch: Any) -> None:
         process_rows(chain, port, batch)
 
 
-def process_rows(chain: Chain, port: int, batch: Any) -> None:
+def process_rows(chain: Chain, port: int, batch: TimedRows | list[Any]) -> None:
     """Passes rows to the chain, with their timestamps if they have them."""
     if isinstance(batch, TimedRows):
         chain.process_rows(port, batch.rows, batch.times)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, state_keys
+from clonos.kernels.record_batch import RecordBatch
 
 COLUMN_KEYS_MAX: Final = 1 << 20
 """Number of distinct keys at which a sender forgets their groups."""
@@ -85,14 +86,14 @@ class KeyGroups:
         return list(map(key_group, map(encode_key, state_keys(keys)), repeat(self._max_parallelism)))
 
 
-def split_columns(router: Router, batch: Any, groups: Any) -> list[Any]:
+def split_columns(router: Router, batch: RecordBatch, groups: Any) -> list[Any]:
     """Returns the rows of a RecordBatch for each task of the router in their order, as slices of one batch."""
     from clonos.kernels.partition import partition
 
     return partition(batch, router.tasks_of(groups), router.parallelism)
 
 
-def python_keys(batch: Any, key: str | tuple[str, ...]) -> list[Any]:
+def python_keys(batch: RecordBatch, key: str | tuple[str, ...]) -> list[Any]:
     """Returns the key of each row of a batch: the value of a column, or a tuple of those of several."""
     return values_of([batch.column(name) for name in ([key] if isinstance(key, str) else key)])
 

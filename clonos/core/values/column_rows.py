@@ -10,6 +10,8 @@ from functools import lru_cache
 from itertools import compress, count
 from typing import Any, Final
 
+from clonos.kernels.record_batch import RecordBatch
+
 UNITS_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds of a unit of instants. Python has no unit below."""
 
@@ -21,7 +23,7 @@ class NoPythonValue(ValueError):
     """Python has no value that equals one of a column, such as an instant with nanoseconds or in the year 10000."""
 
 
-def rows_of_columns(batch: Any) -> list[dict[str, Any]]:
+def rows_of_columns(batch: RecordBatch) -> list[dict[str, Any]]:
     """Returns the rows of a ``pyarrow.RecordBatch`` as dicts by the names of its columns.
 
     Raises: NoPythonValue: a value of them has none.

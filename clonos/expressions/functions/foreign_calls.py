@@ -12,6 +12,7 @@ import pyarrow
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind, NotComputable
 from clonos.expressions.functions.binder import ARROW_ERRORS, Binder, BoundValue
+from clonos.kernels.record_batch import RecordBatch
 
 RESULT: Final = "result"
 
@@ -47,7 +48,7 @@ def foreign(binder: Binder, node: Expr, columns: Mapping[str, BoundValue]) -> Bo
 
 
 def _arrow(expression: Any) -> Callable[[Any], Any]:
-    def compute(batch: Any) -> Any:
+    def compute(batch: RecordBatch) -> Any:
         from pyarrow import acero
 
         table = pyarrow.Table.from_batches([batch])
@@ -63,7 +64,7 @@ def _arrow(expression: Any) -> Callable[[Any], Any]:
 
 
 def _polars(serialized: bytes) -> Callable[[Any], Any]:
-    def compute(batch: Any) -> Any:
+    def compute(batch: RecordBatch) -> Any:
         polars = import_module("polars")
         expression = polars.Expr.deserialize(io.BytesIO(serialized))
         frame = polars.from_arrow(batch).select(expression.alias(RESULT))

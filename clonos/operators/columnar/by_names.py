@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.operator import Operator, Times
 
@@ -24,8 +25,8 @@ class ByNames(Operator):
             raise ColumnsLost(self.guard.step)
         self.out.rows(rows, times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         self.out.columns(without_form(batch))
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.out.keyed_columns(without_form(batch), key)

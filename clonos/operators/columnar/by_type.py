@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 
 FORM_NAME: Final = "form"
@@ -25,7 +26,7 @@ class ColumnOperator(Operator):
 
     takes_columns = True
 
-    def has_room_for(self, batch: Any) -> bool:
+    def has_room_for(self, batch: RecordBatch) -> bool:
         """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
         return True
 
@@ -98,13 +99,13 @@ class ByType(Operator, ABC):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         (self._in_rows or self._take_over()).rows(rows, times)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self._chosen(batch).keyed_columns(batch, key)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         self._chosen(batch).columns(batch)
 
-    def _chosen(self, batch: Any) -> Operator:
+    def _chosen(self, batch: RecordBatch) -> Operator:
         """Returns the operator that takes a batch."""
         if self._operator is None:
             self._choose(batch.schema)

@@ -15,6 +15,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.kernels.arrays import arrow_of
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.distinct import CountDistinct
 from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
@@ -59,7 +60,7 @@ class ColumnAggregate(ABC):
     def dtypes(self) -> dict[str, Any]:
         """Returns the numpy type of each column of state."""
 
-    def cells(self, batch: Any) -> Any:
+    def cells(self, batch: RecordBatch) -> Any:
         """Returns what ``add`` gets of a batch."""
         return None if self.of is None else batch.column(self.of)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from clonos.expressions.stages import Stage
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost
-from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Programs:
         self._stages = tuple(stages)
         self._compiled: list[tuple[Any, Program]] = []  # the last one used first
 
-    def run(self, batch: Any) -> RecordBatch | None:
+    def run(self, batch: RecordBatch) -> RecordBatch | None:
         """Returns the resulting batch, None if no record is left.
 
         Raises: InvalidExpression: the columns do not fit. NotComputable: a record cannot be computed.

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.pane_table import PaneTable, log_names
 from clonos.operators.columnar.logs.value_log import ValueLog
@@ -114,12 +115,12 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
 
     # --- records
 
-    def has_room_for(self, batch: Any) -> bool:
+    def has_room_for(self, batch: RecordBatch) -> bool:
         return self._has_room(
             [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
         )
 
-    def has_room_for_partials(self, batch: Any) -> bool:
+    def has_room_for_partials(self, batch: RecordBatch) -> bool:
         """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
         states = states_of(batch)
         return self._has_room([each.growth_by(states) for each in self._aggregates])
@@ -135,7 +136,7 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
             self._bounds[place] += growth
         return True
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         if not self._rules.is_event_time:
             self._add(self._pane_now(), batch)
             return
@@ -161,17 +162,17 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
             late_batch = batch.take(pyarrow.array(places))
             self._late_records.take_columns(late_batch, times[places], self._reached.entries[0])
 
-    def _add(self, pane: int, batch: Any) -> None:
+    def _add(self, pane: int, batch: RecordBatch) -> None:
         self._merged.change(pane)
         self._add_to(self._pane_table(pane), batch)
 
-    def _add_again(self, again: dict[int, list[int]], batch: Any, panes: Any) -> None:
+    def _add_again(self, again: dict[int, list[int]], batch: RecordBatch, panes: Any) -> None:
         """Takes note of the records that windows get after their end; ``again`` has their panes by window."""
         for end, of_window in again.items():
             records = batch.take(pyarrow.array(numpy.flatnonzero(numpy.isin(panes, of_window))))
             self._add_to(self._late_table(end), records)
 
-    def _add_to(self, table: WindowTable, batch: Any) -> None:
+    def _add_to(self, table: WindowTable, batch: RecordBatch) -> None:
         slots = table.slots(self._keys.of(batch))
         values = table.values
         if not values:
@@ -180,7 +181,7 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
         for each in self._aggregates:
             each.add(values, slots, each.cells(batch))
 
-    def add_partials(self, batch: Any) -> None:
+    def add_partials(self, batch: RecordBatch) -> None:
         """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
         for pane, part in runs_of(batch):
             number = self._pane_now() if pane is None else pane

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from clonos.core.model.watermark import IDLE, Activity, Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
 from clonos.operators.operator import Operator, Scope, Times
@@ -96,7 +97,7 @@ class PartialAggregates(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self.out.rows(rows, times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         kind = self._kind
         if kind is None or not kind.given.equals(batch.schema):
             kind = self._kind = self.kind_of(batch.schema)
@@ -107,7 +108,7 @@ class PartialAggregates(Operator):
         else:
             self._by_pane(kind, batch)
 
-    def _by_pane(self, kind: _Kind, batch: Any) -> None:
+    def _by_pane(self, kind: _Kind, batch: RecordBatch) -> None:
         import numpy
         import pyarrow
 
@@ -137,12 +138,12 @@ class PartialAggregates(Operator):
             range(low, high + 1), reached_ns, key=lambda pane: spans.end_ns(spans.last_end_of(pane))
         )
 
-    def _pass_on(self, batch: Any, partials: Any | None) -> None:
+    def _pass_on(self, batch: RecordBatch, partials: Any | None) -> None:
         """Passes the partial aggregates of a batch on, or the batch if they are hardly fewer."""
         self._pays = partials is not None
         self.out.columns(batch if partials is None else partials)
 
-    def partials(self, kind: _Kind, batch: Any, panes: Any) -> Any | None:
+    def partials(self, kind: _Kind, batch: RecordBatch, panes: Any) -> Any | None:
         """Returns the partial aggregates of a batch, in the order of panes, then of the first records of keys; None if
         they are hardly fewer than its records.
         """
@@ -256,7 +257,7 @@ def _grouped(groups: Any, panes: Any, width: int, places_max: int) -> _Grouped:
     return _Grouped(places, size, found[order], first[order])
 
 
-def _fits(aggregates: Sequence[Any], batch: Any) -> bool:
+def _fits(aggregates: Sequence[Any], batch: RecordBatch) -> bool:
     """Returns whether no sum of a batch can be too large for its column."""
     from clonos.operators.columnar.column_aggregates import INT_MAX
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.numeric import Mean, Sum
@@ -28,13 +29,13 @@ def can_be_partial(aggregation: Aggregation[Any, Any]) -> bool:
     return all(type(each) in (Count, Sum, Mean, Min, Max) for each in parts_of(aggregation).values())
 
 
-def schema_bytes_of(batch: Any) -> bytes | None:
+def schema_bytes_of(batch: RecordBatch) -> bytes | None:
     """Returns the schema of the records of which a batch has partial aggregates; None if it has records."""
     metadata = batch.schema.metadata
     return metadata.get(PARTIAL_KEY) if metadata else None
 
 
-def runs_of(batch: Any) -> Iterator[tuple[int | None, Any]]:
+def runs_of(batch: RecordBatch) -> Iterator[tuple[int | None, Any]]:
     """Yields the parts of a batch with partial aggregates of one pane, and its number; None in processing time."""
     import numpy
 
@@ -56,7 +57,7 @@ def accumulators_of(aggregates: Sequence[Any], state: Mapping[str, Any], count: 
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
-def states_of(batch: Any) -> dict[str, Any]:
+def states_of(batch: RecordBatch) -> dict[str, Any]:
     """Returns the columns of state in a batch by name, as numpy arrays."""
     names = [name for name in batch.schema.names if name.startswith(STATE_PREFIX)]
     return {name.removeprefix(STATE_PREFIX): batch.column(name).to_numpy(zero_copy_only=False) for name in names}

@@ -15,6 +15,7 @@ import pyarrow
 from pyarrow import compute, types
 
 from clonos.core.model.errors import JobError
+from clonos.kernels.record_batch import RecordBatch
 
 
 class ColumnRepeated(JobError):
@@ -37,7 +38,7 @@ class PlainColumns:
         self._given: Any = None
         self._plain: Any = None
 
-    def of(self, batch: Any) -> Any:
+    def of(self, batch: RecordBatch) -> Any:
         """Returns the batch with plain columns.
 
         Raises: ColumnRepeated: two columns have one name.

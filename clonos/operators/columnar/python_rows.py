@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.values.column_rows import NoPythonValue, values_of_column
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.row_errors import RecordError
 
@@ -33,7 +34,7 @@ class FieldNotPython(RecordError):
         )
 
 
-def python_rows(batch: Any, guard: Guard) -> tuple[list[Any], Any]:
+def python_rows(batch: RecordBatch, guard: Guard) -> tuple[list[Any], Any]:
     """Returns the rows of a batch and the batch that has just these records; the others go to the error output.
 
     Raises: StepFailed: Python cannot hold the value of a field, and the job has no error output.
@@ -45,7 +46,7 @@ def python_rows(batch: Any, guard: Guard) -> tuple[list[Any], Any]:
         return rows_of(batch) if batch.num_rows else [], batch
 
 
-def retained_records(batch: Any, guard: Guard) -> Any:
+def retained_records(batch: RecordBatch, guard: Guard) -> Any:
     """Returns which records Python can hold, as an array of booleans; the others go to the error output."""
     import pyarrow
 
@@ -56,7 +57,7 @@ def retained_records(batch: Any, guard: Guard) -> Any:
     return pyarrow.array(is_retained, pyarrow.bool_())
 
 
-def _refused(batch: Any, first: int) -> Iterator[tuple[int, NoPythonValue]]:
+def _refused(batch: RecordBatch, first: int) -> Iterator[tuple[int, NoPythonValue]]:
     """Yields the index of each record that Python does not hold, and why: halves are searched while they fail."""
     try:
         rows_of(batch)
@@ -69,12 +70,12 @@ def _refused(batch: Any, first: int) -> Iterator[tuple[int, NoPythonValue]]:
         yield from _refused(batch.slice(half), first + half)
 
 
-def _set_aside(batch: Any, index: int, error: NoPythonValue, guard: Guard) -> None:
+def _set_aside(batch: RecordBatch, index: int, error: NoPythonValue, guard: Guard) -> None:
     record, refused = only_record(batch)
     guard.refused(refused or error, record, index)
 
 
-def only_record(batch: Any) -> tuple[dict[str, Any], FieldNotPython | None]:
+def only_record(batch: RecordBatch) -> tuple[dict[str, Any], FieldNotPython | None]:
     """Returns the only record of a batch, and the first field that Python does not have.
 
     The text of Arrow stands for each of these.

@@ -15,6 +15,7 @@ import msgspec
 from clonos.core.model.errors import JobError
 from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import rows_of_columns, values_of_column
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
@@ -117,7 +118,7 @@ def metadata_of(form: RowForm) -> dict[bytes, bytes]:
     return {FORM_KEY: _encoder.encode(form)}
 
 
-def rows_of(batch: Any) -> list[Any]:
+def rows_of(batch: RecordBatch) -> list[Any]:
     """Returns the rows of a batch of columns."""
     metadata = batch.schema.metadata
     if not metadata or FORM_KEY not in metadata:
@@ -132,13 +133,13 @@ def rows_of(batch: Any) -> list[Any]:
     return _window_rows(batch, form)
 
 
-def has_own_form(batch: Any) -> bool:
+def has_own_form(batch: RecordBatch) -> bool:
     """Returns whether rows of a batch are not dicts by the names of its columns."""
     metadata = batch.schema.metadata
     return bool(metadata) and FORM_KEY in metadata
 
 
-def for_sink(batch: Any) -> Any | None:
+def for_sink(batch: RecordBatch) -> Any | None:
     """Returns what a sink of columns writes of a batch; None if it writes the rows of another form."""
     metadata = batch.schema.metadata
     if not metadata or FORM_KEY not in metadata:
@@ -149,7 +150,7 @@ def for_sink(batch: Any) -> Any | None:
     return without_form(batch) if isinstance(form, TotalForm) and form.is_count else None
 
 
-def without_form(batch: Any) -> Any:
+def without_form(batch: RecordBatch) -> Any:
     """Returns the batch with rows that are dicts by the names of its columns."""
     if not has_own_form(batch):
         return batch
@@ -157,11 +158,11 @@ def without_form(batch: Any) -> Any:
     return batch.replace_schema_metadata(metadata or None)
 
 
-def _records(batch: Any, form: RecordForm) -> Any:
+def _records(batch: RecordBatch, form: RecordForm) -> Any:
     return batch.select(form.columns).replace_schema_metadata({FORM_KEY: form.form} if form.form else None)
 
 
-def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
+def _window_rows(batch: RecordBatch, form: WindowForm) -> list[WindowResult[Any, Any]]:
     keys = python_keys(batch, form.keys) if form.keys else [None] * batch.num_rows
     values: list[Any]
     if form.values == (SINGLE,):
@@ -180,7 +181,7 @@ def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
     return found
 
 
-def _side_rows(batch: Any, form: SideForm) -> list[Any]:
+def _side_rows(batch: RecordBatch, form: SideForm) -> list[Any]:
     """Returns the records of one side of pairs."""
     if form.is_missing:
         return [None] * batch.num_rows
@@ -199,7 +200,7 @@ def _side_rows(batch: Any, form: SideForm) -> list[Any]:
     return [next(found) if has else None for has in has_side.to_pylist()]
 
 
-def _total_rows(batch: Any, form: TotalForm) -> list[Any]:
+def _total_rows(batch: RecordBatch, form: TotalForm) -> list[Any]:
     if form.is_count:
         values = values_of_column(batch.column(form.values[0]))
     else:

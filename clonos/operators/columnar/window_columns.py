@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 
 from clonos.core.values.column_keys import values_of
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
 from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND, result_time_ns
@@ -27,7 +28,7 @@ class WindowKeys:
         self.names = tuple(field.name for field in fields)
         self.types = tuple(field.type for field in fields) or (pyarrow.int8(),)
 
-    def of(self, batch: Any) -> list[Any]:
+    def of(self, batch: RecordBatch) -> list[Any]:
         """Returns the columns of the key that state has for the records of a batch."""
         if not self.names:
             return [pyarrow.array(numpy.zeros(batch.num_rows, numpy.int8))]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.columnar.by_type import ByType, ColumnOperator
 from clonos.operators.columnar.row_forms import FORM_KEY, SINGLE
@@ -27,7 +28,7 @@ WATERMARK_NAME: Final = "watermark"
 class ColumnWindowing(ColumnOperator):
     """Base of windows over columns of known types, keyed or not."""
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.columns(batch)
 
 

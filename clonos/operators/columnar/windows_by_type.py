@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.values.keys import state_keys
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, schema_bytes_of, states_of
 from clonos.operators.columnar.windowed_by_type import WindowedByType
@@ -42,14 +43,14 @@ class WindowsByType(WindowedByType):
 
         return ColumnWindows(self._step, self._spans, aggregates, keys, self._rules)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         records = schema_bytes_of(batch)
         if records is None:
             super().keyed_columns(batch, key)
         else:
             self._add_partials(batch, records)
 
-    def _add_partials(self, batch: Any, records: bytes) -> None:
+    def _add_partials(self, batch: RecordBatch, records: bytes) -> None:
         """Adds partial aggregates; ``records`` is the schema of the records that they are of."""
         import pyarrow
 
@@ -62,7 +63,7 @@ class WindowsByType(WindowedByType):
         else:
             self._add_partials_to(self._in_rows or self._take_over(), batch, schema)
 
-    def _add_partials_to(self, rows: Any, batch: Any, schema: Any) -> None:
+    def _add_partials_to(self, rows: Any, batch: RecordBatch, schema: Any) -> None:
         from clonos.core.values.column_keys import values_of
         from clonos.operators.columnar.column_aggregates import column_aggregates
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import without_form
-from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
 from clonos.operators.operator import DueTimer, Operator, Scope, Times

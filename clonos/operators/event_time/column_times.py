@@ -15,6 +15,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import (
     FIRST_PLAUSIBLE,
     LAST_PLAUSIBLE,
@@ -58,7 +59,7 @@ class FailedCell(NamedTuple):
     error: TimestampError
 
 
-def times_of(batch: Any, column: TimestampColumn) -> tuple[IntArray, list[FailedCell]]:
+def times_of(batch: RecordBatch, column: TimestampColumn) -> tuple[IntArray, list[FailedCell]]:
     """Returns the timestamps of a batch that has the column, and the rows without one, which get INSTANT_NS_MIN."""
     cells = batch.column(column.name)
     times, doubtful = _times_of(cells, column.unit)
@@ -72,14 +73,14 @@ def times_of(batch: Any, column: TimestampColumn) -> tuple[IntArray, list[Failed
     return times, failed
 
 
-def without(batch: Any, times: IntArray, failed: Sequence[FailedCell]) -> tuple[Any, IntArray]:
+def without(batch: RecordBatch, times: IntArray, failed: Sequence[FailedCell]) -> tuple[Any, IntArray]:
     """Returns a batch and its timestamps without some rows."""
     has_time = numpy.ones(len(times), numpy.bool_)
     has_time[[each.place for each in failed]] = False
     return batch.filter(pyarrow.array(has_time)), times[has_time]
 
 
-def time_array(step: str, batch: Any, column: TimestampColumn) -> IntArray:
+def time_array(step: str, batch: RecordBatch, column: TimestampColumn) -> IntArray:
     """Returns the timestamps of a batch all of whose rows have one.
 
     Raises: NoTimestampColumn: the column is missing. TimestampError: a timestamp is missing or wrong.
@@ -99,7 +100,7 @@ def distances(first: IntArray, second: IntArray) -> NDArray[numpy.uint64]:
     return found
 
 
-def record_at(batch: Any, index: int) -> Any:
+def record_at(batch: RecordBatch, index: int) -> Any:
     """Returns a row as a dict; an instant that Python cannot represent, such as one of the year 60000, as a text."""
     row = batch.slice(index, 1)
     try:

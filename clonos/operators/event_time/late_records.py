@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from clonos.core.model.metrics import LATE_RECORDS
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.warn_once import WarnOnce
 
@@ -33,7 +34,7 @@ class LateRecords:
         if schema is None or not side.keeps_types or not _pass_with_schema(side, values, times, schema):
             side.rows(values, times)
 
-    def take_columns(self, batch: Any, times: Any, watermark_ns: int) -> None:
+    def take_columns(self, batch: RecordBatch, times: Any, watermark_ns: int) -> None:
         """Takes the late records of a batch of columns, never empty. Sinks of columns get them with their types."""
         side = self._side(len(times), times, watermark_ns)
         if side is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import Source, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.stamped_records import stamp_of
@@ -118,15 +119,16 @@ class TimedHead(SourceHead):
             self._pass_on(batch, times)
             self._pass(self._times.reach(number, self._watermark_after(number, batch, times)))
 
-    def _assigned(self, assigner: TimestampAssigner, batch: Any, where: str) -> tuple[Any, list[int] | IntArray]:
-        is_rows = isinstance(batch, list)
-        if self._is_columnar and not is_rows:
+    def _assigned(
+        self, assigner: TimestampAssigner, batch: RecordBatch | list[Any], where: str
+    ) -> tuple[Any, list[int] | IntArray]:
+        if self._is_columnar and not isinstance(batch, list):
             return assigner.assign_columns(batch, self.guard, self._recorder, where)
-        rows = batch if is_rows else self.python_rows(batch)[0]
+        rows = batch if isinstance(batch, list) else self.python_rows(batch)[0]
         rows, times = assigner.assign(rows, self.guard, self._recorder, where)
         return ([row for _, row in rows] if assigner.of is stamp_of else rows), times
 
-    def _watermark_after(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
+    def _watermark_after(self, number: int, batch: RecordBatch, times: Times | IntArray) -> int | None:
         before_ns = self._times.reached_ns(number)
         try:
             if self._assigner is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.times_of_rows import append_times
 from clonos.operators.event_time.timestamps import (
     NoTimestampColumn,
@@ -132,7 +133,7 @@ class TimestampAssigner:
     def _function(self) -> Callable[[Any], Any]:
         return self.of if callable(self.of) else _field(self.of)
 
-    def assign_columns(self, batch: Any, guard: Guard, recorder: Recorder, where: str) -> tuple[Any, IntArray]:
+    def assign_columns(self, batch: RecordBatch, guard: Guard, recorder: Recorder, where: str) -> tuple[Any, IntArray]:
         """Does the same for a batch of columns.
 
         Raises: NoTimestampColumn: the batch does not have the column.

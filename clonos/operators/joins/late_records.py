@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import Operator, Scope
@@ -30,7 +31,7 @@ class LateBatch:
         """Whether late records go to sinks of columns."""
         return self._late.keeps_types
 
-    def add_columns(self, batch: Any, times: Any) -> None:
+    def add_columns(self, batch: RecordBatch, times: Any) -> None:
         """Adds all late records of the present batch, as columns."""
         self._columns = batch, times
 

@@ -16,6 +16,7 @@ import numpy
 
 from clonos.core.values.columns import decode_columns, encode_columns
 from clonos.core.values.value_errors import ValueMalformed
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns
 from clonos.operators.state.column_spec import SIZES, ColumnSizes, TableSchema, bytes_of, narrowed, widened
 from clonos.operators.state.row_store import RowsDiffer, RowStore
@@ -247,7 +248,7 @@ class RowReader:
             yield ColumnSection(name, "rows", first, self._next)
 
 
-def _arrow_bytes(batch: Any) -> NDArray[numpy.uint8]:
+def _arrow_bytes(batch: RecordBatch) -> NDArray[numpy.uint8]:
     return numpy.frombuffer(encode_columns(batch), numpy.uint8)
 
 

@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 
 from clonos.kernels.partition import gather_parts
+from clonos.kernels.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class RowChunk:
 
     __slots__ = ("first", "numbers", "batch", "live", "live_count", "size_bytes", "weight", "is_shared", "_place_of")
 
-    def __init__(self, first: int, numbers: NDArray[numpy.int64] | None, batch: Any) -> None:
+    def __init__(self, first: int, numbers: NDArray[numpy.int64] | None, batch: RecordBatch) -> None:
         self.first, self.numbers, self.batch = first, numbers, batch
         self.live: NDArray[numpy.bool_] | None = None
         self.live_count: int = batch.num_rows
@@ -165,7 +166,7 @@ def take_rows(chunks: Sequence[RowChunk], numbers: NDArray[numpy.int64], width: 
     return gather_parts([_first_columns(chunks[i].batch, width) for i, _, _ in found], parts, places)
 
 
-def _first_columns(batch: Any, width: int | None) -> Any:
+def _first_columns(batch: RecordBatch, width: int | None) -> Any:
     return batch if width is None else batch.select(range(width))
 
 

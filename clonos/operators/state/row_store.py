@@ -12,6 +12,7 @@ import numpy
 import pyarrow
 
 from clonos.core.model.errors import JobError
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.state.column_spec import SIZES, ColumnSizes
 from clonos.operators.state.row_chunks import SPAN_MAX, WEIGHT_MAX, RowChunk, chunk_of_each, merged, take_rows
 
@@ -73,7 +74,7 @@ class RowStore:
         """Memory of the rows, with removed ones that are not dropped yet."""
         return sum(chunk.size_bytes for chunk in self.chunks)
 
-    def append(self, batch: Any) -> NDArray[numpy.int64]:
+    def append(self, batch: RecordBatch) -> NDArray[numpy.int64]:
         """Adds the rows of a batch and returns their numbers, which ascend.
 
         Raises: RowsDiffer: the batch has other columns than those before.
@@ -116,7 +117,7 @@ class RowStore:
             self.removed.append(numbers[: int(numpy.searchsorted(numbers, self.stored))])
         self._limit_chunks()
 
-    def replace(self, table: ColumnTable, column: str, slots: NDArray[Any], batch: Any) -> None:
+    def replace(self, table: ColumnTable, column: str, slots: NDArray[Any], batch: RecordBatch) -> None:
         """Keeps the last row of each slot in a batch, in place of the row that the slot has had.
 
         ``column`` of the table has the number of each slot's row; its initial value is -1.
@@ -142,7 +143,7 @@ class RowStore:
 
     # --- chunks
 
-    def add_rows(self, numbers: NDArray[numpy.int64], batch: Any) -> None:
+    def add_rows(self, numbers: NDArray[numpy.int64], batch: RecordBatch) -> None:
         """Adds rows with the ascending numbers that they had when they were stored.
 
         Raises: RowsDiffer: the batch has other columns than those before.
@@ -163,7 +164,7 @@ class RowStore:
             self._merge_last()
             self._limit_chunks()
 
-    def _normal(self, batch: Any) -> Any:
+    def _normal(self, batch: RecordBatch) -> Any:
         """Returns a batch with the schema of the store."""
         if any(pyarrow.types.is_dictionary(field.type) for field in batch.schema):
             columns = [

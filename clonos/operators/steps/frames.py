@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Final, get_type_hints
 
 from clonos.core.model.errors import JobError
+from clonos.kernels.record_batch import RecordBatch
 
 BATCH: Final = ""
 TABLE: Final = "pyarrow.Table"
@@ -70,7 +71,7 @@ def frame_wanted(function: Callable[..., Any]) -> str:
     return name if name in (TABLE, PANDAS, POLARS) else BATCH
 
 
-def as_wanted(batch: Any, wanted: str) -> Any:
+def as_wanted(batch: RecordBatch, wanted: str) -> Any:
     """Returns a ``pyarrow.RecordBatch`` as the frame that a function wants."""
     if wanted == PANDAS:
         return _pandas_frame(batch)
@@ -83,7 +84,7 @@ def as_wanted(batch: Any, wanted: str) -> Any:
     return batch
 
 
-def _pandas_frame(batch: Any) -> Any:
+def _pandas_frame(batch: RecordBatch) -> Any:
     """Returns a frame of pandas. Integers with nulls are nullable integers: as floats they would not be exact."""
     import pyarrow
 

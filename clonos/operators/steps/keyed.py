@@ -16,6 +16,7 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import IMMUTABLE, copied, immutability_check
 from clonos.core.values.keys import state_keys
 from clonos.kernels import choice
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.results import not_a_pair
@@ -181,7 +182,7 @@ class RunningCount(Keyed):
         stored = state_keys(keys)
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)), times)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.keys(python_keys(batch, key), self.times_of(batch))
 
     def prepare(self, checkpoint: int) -> None:

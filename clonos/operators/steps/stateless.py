@@ -7,8 +7,8 @@ from itertools import compress
 from typing import Any
 
 from clonos.core.values.copying import apart
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
-from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
 from clonos.operators.steps.frames import BATCH, as_batch, as_wanted, expected_frame

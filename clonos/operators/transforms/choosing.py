@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from clonos.core.values import encode_value
-from clonos.operators.connector_contract import RecordBatch
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps import stateless
 from clonos.operators.steps.results import checked
@@ -65,7 +65,7 @@ class FilterColumns(stateless.Filter):
         _pass_on(self.out, batch, None if all(is_chosen) else is_chosen)
 
 
-def _pass_on(out: Operator, batch: Any, is_chosen: list[bool] | None) -> None:
+def _pass_on(out: Operator, batch: RecordBatch, is_chosen: list[bool] | None) -> None:
     """Passes on the chosen records of a batch, all for None."""
     if is_chosen is not None:
         import pyarrow  # loaded only if there are columns

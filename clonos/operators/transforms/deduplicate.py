@@ -15,6 +15,7 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
@@ -46,7 +47,7 @@ class Deduplicate(Operator):
         if rows:
             self._take(keys, self._stored(keys, rows), [record for _, record in rows], times)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         if not isinstance(self._by, Field) or self._by.name not in batch.schema.names:
             super().keyed_columns(batch, key)
             return

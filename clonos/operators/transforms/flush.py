@@ -9,7 +9,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import cut_elements, join_elements
-from clonos.operators.connector_contract import RecordBatch
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.interval_timer import IntervalTimer
 
@@ -70,7 +70,7 @@ class Flush(Operator):
             self._batches[self._size] = batch
             self._wait(batch.num_rows)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.columns(batch)
 
     def _completed(self, count: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times
 
 TAKEN_NAME: Final = "taken"
@@ -43,7 +44,7 @@ class Limit(Operator):
             self._take(len(rows))
             self.out.rows(rows, times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         room = self.room
         if batch.num_rows > room:
             batch = batch.slice(0, room)

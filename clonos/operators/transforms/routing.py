@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.values.keys import Router, groups_of_task
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.chain_outputs import ToEdge, routed_deep
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.operator import Operator, Scope, Times, without
@@ -46,10 +47,10 @@ class ToTask(ToEdge, ABC):
         if rows:
             self._collector.rows(self._port, rows, [self._keys[target] for target in targets], times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         self._send_columns(batch, *self._targets(range(batch.num_rows)))
 
-    def _send_columns(self, batch: Any, targets: list[int], failed: list[int]) -> None:
+    def _send_columns(self, batch: RecordBatch, targets: list[int], failed: list[int]) -> None:
         if failed:
             import pyarrow  # loaded only if there are columns
 
@@ -114,7 +115,7 @@ class ToChosen(ToTask):
     def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
         return self.guard.each(self._target, rows)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         rows, batch = self.python_rows(without_form(batch))
         self._send_columns(batch, *self._targets(rows))
 

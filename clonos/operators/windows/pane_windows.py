@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import state_keys
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.keyed_state import Table
@@ -98,7 +99,7 @@ class PaneWindows(Paned[Table]):
         else:
             super().keys(keys, times)
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         if not self._rules.is_event_time:
             self._aggregate.add_columns(self._table_now(), batch, key, self.guard)
             return

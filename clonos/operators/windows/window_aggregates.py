@@ -13,6 +13,7 @@ from typing import Any, Final
 from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.exact_numbers import exact
@@ -40,7 +41,7 @@ class WindowAggregate:
         """Adds a batch whose values are their own keys."""
         self.add(table, list(zip(keys, keys, strict=True)), guard)
 
-    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+    def add_columns(self, table: Table, batch: RecordBatch, key: Any, guard: Guard) -> None:
         """Adds a batch of columns, keyed by the column ``key`` or a tuple of columns; values are dicts."""
         rows, batch = python_rows(without_form(batch), guard)
         if rows:
@@ -82,7 +83,7 @@ class WindowCount(WindowAggregate):
     def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
         self._add_all(table, Counter(state_keys(keys)))
 
-    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+    def add_columns(self, table: Table, batch: RecordBatch, key: Any, guard: Guard) -> None:
         if not isinstance(key, str):
             self.add_keys(table, python_keys(batch, key), guard)
             return
@@ -102,11 +103,11 @@ SUM_MAX: Final = 1 << 62
 class Records(Sequence[tuple[None, Any]]):
     """Records of a batch of columns as pairs, made when an error asks for one."""
 
-    def __init__(self, batch: Any) -> None:
+    def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
 
     def __len__(self) -> int:
-        return self._batch.num_rows  # type: ignore[no-any-return]
+        return self._batch.num_rows
 
     def __getitem__(self, index: Any) -> Any:
         return None, self._batch.slice(index, 1).to_pylist()[0]
@@ -119,7 +120,7 @@ class WindowSum(WindowAggregate):
         super().__init__(aggregation)
         self._field = field
 
-    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+    def add_columns(self, table: Table, batch: RecordBatch, key: Any, guard: Guard) -> None:
         if self._field not in batch.schema.names or not isinstance(key, str):
             super().add_columns(table, batch, key, guard)
             return

@@ -1,6 +1,6 @@
 """Reads a source to its end, in one go or with a new reader after each piece."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, cycle
 from typing import Any
 
@@ -20,7 +20,7 @@ def rows_and_errors(source: Source) -> tuple[list[Any], list[str]]:
         reader = source.reader()
         reader.open(split, None)
         while (found := reader.read(1_000)) is not None:
-            rows += found if isinstance(found, list | PartlyMalformed) else rows_of_columns(found)
+            rows += found if isinstance(found, Sequence) else rows_of_columns(found)
         reader.close()
     errors = [str(row.error) for row in rows if type(row) is MalformedRecord]
     return [row for row in rows if type(row) is not MalformedRecord], errors

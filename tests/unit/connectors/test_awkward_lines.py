@@ -1,5 +1,6 @@
 """CSV and JSON lines as people have them: each line is a row, or an error that says why; the others are read."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ def test_a_watched_file_with_a_header_only_is_read_when_it_has_rows(tmp_path: Pa
     (split,) = source.discover([], 0, 1)
     reader = source.reader()
     reader.open(split, None)
-    assert rows_of_columns(reader.read(10)) == [{"id": 1, "name": "a"}]
+    batch = reader.read(10)
+    assert batch is not None
+    assert not isinstance(batch, Sequence)
+    assert rows_of_columns(batch) == [{"id": 1, "name": "a"}]
     reader.close()
 
 

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Final
 
 from clonos.core.values.value_limits import KEY_BYTES_MAX
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Times
 
 PLACES_MAX: Final = 1 << 20
@@ -40,7 +41,7 @@ class BatchChoice(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self.out.rows(rows, times)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         if not self._pays or batch.num_rows < self.rows_min or not self._can_choose(batch):
             self.out.columns(batch)
             return
@@ -58,7 +59,7 @@ class BatchChoice(Operator):
         elif left:
             self.out.columns(batch.filter(pyarrow.array(is_chosen)))
 
-    def _can_choose(self, batch: Any) -> bool:
+    def _can_choose(self, batch: RecordBatch) -> bool:
         """Returns whether keys and ranks of a batch are as in rows, and no key is too long, which is an error."""
         if self._given is None or not self._given.equals(batch.schema):
             self._given, self._types = batch.schema, self._types_of(batch.schema)
@@ -73,7 +74,7 @@ class BatchChoice(Operator):
         return [plain_type(schema.field(name).type) for name in self._keys]
 
     @abstractmethod
-    def _chosen(self, batch: Any, numbers: Any, count: int) -> Any:
+    def _chosen(self, batch: RecordBatch, numbers: Any, count: int) -> Any:
         """Returns which records to pass on, as an array of bools; ``numbers``, below ``count``, stand for their keys.
 
         Returns None if they cannot be chosen.
@@ -83,7 +84,7 @@ class BatchChoice(Operator):
 class FirstOfBatch(BatchChoice):
     """First record of each key."""
 
-    def _chosen(self, batch: Any, numbers: Any, count: int) -> Any:
+    def _chosen(self, batch: RecordBatch, numbers: Any, count: int) -> Any:
         from clonos.operators.columnar.choosing.first_places import Marks
 
         return Marks().first(numbers, count)
@@ -92,7 +93,7 @@ class FirstOfBatch(BatchChoice):
 class LastInBatch(BatchChoice):
     """Last record of each key, by timestamp if there are timestamps, and by arrival."""
 
-    def _chosen(self, batch: Any, numbers: Any, count: int) -> Any:
+    def _chosen(self, batch: RecordBatch, numbers: Any, count: int) -> Any:
         import numpy
 
         from clonos.operators.columnar.choosing.first_places import Marks
@@ -126,7 +127,7 @@ class HighestOfBatch(BatchChoice):
             return None
         return super()._types_of(schema)
 
-    def _chosen(self, batch: Any, numbers: Any, count: int) -> Any:
+    def _chosen(self, batch: RecordBatch, numbers: Any, count: int) -> Any:
         import numpy
 
         from clonos.kernels.ranks import highest_rows

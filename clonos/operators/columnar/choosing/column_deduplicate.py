@@ -17,6 +17,7 @@ from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.column_rows import values_of_column
 from clonos.kernels.packed_keys import KeyIndex
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.operator import DueTimer, Scope, Times
@@ -47,14 +48,14 @@ class ColumnDeduplicate(ColumnOperator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("the operator by type gives rows to the one over rows")
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         is_chosen = self._choose(batch, self._keys_of(batch))
         if is_chosen.all():
             self.out.columns(batch)
         elif is_chosen.any():
             self.out.columns(batch.filter(pyarrow.array(is_chosen)))
 
-    def _keys_of(self, batch: Any) -> list[Any]:
+    def _keys_of(self, batch: RecordBatch) -> list[Any]:
         """Returns the columns of the keys of records."""
         return [_plain(batch.column(name)) for name in self._keys]
 
@@ -66,7 +67,7 @@ class ColumnDeduplicate(ColumnOperator):
         return list(zip(found, values_of_column(columns[self._keys.index(self._by)]), strict=True))
 
     @abstractmethod
-    def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:
+    def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
         """Returns which records of a batch to pass on; ``keys`` are the columns of their keys."""
 
 
@@ -77,7 +78,7 @@ class FirstOfKey(ColumnDeduplicate):
         self._state = scope.state
         self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", ColumnSpec(self._types))
 
-    def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:
+    def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
         before = len(self._table)
         slots = self._table.slots(keys)
         highest = numpy.maximum.accumulate(slots)  # new slots are given in the order of the first records
@@ -104,7 +105,7 @@ class LastOfKey(ColumnDeduplicate):
         spec = ColumnSpec(self._types, {"latest": numpy.int64}, {"latest": INSTANT_NS_MIN})
         self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", spec) if self._has_times else None
 
-    def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:
+    def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
         table = self._table
         if table is None:
             index = KeyIndex(self._types)
@@ -158,7 +159,7 @@ class FirstOfSpan(ColumnDeduplicate):
     def _name(self, number: int | str) -> str:
         return f"{self._step}/{SPANS_NAME}/{number}"
 
-    def _choose(self, batch: Any, keys: list[Any]) -> NDArray[numpy.bool_]:
+    def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
         times = self._times(batch)
         found = numpy.zeros(len(times), numpy.bool_)
         left, index = numpy.arange(len(times)), KeyIndex(self._types)
@@ -172,7 +173,7 @@ class FirstOfSpan(ColumnDeduplicate):
             found[left[is_first]] = True
             left, keys = left[~is_first], filtered(keys, ~is_first)
 
-    def _times(self, batch: Any) -> IntArray:
+    def _times(self, batch: RecordBatch) -> IntArray:
         """Returns the instants of records, by the clock without timestamps."""
         times: IntArray | None = self.time_array(batch) if self._has_times else None
         return numpy.full(batch.num_rows, self._recorder.instant_ns(False), numpy.int64) if times is None else times

@@ -15,6 +15,7 @@ import numpy
 import pyarrow
 
 from clonos.kernels.partition import gather
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.column_top_k import NO_ROW, ColumnTopK, plain_batch
 from clonos.operators.columnar.row_forms import RECORDS, TotalForm, metadata_of
 from clonos.operators.columnar.running.stored_keys import plain_type
@@ -54,7 +55,7 @@ class ColumnLists(ColumnTopK):
         super().__init__(step, schema, keys, by, k, "")
         self._metadata = metadata_of(TotalForm(keys, (RECORDS,), True))
 
-    def _take(self, batch: Any, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
+    def _take(self, batch: RecordBatch, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
         touched, numbered = self._marks.numbered(slots, len(self._table))
         self._table.touch(touched)
         values = self._table.values
@@ -107,7 +108,7 @@ class ColumnLists(ColumnTopK):
         arrived, listed, bounds = (numpy.array(each, numpy.int64) for each in (entered, numbers, ends))
         return Lists(arrived, listed, bounds, new_ranks, after, sizes)
 
-    def _results(self, batch: Any, ends: IntArray, numbers: IntArray) -> Any:
+    def _results(self, batch: RecordBatch, ends: IntArray, numbers: IntArray) -> Any:
         """Returns the lists after the records of a batch."""
         records = self._store.take(numbers)
         structs = pyarrow.StructArray.from_arrays(records.columns, fields=list(records.schema))

@@ -16,6 +16,7 @@ from clonos.core.values.column_keys import values_of
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.keys import state_keys
 from clonos.kernels.partition import gather
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.choosing.first_places import Marks
@@ -89,7 +90,7 @@ class ColumnTopK(ColumnOperator):
 
     # --- records
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         ranks, has_rank = ranks_of(batch.column(self._by))
         if has_rank is not None:
             batch, ranks = batch.filter(pyarrow.array(has_rank)), ranks[has_rank]
@@ -102,7 +103,7 @@ class ColumnTopK(ColumnOperator):
             return
         self._take(batch, slots[places], places, ranks[places])
 
-    def _take(self, batch: Any, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
+    def _take(self, batch: RecordBatch, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
         """Takes candidates: the records of a batch at ``places``, with their slots and ranks."""
         table, values = self._table, self._table.values
         touched, numbered = self._marks.numbered(slots, len(table))
@@ -153,7 +154,7 @@ class ColumnTopK(ColumnOperator):
             old_numbers[is_old & ~stays],
         )
 
-    def _store_rows(self, batch: Any, places: IntArray, numbers: IntArray) -> None:
+    def _store_rows(self, batch: RecordBatch, places: IntArray, numbers: IntArray) -> None:
         """Stores the records that have entered, and puts the numbers of their rows in ``numbers``."""
         is_new = numbers < NO_ROW
         candidates = NO_ROW - 1 - numbers[is_new]
@@ -168,7 +169,7 @@ class ColumnTopK(ColumnOperator):
         _, ranks = numpy.nonzero(changed)
         self.out.columns(self._with_ranks(self._store.take(merged.numbers[changed]), ranks + 1))
 
-    def _with_ranks(self, batch: Any, ranks: IntArray) -> Any:
+    def _with_ranks(self, batch: RecordBatch, ranks: IntArray) -> Any:
         column = pyarrow.array(ranks)
         if self._rank in self._names:
             place = self._names.index(self._rank)
@@ -176,6 +177,6 @@ class ColumnTopK(ColumnOperator):
         return batch.append_column(pyarrow.field(self._rank, column.type), column)
 
 
-def plain_batch(batch: Any) -> Any:
+def plain_batch(batch: RecordBatch) -> Any:
     """Returns the same columns with fields that may be null and nothing else in the schema."""
     return pyarrow.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)

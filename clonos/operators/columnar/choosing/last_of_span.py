@@ -15,6 +15,7 @@ import pyarrow
 
 from clonos.core.model.watermark import Watermark
 from clonos.kernels.packed_keys import KeyIndex
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.column_deduplicate import INSTANT_NS_MIN, FirstOfSpan, filtered
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
 from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of, rows_of
@@ -73,7 +74,7 @@ class LastOfSpan(FirstOfSpan):
 
     # --- records
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         keys, times = self._keys_of(batch), self._times(batch)
         stretches, slots = numpy.zeros(len(times), numpy.int64), numpy.full(len(times), NO_SLOT)
         left, index = numpy.arange(len(times)), KeyIndex(self._types)
@@ -118,7 +119,7 @@ class LastOfSpan(FirstOfSpan):
             table = self._tables[number]
             table.values[NUMBER][table.find(filtered(keys, is_here))] = opened_as[is_here]
 
-    def _keep_latest(self, number: int, slots: IntArray, times: IntArray, places: IntArray, batch: Any) -> None:
+    def _keep_latest(self, number: int, slots: IntArray, times: IntArray, places: IntArray, batch: RecordBatch) -> None:
         """Keeps the latest records of spans of one table; ``places`` are those of the records in the batch."""
         table = self._tables[number]
         store = self._stores.get(number)
@@ -195,7 +196,7 @@ class LastOfSpan(FirstOfSpan):
                 table.remove(ended)
                 self._note_earliest(number, table)
 
-    def _emit(self, batch: Any, opened: IntArray) -> None:
+    def _emit(self, batch: RecordBatch, opened: IntArray) -> None:
         if self._has_times:
             ends = numpy.minimum(opened, LIMIT_NS - self._within_ns) + self._within_ns  # in 64 bits
             microseconds = pyarrow.array((ends - 1) // NANOSECONDS_PER_MICROSECOND)

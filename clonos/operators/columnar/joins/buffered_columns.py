@@ -17,6 +17,7 @@ import pyarrow
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.index import new_index
 from clonos.kernels.packed_keys import KeyIndex
+from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
@@ -98,7 +99,7 @@ class BufferedColumns(ColumnJoin):
 
     # --- matching
 
-    def _add(self, is_left: bool, batch: Any, times: Any, reached_ns: int | None) -> None:
+    def _add(self, is_left: bool, batch: RecordBatch, times: Any, reached_ns: int | None) -> None:
         """Matches records with the buffer of the other side, and buffers those that may still match."""
         assert self._index is not None, "a batch comes when the columns of its side are known"
         slots = slots_of(self._index.add, self._key_columns(is_left, batch))
@@ -160,7 +161,7 @@ class BufferedColumns(ColumnJoin):
         firsts, lasts = numpy.clip(exact, LIMIT.min, LIMIT.max).astype(numpy.int64).T
         return firsts, lasts
 
-    def _pair(self, is_left: bool, batch: Any, times: Any, matches: Matches, leaves: Any) -> None:
+    def _pair(self, is_left: bool, batch: RecordBatch, times: Any, matches: Matches, leaves: Any) -> None:
         """Emits the pairs of some records of a batch, and those of them that leave without a match."""
         probes, numbers, found_times = matches.probes, matches.numbers, matches.times
         other = self._alone[is_left]
@@ -177,8 +178,8 @@ class BufferedColumns(ColumnJoin):
                 result_times = numpy.concatenate([result_times, times[alone]])[order]
         if not len(probes):
             return
-        rows = batch if _is_each_once(probes, batch.num_rows) else batch.take(pyarrow.array(probes))
-        self._emit(is_left, rows, numbers, result_times)
+        probing = batch if _is_each_once(probes, batch.num_rows) else batch.take(pyarrow.array(probes))
+        self._emit(is_left, probing, numbers, result_times)
 
     def _emit(self, is_left: bool, rows: Any, numbers: Any, times: Any) -> None:
         """Emits results of records of one side, and those of the other side by their numbers."""
@@ -206,7 +207,7 @@ class BufferedColumns(ColumnJoin):
         if alone is not None:
             alone.remove(alone.find(numbers))
 
-    def _emit_lefts(self, batch: Any) -> None:
+    def _emit_lefts(self, batch: RecordBatch) -> None:
         if batch.num_rows:
             self.out.columns(batch)
 

@@ -17,6 +17,7 @@ import pyarrow
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.packed_keys import KeyIndex
+from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
@@ -86,7 +87,7 @@ class ColumnAsOf(ColumnJoin):
 
     # --- records
 
-    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+    def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         times = side.time_array(batch)
         assert times is not None and self._index is not None, "an as-of join reads streams with timestamps"
         reached_ns: int | None = self._reached.entries.get(0)
@@ -107,7 +108,7 @@ class ColumnAsOf(ColumnJoin):
                 self._waiting.append((times, numbers))
         self._late.emit(reached_ns)
 
-    def _matchable(self, batch: Any, times: Any, slots: Any) -> tuple[Any, Any, Any]:
+    def _matchable(self, batch: RecordBatch, times: Any, slots: Any) -> tuple[Any, Any, Any]:
         """Returns the records that may give a result: no version whose key is null does. ``slots``: of versions."""
         if slots is not None:
             has_key = slots != NO_SLOT

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.sides import key_columns, key_kinds, plain, widened
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.late_records import LateBatch
@@ -38,20 +39,20 @@ class ColumnJoin(TwoInputOperator):
         self.expected = schemas
 
     @abstractmethod
-    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+    def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         """Processes a batch of a side, with the schema of the side."""
 
     @abstractmethod
     def hand_over(self) -> None:
         """Turns the state into that of the join over rows, which is opened next."""
 
-    def first_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def first_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         self.take(True, plain(batch), side)
 
-    def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def second_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         self.take(False, plain(batch), side)
 
-    def _add_late(self, late: LateBatch, batch: Any, times: Any) -> None:
+    def _add_late(self, late: LateBatch, batch: RecordBatch, times: Any) -> None:
         """Adds late records. Those of both sides have the columns of both if they go to a sink of columns."""
         schemas = [known or expected for known, expected in zip(self.schemas, self.expected, strict=True)]
         wide = widened(batch, schemas) if late.keeps_types else None
@@ -61,6 +62,6 @@ class ColumnJoin(TwoInputOperator):
         for row, timestamp_ns in zip(rows_of(batch), times.tolist(), strict=True):
             late.add(row, timestamp_ns)
 
-    def _key_columns(self, is_left: bool, batch: Any) -> list[Any]:
+    def _key_columns(self, is_left: bool, batch: RecordBatch) -> list[Any]:
         assert self.kinds is not None, "a batch comes when the columns of its side are known"
         return key_columns(batch, self.keys_of[not is_left], self.kinds)

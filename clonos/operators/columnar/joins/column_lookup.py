@@ -12,6 +12,7 @@ import numpy
 import pyarrow
 
 from clonos.core.values.keys import state_keys
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls, taken
 from clonos.operators.columnar.joins.sides import NO_SLOT, slots_of, user_keys
@@ -46,7 +47,7 @@ class ColumnLookup(ColumnJoin):
             spec = ColumnSpec(self.kinds, {ROW: numpy.int64}, {ROW: MISSING})
             self._table = self._state.column_table(f"{self._step}/{KEYS_NAME}", spec)
 
-    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+    def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         assert self._table is not None, "a batch comes when the columns of its side are known"
         columns = self._key_columns(is_left, batch)
         if not is_left:

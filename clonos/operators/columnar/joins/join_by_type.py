@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.watermark import Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.joins.as_of import Direction
 from clonos.operators.joins.buffered_join import Select
@@ -89,13 +90,13 @@ class JoinByType(TwoInputOperator):
     def second(self, rows: list[Any], times: Times = None) -> None:
         self._take_over().second(rows, times)
 
-    def first_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def first_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         self._fitting(0, batch).first_columns(batch, key, side)
 
-    def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+    def second_columns(self, batch: RecordBatch, key: Any, side: InputSide) -> None:
         self._fitting(1, batch).second_columns(batch, key, side)
 
-    def _fitting(self, place: int, batch: Any) -> TwoInputOperator:
+    def _fitting(self, place: int, batch: RecordBatch) -> TwoInputOperator:
         """Returns the join that takes a batch of a side."""
         if self._columns is None:
             return self._rows

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.results import MISSING, taken
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
@@ -47,7 +48,7 @@ class SideRows:
     def __len__(self) -> int:
         return len(self._store)
 
-    def add(self, slots: Any, batch: Any, times: Any, arrivals: Any) -> Any:
+    def add(self, slots: Any, batch: RecordBatch, times: Any, arrivals: Any) -> Any:
         """Adds records and returns their numbers. ``slots``: None keeps them out of the index."""
         columns = [*batch.columns, pyarrow.array(times), pyarrow.array(arrivals)]
         names = [*batch.schema.names, TIME_COLUMN, NUMBER_COLUMN]

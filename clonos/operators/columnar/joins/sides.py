@@ -13,13 +13,14 @@ import numpy
 import pyarrow
 from pyarrow import types
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import FORM_KEY
 
 NO_SLOT: Final = -1
 """In place of the slot of a key that matches nothing."""
 
 
-def plain(batch: Any) -> Any:
+def plain(batch: RecordBatch) -> Any:
     """Returns a batch without dictionary columns, and of its metadata only the form of its rows."""
     form = (batch.schema.metadata or {}).get(FORM_KEY)
     columns = [column.dictionary_decode() if types.is_dictionary(column.type) else column for column in batch.columns]
@@ -39,7 +40,7 @@ def key_kinds(schema: Any, keys: Sequence[str]) -> tuple[Any, ...] | None:
     return None if None in kinds else tuple(kinds)
 
 
-def key_columns(batch: Any, keys: Sequence[str], kinds: Sequence[Any]) -> list[Any]:
+def key_columns(batch: RecordBatch, keys: Sequence[str], kinds: Sequence[Any]) -> list[Any]:
     """Returns the key columns of a batch, cast to their kinds."""
     columns = [batch.column(name) for name in keys]
     return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -59,7 +60,7 @@ def slots_of(find: Callable[[list[Any]], Any], columns: list[Any]) -> Any:
     return slots
 
 
-def widened(batch: Any, schemas: Sequence[Any]) -> Any | None:
+def widened(batch: RecordBatch, schemas: Sequence[Any]) -> Any | None:
     """Returns the rows of a side with the columns of both sides, null where the side has none; None if the columns are
     not known, have no common type, or the rows of a side are no dicts."""
     if any(each is None or form_of(each) for each in schemas):
@@ -77,7 +78,7 @@ def widened(batch: Any, schemas: Sequence[Any]) -> Any | None:
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def user_keys(batch: Any, keys: Sequence[str]) -> list[Any]:
+def user_keys(batch: RecordBatch, keys: Sequence[str]) -> list[Any]:
     """Returns the keys of the rows as users have them: a value, or a tuple of several."""
     columns = [batch.column(name).to_pylist() for name in keys]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

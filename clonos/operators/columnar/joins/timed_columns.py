@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.column_join import Keys
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
@@ -31,7 +32,7 @@ class EventColumns(BufferedColumns):
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._late = LateBatch(self._step, self._late_tag, self, scope)
 
-    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+    def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         times = side.time_array(batch)
         assert times is not None, "a join by time reads streams with timestamps"
         reached_ns: int | None = self._reached.entries.get(0)
@@ -79,7 +80,7 @@ class ClockColumns(BufferedColumns):
     def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How) -> None:
         super().__init__(step, keys, rule, how, False)
 
-    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+    def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         now_ns = self._recorder.instant_ns(False)
         self._add(is_left, batch, numpy.full(batch.num_rows, now_ns), None)
 

@@ -9,6 +9,7 @@ import numpy
 import pyarrow
 from pyarrow import types
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.distinct import CountDistinct, identified
 from clonos.operators.aggregates.ranking import Ranking, TopKRecords
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
@@ -88,7 +89,7 @@ class CollectedRecords(LogAggregate):
         self._names = list(schema.names)
         self._type = pyarrow.struct([pyarrow.field(each.name, plain_type(each.type)) for each in schema])
 
-    def cells(self, batch: Any) -> Any:
+    def cells(self, batch: RecordBatch) -> Any:
         return batch
 
     def _entries(self, slots: Slots, cells: Any) -> tuple[Slots, Sequence[Any]]:

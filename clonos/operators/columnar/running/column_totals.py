@@ -15,6 +15,7 @@ import pyarrow
 
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
@@ -112,7 +113,7 @@ class ColumnTotals(ColumnOperator):
         keys = state_keys(self._keys.in_rows(self._table.keys(slots))) if len(slots) else []
         return dict(zip(keys, rows, strict=True))
 
-    def has_room_for(self, batch: Any) -> bool:
+    def has_room_for(self, batch: RecordBatch) -> bool:
         """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
         for place, each in enumerate(self._aggregates):
             growth = 0 if each.of is None else each.growth(batch.column(each.of))
@@ -126,10 +127,10 @@ class ColumnTotals(ColumnOperator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("the operator by type gives rows to the one over rows")
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.columns(batch)
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         columns = self._keys.of(batch)
         known = len(self._table)
         slots = self._table.slots(columns)
@@ -147,10 +148,10 @@ class ColumnTotals(ColumnOperator):
         if distinct is not None:
             self.out.columns(self._results(distinct, replaced))
 
-    def _cells(self, batch: Any) -> list[Any]:
+    def _cells(self, batch: RecordBatch) -> list[Any]:
         return [each.cells(batch) for each in self._aggregates]
 
-    def _running(self, batch: Any, keys: list[Any], slots: Slots) -> Any:
+    def _running(self, batch: RecordBatch, keys: list[Any], slots: Slots) -> Any:
         """Returns the results after each record of a batch, and brings the table up to date."""
         rows = numpy.arange(len(slots))
         states = running_states(self._aggregates, self._table.values, slots, self._cells(batch))

@@ -14,6 +14,7 @@ import pyarrow
 
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.running.column_totals import RESULTS_MAX, ColumnTotals, Emits
 from clonos.operators.columnar.running.scans import running_states
@@ -58,7 +59,7 @@ class PacedTotals(ColumnTotals):
         self._state.drop(f"{self._step}/{ORDER_NAME}")
         return dict(zip(keys, self._table.values[WAITING][slots].tolist(), strict=True))
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         columns = self._keys.of(batch)
         slots = self._table.slots(columns)
         self._table.touch(slots)
@@ -72,7 +73,7 @@ class PacedTotals(ColumnTotals):
         values[WAITING][slots] = 1
         self._order.slots(grouped.distinct_slots(slots)[0].astype(numpy.int64))
 
-    def _add_counted(self, batch: Any, columns: list[Any], slots: Any, count: int) -> None:
+    def _add_counted(self, batch: RecordBatch, columns: list[Any], slots: Any, count: int) -> None:
         """Adds a batch and emits the results after each ``count`` records of a key."""
         waiting = self._table.values[WAITING]
         number = waiting[slots] + grouped.running_counts(numpy.zeros(len(waiting), numpy.int64), slots)

@@ -23,6 +23,7 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import END_OF_TIME_NS, Activity, Watermark
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
 from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
@@ -116,7 +117,7 @@ class ColumnSessions(ColumnWindowing):
 
     # --- records
 
-    def has_room_for(self, batch: Any) -> bool:
+    def has_room_for(self, batch: RecordBatch) -> bool:
         if self._last_ns < LIMIT_NS and (times := self.time_array(batch)) is not None and times.max() > self._last_ns:
             return False  # its session ends, or is forgotten, outside of 64 bits
         for place, each in enumerate(self._aggregates):
@@ -129,7 +130,7 @@ class ColumnSessions(ColumnWindowing):
             self._bounds[place] += growth
         return True
 
-    def columns(self, batch: Any) -> None:
+    def columns(self, batch: RecordBatch) -> None:
         times = self.time_array(batch)
         assert times is not None, "sessions over columns are on streams with timestamps"
         if self._layout != self._table.layout or self._chains.is_full(len(self._table)):
@@ -146,7 +147,7 @@ class ColumnSessions(ColumnWindowing):
             self._take(needed.filter(pyarrow.array(is_left)), keys[is_left], times[is_left])
         self._late_records.take_columns(batch.take(pyarrow.array(late)), times[late], reached_ns)
 
-    def _take(self, batch: Any, keys: Numbers, times: Numbers) -> None:
+    def _take(self, batch: RecordBatch, keys: Numbers, times: Numbers) -> None:
         """Adds records, none of which is late."""
         parts = parts_by_arrival(keys, times, self._gap_ns, self._open_spans) if self._is_ordered else ()
         for rows in parts:
@@ -156,7 +157,7 @@ class ColumnSessions(ColumnWindowing):
             self._add(batch, keys, times, numpy.arange(len(times)))
         self._next_number += len(times)
 
-    def _add(self, batch: Any, keys: Numbers, times: Numbers, places: Numbers) -> None:
+    def _add(self, batch: RecordBatch, keys: Numbers, times: Numbers, places: Numbers) -> None:
         """Adds records with their places by arrival."""
         found = sessions_of(keys, times, self._gap_ns)
         slots = self._joined(found)
@@ -169,7 +170,7 @@ class ColumnSessions(ColumnWindowing):
         for each in self._aggregates:
             each.add(values, of_rows, None if each.of is None else batch.column(each.of))
 
-    def _begun(self, batch: Any, found: BatchSessions, new: Numbers, places: Numbers) -> Numbers:
+    def _begun(self, batch: RecordBatch, found: BatchSessions, new: Numbers, places: Numbers) -> Numbers:
         """Opens sessions of a batch, and returns their slots."""
         numbers, rows = self._next_number + places[found.rows[new]], pyarrow.array(found.rows[new])
         keys = [column.take(rows) for column in self._keys.of(batch)]
