@@ -16,7 +16,7 @@ from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import WrongResult
 from benchmarks.workloads import served_job
 from clonos.spark.java import has_java
-from clonos_chaos.served.server_process import ServerFailed, ServerProcess
+from clonos_chaos.project.served.server_process import ServerFailed, ServerProcess
 
 KILLS: Final = 5
 KILLS_ON_SPARK: Final = 2

@@ -18,7 +18,7 @@ import pytest
 
 import clonos
 import clonos.testing
-from clonos_chaos.mutants.all_mutants import MUTANTS
+from clonos_chaos.project.mutants.all_mutants import MUTANTS
 from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources, texts
 
 pytestmark = pytest.mark.static

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clonos.core.coordinator.coordinator_effects import JobDone
-from clonos_chaos.directed.building_blocks import not_injected
-from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.project.directed.building_blocks import not_injected
+from clonos_chaos.project.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.seeds import PLAIN, SwarmResult, swarm
 from clonos_chaos.swarm.world import World

@@ -18,7 +18,7 @@ from clonos.core.task.record_or_replay import TaskLog
 from clonos.testing import Outputs, crash_test
 from clonos_chaos.jobs.api_jobs import Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob
-from clonos_chaos.mutants.mutation import Mutation
+from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldFailed, WorldSettings
 

@@ -11,7 +11,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby.shadow import Shadow
-from clonos_chaos.directed.building_blocks import PLAIN, about, directed, kills, line
+from clonos_chaos.project.directed.building_blocks import PLAIN, about, directed, kills, line
 from clonos_chaos.sim.sim_task import SimTask
 from clonos_chaos.sim.targeted_faults import TargetedFault
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS

@@ -13,7 +13,7 @@ import pytest
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.model.errors import Blame
 from clonos.core.wire.messages import Message
-from clonos_chaos.directed.loss_cases import CONTROL_MESSAGES
+from clonos_chaos.project.directed.loss_cases import CONTROL_MESSAGES
 from clonos_chaos.sim.external_systems import SimService
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of

@@ -26,8 +26,8 @@ from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
-from clonos_chaos.directed.building_blocks import RICH, directed, line
-from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
+from clonos_chaos.project.directed.building_blocks import RICH, directed, line
+from clonos_chaos.project.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World

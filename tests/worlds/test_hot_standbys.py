@@ -18,9 +18,9 @@ from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.shadow_messages import FeedShadow
-from clonos_chaos.directed.building_blocks import RICH, directed, line
-from clonos_chaos.directed.hot_standby_cases import HOT
-from clonos_chaos.mutants.mutation import Mutation
+from clonos_chaos.project.directed.building_blocks import RICH, directed, line
+from clonos_chaos.project.directed.hot_standby_cases import HOT
+from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.rare_situations import HOT_TAKEOVER
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World

@@ -16,7 +16,7 @@ from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.external.external_output import KeeperLink
 from clonos.core.log.causal_log import CausalLogs
-from clonos_chaos.mutants.mutation import Mutation
+from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.swarm.world import VALIDATED_EVERY, World
 
 pytestmark = pytest.mark.controls

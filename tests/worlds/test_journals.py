@@ -20,8 +20,8 @@ from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
-from clonos_chaos.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalTest
-from clonos_chaos.mutants.mutation import Mutation
+from clonos_chaos.project.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalTest
+from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.producers import SimProducer
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World, WorldFailed

@@ -13,8 +13,8 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.model.metrics import MetricKind
-from clonos_chaos.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
 from clonos_chaos.jobs.api_jobs import ApiJob, Offsets, Parts, Row
+from clonos_chaos.project.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
 from clonos_chaos.sim.targeted_faults import PointReached
 from clonos_chaos.swarm.world import World
 from clonos_services import metrics, random

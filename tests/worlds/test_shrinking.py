@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from clonos_chaos.mutants.all_mutants import mutated
+from clonos_chaos.project.mutants.all_mutants import mutated
 from clonos_chaos.runs import cli
 from clonos_chaos.swarm.environments import Swarm, mixed_settings
 from clonos_chaos.swarm.failing_seed import command_of, seed_report, shrunk_seed

@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def chaos_suite(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos all``: 0 when no run was bad."""
-    from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
+    from clonos_chaos.project.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
 
     parser = ExactParser(prog="clonos chaos all")
     parser.add_argument(
@@ -153,7 +153,7 @@ def soak(arguments: Sequence[str]) -> int:
 
 
 def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOptions) -> int:
-    from clonos_chaos.served.server_soak import ServerSoak, ServerSoakRun
+    from clonos_chaos.project.served.server_soak import ServerSoak, ServerSoakRun
 
     slots = "spark" if options.where is Where.SPARK else "process"
     soak_options = ServerSoak(minutes, kill_every_s, slots, options.seed)

@@ -11,7 +11,7 @@ from clonos.config import resolve_keywords
 from clonos.core.model.errors import JobError
 from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
-from clonos_chaos.directed.building_blocks import OPTIONS, SETTINGS
+from clonos_chaos.project.directed.building_blocks import OPTIONS, SETTINGS
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_job import described
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS

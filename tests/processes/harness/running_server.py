@@ -17,8 +17,8 @@ import psutil
 from clonos.cli.server_client import ServerClient
 from clonos.server.register.job_record import DriverProcess
 from clonos.server.supervision.job_folder import JobFolder
-from clonos_chaos.served import server_process
-from clonos_chaos.served.server_process import ServerProcess
+from clonos_chaos.project.served import server_process
+from clonos_chaos.project.served.server_process import ServerProcess
 from tests.processes.harness.running_program import ENVIRONMENT
 
 LIMIT_S: Final = 150.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.served.server_process import ServerFailed, ServerProcess
-from clonos_chaos.served.server_soak import ServerSoak, ServerSoakRun
+from clonos_chaos.project.served.server_process import ServerFailed, ServerProcess
+from clonos_chaos.project.served.server_soak import ServerSoak, ServerSoakRun
 from tests.processes.harness.running_program import ENVIRONMENT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(200)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clonos.cli import main
-from clonos_chaos.runs.chaos_suite import RUNS_FILE
+from clonos_chaos.project.chaos_suite import RUNS_FILE
 from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_scenarios
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import find_scenario, read_scenarios

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import EnvironmentFault
-from clonos_chaos.runs import chaos_suite
-from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, SuiteOptions, run_chaos_suite, tasks_of
+from clonos_chaos.project import chaos_suite
+from clonos_chaos.project.chaos_suite import RUNS_FILE, SUMMARY_FILE, SuiteOptions, run_chaos_suite, tasks_of
 from clonos_chaos.runs.cli import chaos_suite as run_command
 from clonos_chaos.runs.runner import Where
 from clonos_chaos.scenario.run_record import RunRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos_chaos.served.output_watch import OutputWatch, unavailable_ns
+from clonos_chaos.project.served.output_watch import OutputWatch, unavailable_ns
 
 
 def test_the_output_is_unavailable_while_its_newest_row_is_too_old() -> None:

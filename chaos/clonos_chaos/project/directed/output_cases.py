@@ -7,7 +7,9 @@ from random import Random
 from typing import Any
 
 from clonos.core.wire.recovery_messages import LogLost
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.jobs.flushed_jobs import FlushedJob
+from clonos_chaos.jobs.fuzz_chain import Work
+from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
     EXTERNAL_WRITTEN,
     IMMEDIATE,
@@ -30,8 +32,6 @@ from clonos_chaos.directed.building_blocks import (
     line,
     lost,
 )
-from clonos_chaos.jobs.flushed_jobs import FlushedJob
-from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.swarm.world import World
 

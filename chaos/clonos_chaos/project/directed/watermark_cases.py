@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
+from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
+from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
+from clonos_chaos.project.directed.building_blocks import (
     OPTIONS,
     SETTINGS,
     DirectedTest,
@@ -14,9 +17,6 @@ from clonos_chaos.directed.building_blocks import (
     directed_test,
     kills_it,
 )
-from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
-from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
-from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
 

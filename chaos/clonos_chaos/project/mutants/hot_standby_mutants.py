@@ -12,7 +12,7 @@ from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeed
 from clonos.core.wire.log_delta import Delta
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("6")

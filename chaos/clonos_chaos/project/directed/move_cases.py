@@ -7,7 +7,7 @@ come. Where a case names a fault, it is injected when the task has made its last
 from __future__ import annotations
 
 from clonos.io.process.fault_points import FaultPoint
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
     EFFECTS,
     EXTERNAL_WRITTEN,

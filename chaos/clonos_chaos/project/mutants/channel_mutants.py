@@ -15,7 +15,7 @@ from clonos.core.ports.slot_effects import SendMessage
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.log_delta import Delta
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("3")

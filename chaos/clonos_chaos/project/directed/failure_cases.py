@@ -9,7 +9,8 @@ from clonos.core.model.plan import Partitioning
 from clonos.core.wire.control_messages import TriggerCheckpoint, View
 from clonos.core.wire.recovery_messages import LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
     EFFECTS,
     EXTERNAL_WRITTEN,
@@ -46,7 +47,6 @@ from clonos_chaos.directed.building_blocks import (
     restarts_coordinator,
     suspects,
 )
-from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.targeted_faults import PointReached, delivered, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World

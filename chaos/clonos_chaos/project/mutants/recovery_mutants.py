@@ -21,7 +21,7 @@ from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.standby.state_mirror import Standby
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos.operators.connector_contract import WriterIdentity
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.external_systems import SimExternalSystem
 
 

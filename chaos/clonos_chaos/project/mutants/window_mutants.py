@@ -12,7 +12,7 @@ from clonos.operators.windows.pane_agenda import EMITS
 from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.paned import Paned
 from clonos.operators.windows.window_rules import WindowRules
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("2")

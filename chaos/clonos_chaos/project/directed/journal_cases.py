@@ -12,7 +12,8 @@ from typing import Any
 
 from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import AppendLog
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.jobs.pushed_jobs import PushedJob
+from clonos_chaos.project.directed.building_blocks import (
     EXTERNAL_WRITTEN,
     IMMEDIATE,
     OPTIONS,
@@ -31,7 +32,6 @@ from clonos_chaos.directed.building_blocks import (
     line,
     lost,
 )
-from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, delivered, sent
 from clonos_chaos.swarm.world import World
 

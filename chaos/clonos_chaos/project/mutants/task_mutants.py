@@ -10,7 +10,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.task import Task
 from clonos.core.task.task_output import OutputPort
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("2")

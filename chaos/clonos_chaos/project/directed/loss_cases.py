@@ -12,7 +12,7 @@ from clonos.core.wire.control_messages import Completed, Register, SlotStatus, S
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogLost, LogReply, LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.project.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,

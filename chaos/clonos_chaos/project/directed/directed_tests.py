@@ -7,7 +7,7 @@ judges the result. Mutants are tested in them too.
 
 from __future__ import annotations
 
-from clonos_chaos.directed import (
+from clonos_chaos.project.directed import (
     checkpoint_cases,
     ending_cases,
     failure_cases,
@@ -17,7 +17,7 @@ from clonos_chaos.directed import (
     output_cases,
     watermark_cases,
 )
-from clonos_chaos.directed.building_blocks import DIRECTED_TESTS
+from clonos_chaos.project.directed.building_blocks import DIRECTED_TESTS
 
 CASE_MODULES = (
     failure_cases,

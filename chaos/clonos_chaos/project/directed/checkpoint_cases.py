@@ -7,7 +7,7 @@ from typing import Any
 
 from clonos.core.wire.control_messages import Completed, Snapshotted, View
 from clonos.core.wire.replication_messages import AppendAck, StandbyUpdate
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.project.directed.building_blocks import (
     EXTERNAL_OPENED,
     IMMEDIATE,
     RICH,

@@ -22,6 +22,8 @@ import psutil
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState
+from clonos_chaos.project.served.output_watch import OutputWatch, unavailable_ns
+from clonos_chaos.project.served.server_process import ServerFailed, ServerProcess
 from clonos_chaos.real.run_driver import child_environment
 from clonos_chaos.real.runner_watch import process_of, wait_until_gone
 from clonos_chaos.runs.soak import PER_SECOND, START_S
@@ -30,8 +32,6 @@ from clonos_chaos.scenario.scenario import FaultKind, Scenario, ScenarioLimits
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_oracle import judge_folder
 from clonos_chaos.scenario.scenario_service import ServiceProcess
-from clonos_chaos.served.output_watch import OutputWatch, unavailable_ns
-from clonos_chaos.served.server_process import ServerFailed, ServerProcess
 
 KILL_SERVER: Final = "kill_server"
 SHARES: Final = {FaultKind.KILL_WORKER: 6, FaultKind.KILL_DOMAIN: 2, FaultKind.KILL_DRIVER: 1, KILL_SERVER: 1}

@@ -6,7 +6,7 @@ from typing import Any
 
 from clonos.operators.operator import Scope
 from clonos.operators.transforms.flush import DUE_NAME, WAITING_NAME, Flush
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("5")

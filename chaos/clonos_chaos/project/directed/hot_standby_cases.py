@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from clonos.core.wire.control_messages import Placement
 from clonos.core.wire.shadow_messages import FeedShadow
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.project.directed.building_blocks import (
     RICH,
     TIMED,
     TRANSACTIONAL,

@@ -10,7 +10,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import journal_of, log_of
 from clonos.core.recovery import gathering as gather
 from clonos.core.wire.log_delta import Delta
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 
 @mutant("3")

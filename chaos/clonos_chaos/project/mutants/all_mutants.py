@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos_chaos.mutants import (
+from clonos_chaos.project.mutants import (
     channel_mutants,
     coordinator_mutants,
     coverage_mutants,
@@ -13,7 +13,7 @@ from clonos_chaos.mutants import (
     watermark_mutants,
     window_mutants,
 )
-from clonos_chaos.mutants.mutation import MUTANTS, Mutant, mutated
+from clonos_chaos.project.mutants.mutation import MUTANTS, Mutant, mutated
 
 MUTANT_MODULES = (
     channel_mutants,

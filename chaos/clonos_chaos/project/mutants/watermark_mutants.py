@@ -18,8 +18,8 @@ from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.operator import Scope
 from clonos.operators.steps.async_map import AsyncMap
-from clonos_chaos.mutants.mutation import Mutation, mutant
-from clonos_chaos.mutants.task_mutants import snapshot_with
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.task_mutants import snapshot_with
 
 
 @mutant("2")

@@ -23,7 +23,7 @@ from clonos.core.coordinator.coordinator_events import Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Running
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import Register
-from clonos_chaos.mutants.mutation import Mutation, mutant
+from clonos_chaos.project.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 
 _MOVING = (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing)

@@ -9,7 +9,8 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import SpillPolicy
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.replication_messages import AppendLog
-from clonos_chaos.directed.building_blocks import (
+from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.project.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,
@@ -40,7 +41,6 @@ from clonos_chaos.directed.building_blocks import (
     restarts_coordinator,
     suspects,
 )
-from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
