@@ -13,6 +13,9 @@ from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources
 
 pytestmark = pytest.mark.static
 
+PROJECT = "clonos_chaos.project"
+"""Tests of this project, which the wheel does not have."""
+
 
 @pytest.fixture(scope="module")
 def setup() -> configparser.ConfigParser:
@@ -31,7 +34,49 @@ def test_every_package_is_installed(setup: configparser.ConfigParser) -> None:
         for name, folder in PACKAGE_FOLDERS.items()
         for file in folder.rglob("*.py")
     }
-    assert set(_lines(setup["options"]["packages"])) == on_disk
+    tests_of_the_project = {name for name in on_disk if f"{name}.".startswith(f"{PROJECT}.")}
+    assert len(tests_of_the_project) > 1
+    assert set(_lines(setup["options"]["packages"])) == on_disk - tests_of_the_project
+
+
+def test_the_wheel_has_no_mutants() -> None:
+    program = """
+from setuptools import Distribution
+distribution = Distribution({"script_name": "setup.py"})
+distribution.parse_config_files(["setup.cfg"])
+command = distribution.get_command_obj("build_py")
+command.ensure_finalized()
+print(*command.get_outputs(include_bytecode=False), sep="\\n")
+"""
+    listed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = {line.partition("/lib/")[2] for line in listed.stdout.splitlines()}
+    assert {"clonos/testing/__init__.py", "clonos_chaos/user/harness.py", "clonos_chaos/py.typed"} <= files
+    assert [file for file in files if "mutant" in file or file.startswith(PROJECT.replace(".", "/"))] == []
+
+
+def test_tests_of_users_and_commands_of_chaos_need_no_tests_of_the_project() -> None:
+    program = f"""
+import sys
+from importlib import import_module
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == {PROJECT!r}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import clonos.testing, clonos_chaos.runs.cli
+for name in clonos.testing.__all__:
+    getattr(clonos.testing, name)
+for module in ("swarm.seeds", "runs.soak", "runs.runner_simulated", "real.runner_processes"):
+    import_module("clonos_chaos." + module)
+from clonos.cli import main
+sys.exit(main(["chaos", "all", "--worlds", "0"]))
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(f.parent) for f in PACKAGE_FOLDERS.values())}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "Run it in a checkout of the project" in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_every_module_belongs_to_a_layer(setup: configparser.ConfigParser) -> None:

@@ -14,8 +14,9 @@ from clonos.api.stream import Stream
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.model.metrics import MetricKind
 from clonos_chaos.jobs.api_jobs import ApiJob, Offsets, Parts, Row
-from clonos_chaos.project.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
+from clonos_chaos.project.directed.building_blocks import at, kills_it
 from clonos_chaos.sim.targeted_faults import PointReached
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 from clonos_services import metrics, random
 from tests.worlds.playing import is_done

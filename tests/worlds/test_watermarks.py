@@ -14,9 +14,10 @@ from clonos.core.model.metrics import late_records
 from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
 from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
 from clonos_chaos.jobs.window_jobs import LATE_PLACE, LateJob, Spec
-from clonos_chaos.project.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
+from clonos_chaos.project.directed.building_blocks import at, kills_it
 from clonos_chaos.project.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 from tests.worlds.search import Search

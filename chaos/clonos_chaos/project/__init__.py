@@ -1,1 +1,1 @@
-"""What tests this project with simulated worlds and real processes: in a checkout, not in the wheel."""
+"""Tests of this project in simulated worlds and on real processes: in a checkout, not in the wheel."""

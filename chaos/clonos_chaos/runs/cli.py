@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from clonos.core.model.errors import EnvironmentFault
 from clonos.job.script.exact_parser import ExactParser
 from clonos_chaos.runs.runner import ScenarioRunOptions, Where, run_and_report, run_folder, run_scenarios
 from clonos_chaos.scenario.run_record import RunRecord
@@ -32,6 +35,19 @@ def _above(least: float, number: Callable[[str], float] = int) -> Callable[[str]
 
     read.__name__ = "number"  # argparse shows it in messages
     return read
+
+
+def _of_checkout(module: str, command: str) -> Any:
+    """Returns a module of what tests this project. Raises: EnvironmentFault: it is not here, as in a wheel."""
+    try:
+        return importlib.import_module(f"clonos_chaos.project.{module}")
+    except ModuleNotFoundError as missing:
+        if missing.name != "clonos_chaos.project":
+            raise
+        raise EnvironmentFault(
+            f"{command} tests Clonos itself, and an installed clonos does not have these tests. Run it in a checkout of"
+            " the project; `clonos chaos run`, `seeds` and `soak` need none."
+        ) from None
 
 
 AT_LEAST_ONE = _above(1)
@@ -77,8 +93,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def chaos_suite(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos all``: 0 when no run was bad."""
-    from clonos_chaos.project.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
-
     parser = ExactParser(prog="clonos chaos all")
     parser.add_argument(
         "--worlds", type=_above(0), default=100_000, metavar="N", help="simulated worlds (default: 100000)"
@@ -98,9 +112,10 @@ def chaos_suite(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--resume", action="store_true", help="continue the stopped suite that left this report")
     parsed = parser.parse_args(arguments)
+    suite = _of_checkout("chaos_suite", "clonos chaos all")
     for name in {*parsed.only, *parsed.without} - {"none"}:
         find_scenario(name)
-    wanted = SuiteOptions(
+    wanted = suite.SuiteOptions(
         folder=parsed.report,
         worlds=parsed.worlds,
         first_seed=parsed.first,
@@ -111,8 +126,8 @@ def chaos_suite(arguments: Sequence[str]) -> int:
         in_worlds=tuple(map(Where, parsed.where)),
         is_resumed=parsed.resume,
     )
-    is_good = run_chaos_suite(wanted, partial(print, flush=True), _print_record)
-    print((parsed.report / SUMMARY_FILE).read_text("utf-8"))
+    is_good = suite.run_chaos_suite(wanted, partial(print, flush=True), _print_record)
+    print((parsed.report / suite.SUMMARY_FILE).read_text("utf-8"))
     return GOOD if is_good else BAD
 
 
@@ -153,14 +168,14 @@ def soak(arguments: Sequence[str]) -> int:
 
 
 def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOptions) -> int:
-    from clonos_chaos.project.served.server_soak import ServerSoak, ServerSoakRun
-
+    server_soak = _of_checkout("served.server_soak", "clonos chaos soak --server")
     slots = "spark" if options.where is Where.SPARK else "process"
-    soak_options = ServerSoak(minutes, kill_every_s, slots, options.seed)
+    soak_options = server_soak.ServerSoak(minutes, kill_every_s, slots, options.seed)
 
     def run_one() -> RunRecord:
         with run_folder(options.keep, f"soak-{options.seed}") as folder:
-            return ServerSoakRun(soak_options, folder).run()
+            record: RunRecord = server_soak.ServerSoakRun(soak_options, folder).run()
+            return record
 
     return GOOD if run_and_report([run_one], options, _print_record) else BAD
 

@@ -11,10 +11,10 @@ from clonos.config import resolve_keywords
 from clonos.core.model.errors import JobError
 from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
-from clonos_chaos.project.directed.building_blocks import OPTIONS, SETTINGS
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_job import described
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import WorldSettings
 
 SHARE: Final = 10

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from clonos.core.model.ids import TaskId
-from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.wire.messages import Message
@@ -18,7 +17,8 @@ from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where, everywhere, loses, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import World, WorldSettings
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
+from clonos_chaos.swarm.world import World
 
 EXTERNAL_OPENED, EXTERNAL_WRITTEN = FaultPoint.SINK_OPENED, FaultPoint.SINK_WRITTEN
 
@@ -30,27 +30,6 @@ IMMEDIATE = Work(draws=True, ports=(0,))
 TRANSACTIONAL = Work(draws=True, is_sink=True)
 BOTH = Work(draws=True, ports=(0,), is_sink=True)
 
-OPTIONS = Options(
-    rebalance=True,
-    heartbeat_ms=50,
-    lease_ms=500,
-    checkpoint_every_ms=30,
-    step_records_max=3,
-    step_records_first=3,
-    failures_per_epoch_max=50,
-    calls_ahead_max=1,
-)
-SETTINGS = WorldSettings(
-    step_ns_max=3 * MILLISECOND_NS,
-    call_ns_max=2 * MILLISECOND_NS,
-    store_ns_max=10 * MILLISECOND_NS,
-    external_ns_max=3 * MILLISECOND_NS,
-    network_ns_max=MILLISECOND_NS,
-    fresh_slot_ns_max=200 * MILLISECOND_NS,
-    domains=20,
-    patience_ms=5_000,
-    look_every=8,
-)
 
 Build = Callable[[FuzzJob], None]
 DirectedTest = Callable[[int], World]

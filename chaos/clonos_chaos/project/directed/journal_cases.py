@@ -16,10 +16,8 @@ from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.project.directed.building_blocks import (
     EXTERNAL_WRITTEN,
     IMMEDIATE,
-    OPTIONS,
     PLAIN,
     RICH,
-    SETTINGS,
     TRANSACTIONAL,
     about,
     at,
@@ -33,6 +31,7 @@ from clonos_chaos.project.directed.building_blocks import (
     lost,
 )
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, delivered, sent
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 
 SOURCE = "source/0"

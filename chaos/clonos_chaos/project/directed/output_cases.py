@@ -13,9 +13,7 @@ from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
     EXTERNAL_WRITTEN,
     IMMEDIATE,
-    OPTIONS,
     RICH,
-    SETTINGS,
     TRANSACTIONAL,
     DirectedTest,
     about,
@@ -33,6 +31,7 @@ from clonos_chaos.project.directed.building_blocks import (
     lost,
 )
 from clonos_chaos.sim.sim_tables import ExternalKind
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 
 

@@ -9,15 +9,9 @@ from random import Random
 from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
 from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
 from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
-from clonos_chaos.project.directed.building_blocks import (
-    OPTIONS,
-    SETTINGS,
-    DirectedTest,
-    at,
-    directed_test,
-    kills_it,
-)
+from clonos_chaos.project.directed.building_blocks import DirectedTest, at, directed_test, kills_it
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 
 RECORDS = 480
