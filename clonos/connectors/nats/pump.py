@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.nats.message import Message, consumer_sequence, message_of, pending_after
+from clonos.connectors.nats.nats_address import Connection, NatsAddress
 from clonos.connectors.nats.nats_errors import NATS
-from clonos.connectors.nats.server import Connection, Server
 from clonos.connectors.nats.stream_splits import StreamSplit, check_sequences, consumer_config
 from clonos.core.model.errors import ClonosError
 
@@ -50,7 +50,7 @@ class Pump:
 
     def __init__(
         self,
-        server: Server,
+        server: NatsAddress,
         split: StreamSplit,
         sequence: int,
         batch_bytes: int = BATCH_BYTES,

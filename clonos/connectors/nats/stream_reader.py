@@ -11,9 +11,9 @@ from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.kit.splits import next_number, stamped
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
+from clonos.connectors.nats.nats_address import NatsAddress
 from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.pump import Pump
-from clonos.connectors.nats.server import Server
 from clonos.connectors.nats.stream_splits import split_of
 
 OPEN_S: Final = 70.0
@@ -27,7 +27,7 @@ class StreamReader:
     opened: a successor has to find what its predecessor has read.
     """
 
-    def __init__(self, server: Server, codec: Codec[bytes, Any] | None, is_stamped: bool) -> None:
+    def __init__(self, server: NatsAddress, codec: Codec[bytes, Any] | None, is_stamped: bool) -> None:
         self._server, self._codec, self._is_stamped = server, codec, is_stamped
         self._split = split_of(b'["","",1,-1,""]')
         self._next = 1

@@ -10,7 +10,7 @@ from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
-from clonos.connectors.nats.server import NatsAddressOptions, Server
+from clonos.connectors.nats.nats_address import NatsAddress, NatsAddressOptions
 from clonos.connectors.nats.stream_reader import StreamReader
 from clonos.connectors.nats.stream_splits import (
     CONNECTOR,
@@ -37,7 +37,7 @@ class NatsSource(Generic[T]):
     def __init__(
         self,
         stream: str,
-        server: Server,
+        server: NatsAddress,
         *,
         subjects: tuple[str, ...],
         decode: Any,
@@ -130,7 +130,7 @@ def source(stream: str, *, decode: Any = None, **options: Unpack[StreamOptions])
     _check(stream)
     return NatsSource(
         stream,
-        Server(CONNECTOR, options),
+        NatsAddress(CONNECTOR, options),
         subjects=checked_subjects(options.get("subjects")),
         decode=decode,
         start=checked_start(options["start"]),

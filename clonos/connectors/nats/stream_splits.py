@@ -11,8 +11,8 @@ import msgspec
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.kit.splits import decoded_split
+from clonos.connectors.nats.nats_address import Connection, NatsAddress
 from clonos.connectors.nats.nats_errors import NATS, MessagesLost
-from clonos.connectors.nats.server import Connection, Server
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
 
@@ -97,7 +97,9 @@ def checked_start(start: Start) -> Start:
     return start
 
 
-async def listed(server: Server, stream: str, subjects: Sequence[str], start: Start, is_bounded: bool) -> list[bytes]:
+async def listed(
+    server: NatsAddress, stream: str, subjects: Sequence[str], start: Start, is_bounded: bool
+) -> list[bytes]:
     """Returns the splits of a stream, with the sequences at which they begin and, if bounded, end.
 
     Raises: SystemRefused: there is no such stream, or it cannot be read again. InvalidConnector: the stream has no such
@@ -167,7 +169,7 @@ def check_sequences(split: StreamSplit, info: Any, sequence: int) -> None:
     raise MessagesLost(split.stream, sequence, reason)
 
 
-def _check_replayable(server: Server, stream: str, config: Any) -> None:
+def _check_replayable(server: NatsAddress, stream: str, config: Any) -> None:
     """Raises: SystemRefused: the stream removes messages otherwise than from its beginning."""
     reason = ""
     retention = str(getattr(config.retention, "value", config.retention))

@@ -14,8 +14,8 @@ from typing import Any, Final
 from clonos.connectors.kit.broker_sink import CONFIRM_S, Outgoing, Published
 from clonos.connectors.kit.external_system import MessageRefused, SystemUnreachable
 from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.nats_address import Connection, NatsAddress
 from clonos.connectors.nats.nats_errors import NATS, ROW_ADVICE, TOO_LARGE
-from clonos.connectors.nats.server import Connection, Server
 from clonos.core.model.errors import EnvironmentFault
 
 STREAM_HEADER: Final = "Nats-Expected-Stream"
@@ -25,7 +25,7 @@ NO_RESPONDERS: Final = "503"
 class SubjectPublisher:
     """Connection that publishes to streams. ``stream`` None: to whichever has the subject."""
 
-    def __init__(self, server: Server, stream: str | None, confirm_s: float = CONFIRM_S) -> None:
+    def __init__(self, server: NatsAddress, stream: str | None, confirm_s: float = CONFIRM_S) -> None:
         """Connects.
 
         Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.

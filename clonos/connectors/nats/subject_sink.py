@@ -13,8 +13,8 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.broker_sink import BrokerSink, SinkOptions, Target
 from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.nats_address import Connection, NatsAddress, NatsAddressOptions
 from clonos.connectors.nats.nats_errors import NATS
-from clonos.connectors.nats.server import Connection, NatsAddressOptions, Server
 from clonos.connectors.nats.stream_splits import is_subject
 from clonos.connectors.nats.subject_publisher import SubjectPublisher
 from clonos.core.model.wrong_calls import explains_calls
@@ -35,7 +35,7 @@ class SubjectSink(BrokerSink):
 
     connector, target_word = CONNECTOR, "subject"
 
-    def __init__(self, subject: Target, server: Server, stream: str | None, options: SinkOptions) -> None:
+    def __init__(self, subject: Target, server: NatsAddress, stream: str | None, options: SinkOptions) -> None:
         super().__init__(subject, options)
         self.server, self.stream = server, stream
 
@@ -145,4 +145,4 @@ def sink(
     if not callable(subject) and not is_literal(subject):
         advice = "Give a subject without wildcards, or a function of the row."
         raise InvalidConnector(CONNECTOR, f"the subject is {subject!r:.80}", advice)
-    return SubjectSink(subject, Server(CONNECTOR, options), stream, options)
+    return SubjectSink(subject, NatsAddress(CONNECTOR, options), stream, options)

@@ -16,7 +16,7 @@ import msgspec
 from clonos.connectors.postgres import pgoutput as p
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable
 from clonos.connectors.postgres.column_values import register as register_loaders
-from clonos.connectors.postgres.server import Server
+from clonos.connectors.postgres.postgres_address import PostgresAddress
 from clonos.core.values import register
 from clonos.io.system.readiness import wait_readable, wait_writable
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
@@ -77,7 +77,7 @@ class Problem(NamedTuple):
 class Tables:
     """Tables that a connection has described, and how their values are read."""
 
-    def __init__(self, connection: Any, server: Server, as_text: frozenset[str]) -> None:
+    def __init__(self, connection: Any, server: PostgresAddress, as_text: frozenset[str]) -> None:
         register_loaders(connection)
         self._relations: dict[int, p.Relation] = {}
         self._values, self._server, self._as_text = Values(connection), server, as_text
@@ -147,7 +147,7 @@ class ChangeStream:
 
     def __init__(
         self,
-        server: Server,
+        server: PostgresAddress,
         slot: str,
         publication: str,
         position: ChangePosition,

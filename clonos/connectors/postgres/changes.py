@@ -18,7 +18,7 @@ from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
-from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
+from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
@@ -61,7 +61,7 @@ class PostgresChanges:
     routes_malformed = True
 
     def __init__(
-        self, server: Server, tables: tuple[str, ...], publication: str, slot: str, as_text: frozenset[str]
+        self, server: PostgresAddress, tables: tuple[str, ...], publication: str, slot: str, as_text: frozenset[str]
     ) -> None:
         if not NAME.fullmatch(slot):
             raise InvalidConnector(CONNECTOR, f"slot is {slot!r}", "Use lower-case letters, digits and _, at most 63.")
@@ -308,4 +308,6 @@ def changes(
     tables = () if table is None else (table,) if isinstance(table, str) else tuple(table)
     if isinstance(as_text, str):
         raise InvalidConnector(CONNECTOR, f"as_text is {as_text!r}", "Give a list of names of columns.")
-    return PostgresChanges(Server(CONNECTOR, dsn, password), tables, publication or "", slot, frozenset(as_text))
+    return PostgresChanges(
+        PostgresAddress(CONNECTOR, dsn, password), tables, publication or "", slot, frozenset(as_text)
+    )

@@ -19,7 +19,7 @@ from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
 from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
-from clonos.connectors.postgres.server import POSTGRESQL, Server, identifier
+from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
@@ -73,7 +73,7 @@ class PostgresQuery(OrderChoice):
 
     routes_malformed = True
 
-    def __init__(self, server: Server, sql: str, key: str, parts: int | None, ordered: bool | None) -> None:
+    def __init__(self, server: PostgresAddress, sql: str, key: str, parts: int | None, ordered: bool | None) -> None:
         if parts is not None and not 1 <= parts <= PARTS_MAX:
             raise InvalidConnector(CONNECTOR, f"parts is {parts}", f"Give a number from 1 to {PARTS_MAX}.")
         if ordered and parts is not None and parts > 1:
@@ -328,4 +328,4 @@ def query(
 
         job.source(postgres.query("postgresql://ann@db/shop", "SELECT * FROM orders", key="id"))
     """
-    return PostgresQuery(Server(CONNECTOR, dsn, password), sql, key, parts, ordered)
+    return PostgresQuery(PostgresAddress(CONNECTOR, dsn, password), sql, key, parts, ordered)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres import exact_types
-from clonos.connectors.postgres.server import POSTGRESQL, Server
+from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
 from clonos.connectors.tables.table_database import Query
@@ -116,7 +116,7 @@ class PostgresTable(TableSink):
 
     def __init__(
         self,
-        server: Server,
+        server: PostgresAddress,
         table: str,
         columns: Sequence[str] | Mapping[str, str] | None,
         upsert: str | Sequence[str] | None,
@@ -241,4 +241,4 @@ def table(
 
         stream.sink(postgres.table("postgresql://ann@db/shop", "orders", password=secrets.env("SHOP_PASSWORD")))
     """
-    return PostgresTable(Server(CONNECTOR, dsn, password), table, columns, upsert)
+    return PostgresTable(PostgresAddress(CONNECTOR, dsn, password), table, columns, upsert)

@@ -19,7 +19,7 @@ from clonos.connectors.kit.external_system import SystemRefused
 from clonos.connectors.postgres import Change, ChangesLost
 from clonos.connectors.postgres.change_stream import ChangePosition, ChangeStream
 from clonos.connectors.postgres.changes import ChangesReader, PostgresChanges
-from clonos.connectors.postgres.server import Server
+from clonos.connectors.postgres.postgres_address import PostgresAddress
 from clonos.job import Job
 from tests.connectors.servers.postgres import PASSWORD, PostgresServer
 from tests.speed import scaled
@@ -156,7 +156,7 @@ def test_a_reader_finds_at_once_what_was_committed_before_it_was_opened(orders: 
 def test_a_reader_does_not_wait_for_an_end_of_the_log_that_no_record_reaches(orders: PostgresServer) -> None:
     _, split = followed(orders)
     begin = msgspec.msgpack.decode(split)[3]
-    server, beyond = Server("test", orders.full_url, None), begin + (1 << 30)
+    server, beyond = PostgresAddress("test", orders.full_url, None), begin + (1 << 30)
     insert(orders, 1)
     with closing(ChangeStream(server, "orders_slot", "orders_slot", ChangePosition(begin, 0), beyond)) as stream:
         assert ids(stream.take(10)) == [1]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.postgres.server import Server
+from clonos.connectors.postgres.postgres_address import PostgresAddress
 from tests.connectors.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.connectors
@@ -35,7 +35,7 @@ def test_a_connection_without_the_password_is_refused(postgres: PostgresServer) 
 def test_a_connection_ends_within_a_minute_after_its_server_has_vanished(postgres: PostgresServer) -> None:
     idle, interval, count = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
     with (
-        Server("test", postgres.full_url, None).connect() as connection,
+        PostgresAddress("test", postgres.full_url, None).connect() as connection,
         socket.socket(fileno=os.dup(connection.fileno())) as copied,
     ):
         option = {each: copied.getsockopt(socket.IPPROTO_TCP, each) for each in (idle, interval, count)}
@@ -47,5 +47,5 @@ def test_a_connection_ends_within_a_minute_after_its_server_has_vanished(postgre
 @pytest.mark.parametrize("dsn", ["postgresql://ann:s3cret@h/shop?sslmod=x", "host=h password=s3cret sslmod=x"])
 def test_an_option_of_a_dsn_that_libpq_does_not_know_is_named(dsn: str) -> None:
     with pytest.raises(InvalidConnector, match=r"libpq has no option 'sslmod'\. Correct its name") as caught:
-        Server("postgres.table", dsn, None).connect()
+        PostgresAddress("postgres.table", dsn, None).connect()
     assert "s3cret" not in str(caught.value)

@@ -44,7 +44,7 @@ class NatsAddressOptions(AddressOptions, total=False):
     token: str | Secret | None
 
 
-class Server(BrokerAddress):
+class NatsAddress(BrokerAddress):
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
 
     system, scheme = NATS, "nats://"
@@ -174,7 +174,7 @@ async def closing(connection: Any) -> None:
 class Connection:
     """Connection whose requests end when it ends."""
 
-    def __init__(self, server: Server, raw: Any, ended: asyncio.Future[None]) -> None:
+    def __init__(self, server: NatsAddress, raw: Any, ended: asyncio.Future[None]) -> None:
         self._server = server
         self.raw = raw
         self._ended = ended
@@ -182,10 +182,10 @@ class Connection:
         self.jetstream = raw.jetstream(timeout=ANSWER_S)
 
     @classmethod
-    async def opened(cls, server: Server) -> Connection:
+    async def opened(cls, server: NatsAddress) -> Connection:
         """Connects.
 
-        Raises: as ``Server.connected``.
+        Raises: as ``NatsAddress.connected``.
         """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ended.add_done_callback(lambda future: future.exception())  # it need not be awaited

@@ -60,7 +60,7 @@ POSTGRESQL: Final = ExternalSystem(
 )
 
 
-class Server(BrokerAddress):
+class PostgresAddress(BrokerAddress):
     """PostgreSQL database. ``password`` replaces that of the DSN."""
 
     system, scheme, url_option = POSTGRESQL, "postgresql://", "dsn"
