@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from clonos.api.emission import Emission
 from clonos.api.keys import KeyBy
@@ -49,17 +50,28 @@ class StepInput:
     tag: str = ""
 
 
+FACTS: Final = (
+    *("runs_user_code", "is_per_record", "is_one_to_one", "selects_rows", "breaks_order", "has_calls"),
+    *("requires_columns", "emits_columns", "side_tags"),
+)
+"""Attributes of an operator's class that its step has, too."""
+
+
+def facts_of(make: Callable[[], Operator] | None) -> dict[str, Any]:
+    """Returns what the class of an operator says of each step that it makes."""
+    while isinstance(make, partial):
+        make = make.func
+    return {fact: getattr(make, fact) for fact in FACTS} if isinstance(make, type) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Step as the user wrote it.
 
     ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
 
-    - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
-    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are some of its records.
-    - ``has_calls``: it makes calls beside its steps. ``is_per_record``: it handles each record alone.
-    - ``ignores_order``: its results are the same whatever the order of its records. ``breaks_order``: its results have
-      another order than its records.
+    - ``FACTS`` are those of its operator, which describes them, unless the method that adds the step knows more.
+    - ``ignores_order``: its results are the same whatever the order of its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
     - ``functions``: functions of the user that it calls, or its process function.
@@ -67,7 +79,6 @@ class Step:
     - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
     - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
       input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
-    - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
       ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.

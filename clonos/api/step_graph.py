@@ -15,7 +15,7 @@ from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.checks.wrong_ends import how_to_write
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.step import AnySink, Step, StepInput
+from clonos.api.step import AnySink, Step, StepInput, facts_of
 from clonos.core.model.plan import PlacementRule
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.operator import Operator
@@ -74,22 +74,24 @@ class StepGraph:
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
         check_standby(name, standby, has_effects, rest.get("source"))
+        operator = None if make is None else make(name)
+        flags = {**facts_of(operator), **rest}
         if has_times is None:
             has_times = self.have_same_times(name, inputs)
-            if has_times and rest.get("emits_columns"):
-                rest.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
+            if has_times and flags.get("emits_columns"):
+                flags.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
         step = Step(
             number=len(self._steps),
             name=name,
             is_named=given is not None,
             inputs=inputs,
-            make=None if make is None else make(name),
+            make=operator,
             parallelism=parallelism,
             has_effects=has_effects,
             standby=standby,
             kind=kind,
             has_times=has_times,
-            **rest,
+            **flags,
         )
         self._steps.append(step)
         return step

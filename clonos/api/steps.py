@@ -134,9 +134,7 @@ class GraphBuilder:
                 common.get("name") or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
-        return self._step(
-            kind, make, common, (function,), runs_user_code=True, state=states_of(function), side_tags=None
-        )
+        return self._step(kind, make, common, (function,), state=states_of(function))
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         for each in self._inputs:
@@ -174,10 +172,8 @@ class GraphBuilder:
             {"name": name, "parallelism": upstreams[0].parallelism if len(upstreams) == 1 else None},
             make=lambda step: partial(AssignTimestamps, step, assigner, emits_columns),
             functions=assigner.functions,
-            runs_user_code=True,
             emits_columns=emits_columns,
             is_one_to_one=not emits_columns,
-            is_per_record=True,
             state=(),
             has_times=True,
             timestamp_column=assigner.column if emits_columns else None,
@@ -210,7 +206,6 @@ class GraphBuilder:
             make,
             {"name": name and f"{name}.flush", "parallelism": parallelism},
             emits_columns=all(map(self._graph.gives_columns, self._inputs)),
-            selects_rows=True,
             state=(("when", str(flush)),),
             has_times=False,
             flush=flush,

@@ -92,9 +92,7 @@ class Stream(
         if par is not None:
             return Stream(self._graph, add_parallel(self, "map", function, par, common))
         make = partial(stateless.Map, function)
-        step = self._step(
-            "map", lambda _: make, common, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
-        )
+        step = self._step("map", lambda _: make, common, (function,))
         return Stream(self._graph, step)
 
     @overload
@@ -120,9 +118,7 @@ class Stream(
         if par is not None:
             return Stream(self._graph, add_parallel(self, "filter", predicate, par, common))
         make = partial(stateless.Filter, predicate)
-        step = self._step(
-            "filter", lambda _: make, common, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
-        )
+        step = self._step("filter", lambda _: make, common, (predicate,))
         return Stream(self._graph, step)
 
     def flat_map(
@@ -132,7 +128,7 @@ class Stream(
         if par is not None:
             return Stream(self._graph, add_parallel(self, "flat_map", function, par, common))
         make = partial(stateless.FlatMap, function)
-        step = self._step("flat_map", lambda _: make, common, (function,), runs_user_code=True, is_per_record=True)
+        step = self._step("flat_map", lambda _: make, common, (function,))
         return Stream(self._graph, step)
 
     def map_batches(
@@ -152,10 +148,6 @@ class Stream(
             lambda _: make,
             common,
             (function,),
-            runs_user_code=True,
-            requires_columns=True,
-            emits_columns=True,
-            is_per_record=True,
         )
         return Stream(self._graph, step)
 

@@ -92,6 +92,22 @@ class Operator:
     """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
     ``pass_watermark`` itself, at once or later."""
 
+    runs_user_code: ClassVar[bool] = False
+    is_per_record: ClassVar[bool] = False
+    """True if it handles each record alone."""
+    is_one_to_one: ClassVar[bool] = False
+    """True if result i of a batch belongs to record i."""
+    selects_rows: ClassVar[bool] = False
+    """True if its results are some of its records."""
+    breaks_order: ClassVar[bool] = False
+    """True if its results have another order than its records."""
+    requires_columns: ClassVar[bool] = False
+    """True if it accepts record batches only."""
+    emits_columns: ClassVar[bool] = False
+    """True if its results are record batches, whatever it takes."""
+    side_tags: ClassVar[tuple[str, ...] | None] = ()
+    """Tags of its side outputs; None for any, those that its function names."""
+
     @property
     def fires_in_spans(self) -> bool:
         """Whether it fires the event-time timers of several instants at once as it does one after the other."""

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from clonos.api.common import CommonWithEffects
+from clonos.api.step import FACTS
 from tests.tidy.source import Source, sources, type_of_function
 
 pytestmark = pytest.mark.static
@@ -17,6 +18,15 @@ PACKAGES: Final = ("clonos/api", "clonos/connectors", "clonos/job")
 
 SHARED_MAX: Final = 2
 """Keywords that all overloads of a method may repeat: fewer lines than a ``TypedDict`` for them."""
+
+SAID_BY_METHODS: Final = {
+    ("clonos/api/aggregating.py", "runs_user_code"),
+    ("clonos/api/graph.py", "is_one_to_one"),
+    ("clonos/api/transforms/keyed_choosing.py", "runs_user_code"),
+    ("clonos/api/transforms/keyed_choosing.py", "selects_rows"),
+    ("clonos/api/transforms/routing.py", "runs_user_code"),
+}
+"""Facts that a method says of several operators at once, and those of a source and of a route."""
 
 
 def _spelled_out(function: type_of_function) -> bool:
@@ -57,3 +67,16 @@ def test_the_overloads_of_a_method_repeat_no_keywords() -> None:
         if len(shared) > SHARED_MAX
     }
     assert again == {}, "give them a TypedDict, which each overload unpacks"
+
+
+def test_what_is_always_true_of_an_operator_is_said_by_its_class() -> None:
+    said = {
+        (source.path, keyword.arg)
+        for source in sources()
+        if source.is_under(*PACKAGES)
+        for node in source.nodes
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg in FACTS and isinstance(keyword.value, ast.Constant) and keyword.value.value
+    }
+    assert said == SAID_BY_METHODS, "make it an attribute of the operator's class, which the graph asks"

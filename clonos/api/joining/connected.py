@@ -121,7 +121,6 @@ class ConnectedStreams(Generic[A, B]):
             common,
             function,
             has_times=has_times,
-            side_tags=None,
             state=states_of(function),
         )
         return Stream(self._first._graph, inputs)

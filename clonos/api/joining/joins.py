@@ -234,8 +234,6 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common:
             {"parallelism": upstreams.pop() if len(upstreams) == 1 else None},
             make=lambda _, number=number: partial(NumberInput, number),  # type: ignore[misc]
             has_times=True,
-            is_one_to_one=True,
-            is_per_record=True,
         )
         inputs += (StepInput(marked.number),)
     added = graph.add(
@@ -246,7 +244,6 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common:
         has_times=True,
         side_tags=tags,
         state=(("inputs", str(len(streams))),),
-        breaks_order=True,
     )
     return (StepInput(added.number),)
 

@@ -98,9 +98,7 @@ class Calling(Theme, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
-        flags["breaks_order"] = not ordered
-        return self._stream(self._step("map_async", make, common, (function,), state=(), **flags))
+        return self._stream(self._step("map_async", make, common, (function,), state=(), breaks_order=not ordered))
 
 
 def add_parallel(
@@ -119,8 +117,7 @@ def add_parallel(
             "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
         )
     make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
-    flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "has_calls": True}
-    return stream._step(kind, make, common, (function,), state=(), **flags)
+    return stream._step(kind, make, common, (function,), state=())
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

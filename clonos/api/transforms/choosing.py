@@ -99,10 +99,7 @@ class Choosing(Theme, Generic[T]):
             "sample",
             lambda _: make,
             common,
-            runs_user_code=True,
             emits_columns=is_columnar,
-            selects_rows=True,
-            is_per_record=True,
         )
         return self._stream(step)
 
@@ -118,10 +115,7 @@ class Choosing(Theme, Generic[T]):
             lambda _: make,
             common,
             (function,),
-            runs_user_code=True,
             emits_columns=is_columnar,
-            is_one_to_one=True,
-            is_per_record=True,
         )
         return self._stream(step)
 
@@ -147,9 +141,7 @@ class Choosing(Theme, Generic[T]):
                 "Give the most calls for a record: at least 1.",
             )
         make = partial(stateless.Map, Iterated(function, times_max))
-        step = self._step(
-            "iterate", lambda _: make, common, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
-        )
+        step = self._step("iterate", lambda _: make, common, (function,))
         return self._stream(step)
 
     def limit(self, count: int, *, name: str | None = None, standby: StandbyMode | None = None) -> Stream[T]:
@@ -170,8 +162,6 @@ class Choosing(Theme, Generic[T]):
             partial(partial, Limit, count=count),
             {"name": name, "parallelism": 1, "standby": standby},
             emits_columns=self._gives_columns,
-            is_one_to_one=True,
-            selects_rows=True,
             state=(),
         )
         return self._stream(step)
@@ -197,9 +187,7 @@ class Choosing(Theme, Generic[T]):
             )
         functions = tuple(each for each in predicates if not isinstance(each, bool))
         make = partial(stateless.Map, Chosen(predicates))
-        chosen = self._step(
-            kind, lambda _: make, common, functions, runs_user_code=True, is_one_to_one=True, is_per_record=True
-        )
+        chosen = self._step(kind, lambda _: make, common, functions)
         common["name"] = None
         return tuple(self._branch(chosen, index, common) for index in range(len(predicates)))
 
@@ -221,9 +209,7 @@ class Choosing(Theme, Generic[T]):
     def _branch(self, chosen: Any, index: int, common: Common) -> Stream[T]:
         step = self._graph.steps[chosen[0].step]
         make = partial(Select, index)
-        selected = self._stream(chosen)._step(
-            f"{step.name}.{index}", lambda _: make, common, selects_rows=True, is_per_record=True
-        )
+        selected = self._stream(chosen)._step(f"{step.name}.{index}", lambda _: make, common)
         return self._stream(selected)
 
 

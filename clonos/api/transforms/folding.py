@@ -106,7 +106,6 @@ def folded(
         partial(make, aggregation=aggregation, is_keyed=is_keyed),
         common,
         (function,),
-        runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("emit", str(emit)),),
         emits_at_end=emit.is_final,

@@ -52,6 +52,10 @@ class Programs:
 class ColumnStep(Operator):
     """One of these steps, and the run of those after it."""
 
+    runs_user_code = True
+    is_per_record = True
+    requires_columns = True
+    emits_columns = True
     takes_columns = True
     changes_rows = False
 

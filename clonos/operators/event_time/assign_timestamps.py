@@ -25,6 +25,8 @@ INPUT: Final = 0
 class AssignTimestamps(Operator):
     """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream after it."""
 
+    runs_user_code = True
+    is_per_record = True
     checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 

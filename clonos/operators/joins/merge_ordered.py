@@ -17,6 +17,8 @@ ROWS_NAME: Final = "rows"
 class NumberInput(Operator):
     """Mark of one input of a merge: rows (number of the input, row)."""
 
+    is_per_record = True
+    is_one_to_one = True
     changes_rows = False
 
     def __init__(self, number: int) -> None:
@@ -30,6 +32,7 @@ class NumberInput(Operator):
 class MergeOrdered(Operator):
     """Merge of marked rows: a row leaves when the watermark has passed it, by (timestamp, input, arrival)."""
 
+    breaks_order = True
     holds_watermarks: ClassVar[bool] = True
 
     def __init__(self, step: str, late: str | None) -> None:

@@ -51,6 +51,8 @@ class ResultShape(StrEnum):
 class AsyncMap(Operator):
     """Results of a call in a thread per record. A watermark waits for the results of all records before it."""
 
+    runs_user_code = True
+    is_per_record = True
     has_calls: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 

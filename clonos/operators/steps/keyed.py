@@ -44,6 +44,8 @@ class Keyed(Operator):
 class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
     """Base of steps that call a user function for each record and emit the results of a batch together."""
 
+    runs_user_code = True
+
     def __init__(self, step: str, function: FunctionT) -> None:
         super().__init__(step)
         self._function = function

@@ -47,6 +47,8 @@ def method_of(function: Any, name: str) -> Method:
 class Process(Operator):
     """Operator that runs a process function on (key, value) pairs, or on records without a key."""
 
+    runs_user_code = True
+    side_tags = None
     has_timers = True
     has_event_timers = True
 

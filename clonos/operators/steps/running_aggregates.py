@@ -38,6 +38,8 @@ def name_before(name: str) -> str:
 class KeyedAccumulators(Operator):
     """Base: the accumulators of the keys. Without keys, all records have the key None."""
 
+    runs_user_code = True
+
     def __init__(self, step: str, aggregation: Aggregation[Any, Any], *, is_keyed: bool) -> None:
         self._step = step
         self._aggregation = aggregation

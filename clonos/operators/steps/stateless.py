@@ -19,6 +19,10 @@ from clonos.operators.user_errors import RAISED
 class Map(Operator):
     """One result per record."""
 
+    runs_user_code = True
+    is_per_record = True
+    is_one_to_one = True
+
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
@@ -39,6 +43,10 @@ class Map(Operator):
 
 class Filter(Operator):
     """Selection of the records for which the predicate is true."""
+
+    runs_user_code = True
+    is_per_record = True
+    selects_rows = True
 
     def __init__(self, predicate: Callable[[Any], object]) -> None:
         self._predicate = predicate
@@ -87,6 +95,9 @@ class Filter(Operator):
 
 class FlatMap(Operator):
     """Any number of results per record; none if the function raises, even after some results."""
+
+    runs_user_code = True
+    is_per_record = True
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
@@ -142,6 +153,11 @@ class FlatMap(Operator):
 
 class MapBatches(Operator):
     """One batch per batch. If the function raises, the whole batch fails or is routed."""
+
+    runs_user_code = True
+    is_per_record = True
+    requires_columns = True
+    emits_columns = True
 
     def __init__(self, function: Callable[[Any], Any], wanted: str) -> None:
         """Creates the operator; ``wanted`` is the frame that the function gets (``frame_wanted``)."""

@@ -109,6 +109,8 @@ class Iterated:
 class Select(Operator):
     """Records of one branch, from rows (index of the branch, record)."""
 
+    is_per_record = True
+    selects_rows = True
     changes_rows = False
 
     def __init__(self, branch: int) -> None:

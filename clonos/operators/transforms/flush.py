@@ -32,6 +32,7 @@ class Flush(Operator):
     Columns stay columns. Records of a keyed input leave without their keys.
     """
 
+    selects_rows = True
     has_timers: ClassVar[bool] = True
 
     def __init__(self, step: str, *, is_keyed: bool, count: int | None, interval_ns: int | None) -> None:

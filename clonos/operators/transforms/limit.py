@@ -19,6 +19,8 @@ TAKEN_NAME: Final = "taken"
 class Limit(Operator):
     """Passes on the first ``count`` records and drops the others."""
 
+    is_one_to_one = True
+    selects_rows = True
     changes_rows = False
 
     def __init__(self, step: str, count: int) -> None:
