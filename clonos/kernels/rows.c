@@ -116,6 +116,81 @@ static PyObject *take_rows(PyObject *Py_UNUSED(module), PyObject *args)
     return NULL;
 }
 
+/* --- rows by time */
+
+/* Returns the number of the span that has an instant, for spans that begin at `starts`; the first one has all before. */
+static Py_ssize_t span_of(const Items *starts, int64_t instant)
+{
+    Py_ssize_t low = 0, high = (Py_ssize_t)starts->items; /* most spans are few, and next to the one before */
+    while (low + 1 < high) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (load_i64(starts->data, middle) <= instant) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static int append_by_time(PyObject *rows, const Items *times, const Items *starts, PyObject *found)
+{
+    int64_t begin = 0, end = 0;
+    PyObject *part = NULL;
+    for (int64_t row = 0; row < times->items; row++) {
+        int64_t instant = load_i64(times->data, row);
+        if (part == NULL || instant < begin || instant >= end) {
+            Py_ssize_t span = span_of(starts, instant);
+            begin = span == 0 ? INT64_MIN : load_i64(starts->data, span);
+            end = span + 1 < starts->items ? load_i64(starts->data, span + 1) : INT64_MAX;
+            PyObject *number = PyLong_FromSsize_t(span);
+            part = number == NULL ? NULL : PyDict_GetItemWithError(found, number);
+            if (part == NULL && number != NULL && !PyErr_Occurred() && (part = PyList_New(0)) != NULL) {
+                if (PyDict_SetItem(found, number, part) < 0) Py_CLEAR(part);
+                else Py_DECREF(part); /* the dict has it */
+            }
+            Py_XDECREF(number);
+            if (part == NULL) return -1;
+        }
+        if (PyList_Append(part, PyList_GET_ITEM(rows, row)) < 0) return -1;
+    }
+    return 0;
+}
+
+/* split_by_time(rows, times: int64, starts: int64) -> dict: the rows of each span by its number, in the order in which
+ * spans occur; span i begins at starts[i], ascending, and the first one has all that is before. */
+static PyObject *split_by_time(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *rows, *times_object, *starts_object, *found = NULL;
+    Items times, starts;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &rows, &times_object, &starts_object)) return NULL;
+    if (take_items(times_object, 8, 0, "times", &times) < 0) return NULL;
+    if (take_items(starts_object, 8, 0, "starts", &starts) < 0) {
+        release_items(&times);
+        return NULL;
+    }
+    if (starts.items == 0) PyErr_SetString(PyExc_ValueError, "there is at least one span");
+    else if (check_equal(times.items, PyList_GET_SIZE(rows), "times") == 0) found = PyDict_New();
+    if (found != NULL && append_by_time(rows, &times, &starts, found) < 0) Py_CLEAR(found);
+    release_items(&starts);
+    release_items(&times);
+    return found;
+}
+
+/* bounds(times: int64) -> (least, most) of at least one. */
+static PyObject *bounds(PyObject *Py_UNUSED(module), PyObject *times_object)
+{
+    Items times;
+    if (take_items(times_object, 8, 0, "times", &times) < 0) return NULL;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t row = 0; row < times.items; row++) {
+        int64_t instant = load_i64(times.data, row);
+        if (instant < least) least = instant;
+        if (instant > most) most = instant;
+    }
+    int is_empty = times.items == 0;
+    release_items(&times);
+    if (is_empty) return PyErr_Format(PyExc_ValueError, "there is no time");
+    return Py_BuildValue("(LL)", (long long)least, (long long)most);
+}
+
 /* --- functions with state per key */
 
 /* Types of clonos.core.values.copying.IMMUTABLE that are frequent; the caller looks at values of others. */
@@ -256,6 +331,8 @@ static PyObject *fold_rows(PyObject *Py_UNUSED(module), PyObject *args)
 PyMethodDef rows_methods[] = {
     {"split_rows", split_rows, METH_VARARGS, "Appends each row to the list of the receiver of its key."},
     {"take_rows", take_rows, METH_VARARGS, "Moves rows out of pieces of lists into a new list."},
+    {"split_by_time", split_by_time, METH_VARARGS, "split_by_time(rows, times, starts): the rows of each span of time."},
+    {"bounds", bounds, METH_O, "bounds(times): the least and the most of numbers of 64 bits."},
     {"fold_rows", fold_rows, METH_VARARGS, "Calls a function with the state of the key of each row."},
     {NULL, NULL, 0, NULL},
 };

@@ -11,26 +11,36 @@ lateness of its last window has passed.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.core.values.elements import INT64
 from clonos.core.values.keys import state_keys
+from clonos.kernels import choice
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.grid import Grid, Spans
 from clonos.operators.windows.merged_panes import MergedPanes
 from clonos.operators.windows.paned import Paned
-from clonos.operators.windows.results import window_of
-from clonos.operators.windows.window_aggregates import WindowAggregate
+from clonos.operators.windows.results import counted, window_of
+from clonos.operators.windows.window_aggregates import WindowAggregate, WindowCount
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 LATE_NAME: Final = "late"
+
+PANES_ADDED_MAX: Final = 64
+"""Panes of a window whose counts are added for each result. Of more panes the sums are kept from one to the next."""
+
+PANES_AT_ONCE_MAX: Final = 64
+"""Panes of a batch to which the native kernel distributes its rows."""
+
+ValueT = TypeVar("ValueT")
 
 
 class PaneWindows(Paned[Table]):
@@ -49,7 +59,10 @@ class PaneWindows(Paned[Table]):
         self._results = Results(aggregate.aggregation, apply)
         self._late: dict[int, Table] = {}
         self._emitted = self._late
-        has_overlap = spans.panes > 1 and aggregate.aggregation.has_bounded_size
+        self._counts: WindowCount | None = None
+        if isinstance(aggregate, WindowCount) and apply is None and spans.panes <= PANES_ADDED_MAX:
+            self._counts = aggregate
+        has_overlap = self._counts is None and spans.panes > 1 and aggregate.aggregation.has_bounded_size
         self._merged = MergedPanes(aggregate.aggregation, spans.panes, self._panes) if has_overlap else None
 
     def open(self, scope: Scope) -> None:
@@ -94,10 +107,9 @@ class PaneWindows(Paned[Table]):
     def keys(self, keys: list[Any], times: Times = None) -> None:
         if not self._rules.is_event_time:
             self._aggregate.add_keys(self._table_now(), keys, self.guard)
-        elif (pane := self._sole_pane(times)) is not None:
-            self._aggregate.add_keys(self._pane_table(pane), keys, self.guard)
         else:
-            super().keys(keys, times)
+            assert times is not None, "windows in event time are on streams with timestamps"
+            self._add_by_time(keys, times, are_keys=True)
 
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         if not self._rules.is_event_time:
@@ -111,11 +123,6 @@ class PaneWindows(Paned[Table]):
         else:
             super().keyed_columns(batch, key)
 
-    def _sole_pane(self, times: Times) -> int | None:
-        """Returns the pane that has all timestamps of a batch, unless one of its windows has ended."""
-        assert times is not None, "windows in event time are on streams with timestamps"
-        return self._sole_pane_between(min(times), max(times))
-
     def _sole_pane_between(self, first_ns: int, last_ns: int) -> int | None:
         grid = self._spans.grid
         pane = grid.index_of(first_ns)
@@ -125,41 +132,43 @@ class PaneWindows(Paned[Table]):
     def _table_now(self) -> Table:
         return self._pane_table(self._pane_now())
 
-    def _add_by_time(self, rows: list[Any], times: Sequence[int]) -> None:
-        """Adds rows to the panes of their timestamps."""
-        grid = self._spans.grid
-        pane = grid.index_of(min(times))
-        if max(times) < grid.start_of(pane + 1):
-            if not self._add(pane, rows):
-                self._pass_late(rows, times)
-            return
-        places: dict[int, list[int]] = {}
-        low_ns = high_ns = 0
-        of_pane: list[int] = []
-        for place, time_ns in enumerate(times):
-            if not low_ns <= time_ns < high_ns:
-                pane = grid.index_of(time_ns)
-                low_ns, high_ns = grid.start_of(pane), grid.start_of(pane + 1)
-                of_pane = places.setdefault(pane, [])
-            of_pane.append(place)
-        behind: list[tuple[int, int]] = []
-        for pane, found in places.items():
-            if self._is_ahead(self._spans.ends_of(pane)[0]):
-                self._add_some(pane, rows, found)
-            else:
-                behind += zip(found, repeat(pane))
-        behind.sort()  # one by one, so that the order of further results does not depend on where batches are cut
-        late = [place for place, pane in behind if not self._add_some(pane, rows, [place])]
+    def _add_by_time(self, rows: list[Any], times: Sequence[int], are_keys: bool = False) -> None:
+        """Adds rows to the panes of their timestamps, or keys, which stand for rows that have no other value."""
+        panes = by_pane(self._spans.grid, rows, times)
+        behind = [pane for pane in panes if not self._is_ahead(self._spans.ends_of(pane)[0])]
+        for pane, found in panes.items():
+            if pane in behind:
+                continue
+            if are_keys:
+                self._aggregate.add_keys(self._pane_table(pane), found, self.guard)
+                continue
+            try:
+                self._aggregate.add(self._pane_table(pane), found, self.guard)
+            except StepFailed as failed:
+                raise self._at(failed, times, [pane]) from failed.__cause__
+        if behind:
+            self._add_behind(list(zip(rows, rows, strict=True)) if are_keys else rows, times, behind)
+
+    def _add_behind(self, rows: list[Any], times: Sequence[int], panes: Container[int]) -> None:
+        """Adds the rows of those panes that have a window that has ended."""
+        late = []
+        # One by one, so that the order of further results does not depend on where batches are cut.
+        for place, (row, pane) in enumerate(zip(rows, map(self._spans.grid.index_of, times), strict=True)):
+            if pane not in panes:
+                continue
+            try:
+                is_taken = self._add(pane, [row])
+            except StepFailed as failed:
+                raise _moved(failed, [place]) from failed.__cause__
+            if not is_taken:
+                late.append(place)
         if late:
             self._pass_late([rows[place] for place in late], [times[place] for place in late])
 
-    def _add_some(self, pane: int, rows: list[Any], places: list[int]) -> bool:
-        """Adds the rows at some places of a batch to a pane, as ``_add`` does."""
-        try:
-            return self._add(pane, [rows[place] for place in places])
-        except StepFailed as failed:
-            at = failed.at
-            raise StepFailed(replace(at, index=None if at.index is None else places[at.index])) from failed.__cause__
+    def _at(self, failed: StepFailed, times: Sequence[int], panes: Container[int]) -> StepFailed:
+        """Returns the failure of a row of a pane with its place in the batch."""
+        of_pane = enumerate(map(self._spans.grid.index_of, times))
+        return _moved(failed, [place for place, pane in of_pane if pane in panes])
 
     def _add(self, pane: int, rows: list[Any]) -> bool:
         """Adds rows to a pane. Returns False if they are late: the last window that has it is forgotten."""
@@ -209,8 +218,8 @@ class PaneWindows(Paned[Table]):
         """Emits the results of a window at its end, or later those of keys that got late records."""
         end_ns = self._spans.end_ns(end)
         window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
-        rows: list[Any] = []
-        for stored, parts in self._parts_of(end):
+        rows: list[Any] = [] if self._counts is None else counted(self._totals_of(self._counts, end), window)
+        for stored, parts in self._parts_of(end) if self._counts is None else ():
             results, failures = self._results.of(stored, parts, window, routes=routes)
             rows += results
             for error, record in failures:
@@ -223,18 +232,24 @@ class PaneWindows(Paned[Table]):
         late = self._late.pop(end, None)
         if late is None and self._merged is not None:
             return self._merged.window(end)
-        tables = [self._panes[pane] for pane in self._spans.panes_of(end) if pane in self._panes]
+        found: dict[Any, list[Any]] = {}
+        for table in self._tables_of(end, late):
+            for stored, accumulator in table.contents().items():
+                found.setdefault(stored, []).append(accumulator)
+        return _those_of(late, found).items()
+
+    def _totals_of(self, counts: WindowCount, end: int) -> dict[Any, int]:
+        """Returns the keys of a window with their counts."""
+        late = self._late.pop(end, None)
+        return _those_of(late, counts.totals(self._tables_of(end, late)))
+
+    def _tables_of(self, end: int, late: Table | None) -> list[Table]:
+        """Returns the tables of a result, and drops that of the late records which it is for."""
         if late is not None:
             self._state.drop(self._name(LATE_NAME, end))
-        if late is not None and not self._rules.accumulates:
-            tables = [late]
-        found: dict[Any, list[Any]] = {}
-        for entries in [table.contents() for table in tables]:
-            for stored, accumulator in entries.items():
-                found.setdefault(stored, []).append(accumulator)
-        if late is not None:
-            found = {stored: found[stored] for stored in late.contents() if stored in found}
-        return found.items()
+            if not self._rules.accumulates:
+                return [late]
+        return [self._panes[pane] for pane in self._spans.panes_of(end) if pane in self._panes]
 
     # --- tables
 
@@ -244,3 +259,38 @@ class PaneWindows(Paned[Table]):
             found = self._late[end] = self._state.table(self._name(LATE_NAME, end))
             self._agenda.add_window(end)
         return found
+
+
+def by_pane(grid: Grid, rows: list[Any], times: Sequence[int]) -> dict[int, list[Any]]:
+    """Returns the rows of each pane, in the order in which the panes occur."""
+    native = choice.native
+    if native is not None and isinstance(times, array):
+        first_ns, last_ns = native.bounds(times)
+        pane, starts = grid.index_of(first_ns), array(INT64, [first_ns])
+        while len(starts) <= PANES_AT_ONCE_MAX and (start_ns := grid.start_of(pane + len(starts))) <= last_ns:
+            starts.append(start_ns)
+        if len(starts) == 1:
+            return {pane: rows}
+        if len(starts) <= PANES_AT_ONCE_MAX:
+            return {pane + number: part for number, part in native.split_by_time(rows, times, starts).items()}
+    found: dict[int, list[Any]] = {}
+    low_ns = high_ns = 0
+    part: list[Any] = []
+    for row, time_ns in zip(rows, times, strict=True):
+        if not low_ns <= time_ns < high_ns:
+            pane = grid.index_of(time_ns)
+            low_ns, high_ns = grid.start_of(pane), grid.start_of(pane + 1)
+            part = found.setdefault(pane, [])
+        part.append(row)
+    return found
+
+
+def _moved(failed: StepFailed, places: Sequence[int]) -> StepFailed:
+    """Returns the failure of one of several rows with its place among all."""
+    at = failed.at
+    return StepFailed(replace(at, index=None if at.index is None else places[at.index]))
+
+
+def _those_of(late: Table | None, found: dict[Any, ValueT]) -> dict[Any, ValueT]:
+    """Returns what was found for the keys of late records, in their order; all of it where there are none."""
+    return found if late is None else {stored: found[stored] for stored in late.contents() if stored in found}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from clonos.core.values import register
+from clonos.core.values.key_encoding import EncodedKey
+from clonos.core.values.keys import key_of
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 
 K = TypeVar("K")
@@ -44,3 +47,11 @@ def window_of(start_ns: int, end_ns: int) -> Window:
 def result_of(key: Any, window: Window, value: Any) -> WindowResult[Any, Any]:
     """Creates the result of a window for one key."""
     return WindowResult(key, window.start, window.end, value)
+
+
+def counted(totals: dict[Any, Any], window: Window) -> list[Any]:
+    """Creates the results of a window from the value of each state key."""
+    start, end = window
+    keys = map(key_of, totals) if EncodedKey in {*map(type, totals)} else totals
+    values = zip(keys, repeat(start), repeat(end), totals.values(), strict=False)
+    return list(map(tuple.__new__, repeat(WindowResult), values))  # half the time of calls of the class

@@ -77,6 +77,19 @@ class WindowAggregate:
 class WindowCount(WindowAggregate):
     """Count of records, by key alone."""
 
+    @staticmethod
+    def totals(tables: Sequence[Table]) -> dict[Any, int]:
+        """Returns the counts of all keys over several tables, in the order in which they occur."""
+        found: dict[Any, int] = {}
+        for table in tables:
+            if not found:
+                found = dict(table.contents())
+                continue
+            get = found.get
+            for key, number in table.contents().items():
+                found[key] = get(key, 0) + number
+        return found
+
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         self.add_keys(table, [key for key, _ in rows], guard)
 

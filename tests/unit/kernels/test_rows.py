@@ -18,6 +18,8 @@ from clonos.core.values.keys import Router, key_group, split_rows
 from clonos.kernels import choice
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.keyed import _beside, _pair_of
+from clonos.operators.windows.grid import UtcGrid
+from clonos.operators.windows.pane_windows import by_pane
 
 EDGES = [edge + step for edge in (0, 32, 128, 1 << 8, 1 << 16, 1 << 32, 1 << 63, 1 << 64) for step in (-1, 0, 1)]
 
@@ -156,6 +158,25 @@ def test_numbers_of_keys_and_rows_are_compared(native: Any) -> None:
     for keys, rows, first in ((["a"], [], 0), ([], [1], 0), (["a"], [1], -1)):
         with pytest.raises(ValueError, match="keys of"):
             native.split_rows(keys, rows, first, TASKS, {}, [[]])
+
+
+@given(
+    st.lists(st.one_of(st.integers(-50, 50), st.sampled_from([-(1 << 63), (1 << 63) - 1])), min_size=1, max_size=60),
+    st.integers(1, 9),
+    st.integers(0, 3),
+)
+def test_rows_come_to_the_same_panes_in_the_same_order(instants: list[int], pane_ns: int, offset_ns: int) -> None:
+    grid, rows = UtcGrid(pane_ns, offset_ns), list(range(len(instants)))
+    on_kernels, without = with_and_without(lambda: list(by_pane(grid, rows, array("q", instants)).items()))
+    assert on_kernels == without == list(by_pane(grid, rows, instants).items())
+
+
+def test_spans_and_times_of_other_lengths_are_refused(native: Any) -> None:
+    for rows, times, starts in (([1], [], [0]), ([], [1], [0]), ([1], [1], [])):
+        with pytest.raises(ValueError, match=r"needed|at least one"):
+            native.split_by_time(rows, array("q", times), array("q", starts))
+    with pytest.raises(ValueError, match="no time"):
+        native.bounds(array("q"))
 
 
 class Shrinking:

@@ -107,7 +107,7 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
     st.booleans(),
     entries,
     st.lists(st.integers(1, 5), max_size=3),
-    st.sampled_from(["gathered", "merged", "bounded", "bounded"]),
+    st.sampled_from(["gathered", "merged", "bounded", "bounded", "counted"]),
 )
 def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_are_cut(
     lengths: tuple[int, int, int],
@@ -127,13 +127,17 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
             late=LATE,
             accumulate=accumulates,
         )
+        if aggregate == "counted":
+            return windows.count()
         if aggregate == "bounded":  # of equal ranks the values are in the order in which they are merged
             return windows.aggregate(found=bottom_k(1_000, by=lambda value: 0))
         return windows.aggregate(list, list.append, merge=list.extend if aggregate == "merged" else None)
 
     step = stepping(build)
     play(step, twin, given_entries, widths)
-    assert shown(step.results) == twin.results
+    is_count = aggregate == "counted"
+    wanted = [(*window, len(values)) for *window, values in twin.results] if is_count else twin.results
+    assert shown(step.results) == wanted
     assert step.late == [(value, time * MS) for value, time in twin.late]
     assert step.late_count == len(twin.late)
     assert not [name for name in step.state() if "watermark" not in name], "state is left after the end"
