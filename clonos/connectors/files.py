@@ -15,21 +15,27 @@ files. ``partitioned`` lets a source add them: True as text, a ``pyarrow.Schema`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
 from clonos.connectors.filesystem.csv_files import CsvFiles
+from clonos.connectors.filesystem.file_options import (
+    ArrowSchema,
+    BatchOptions,
+    BlockOptions,
+    LineOptions,
+    Path,
+    RecordLineOptions,
+    given,
+)
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
-from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
+from clonos.connectors.filesystem.line_files import LineFiles
 from clonos.connectors.formats.avro_files import avro
 from clonos.connectors.formats.whole_files import whole
 from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.event_time.durations import duration_ns
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.arrow_files import ArrowFiles
@@ -50,58 +56,6 @@ __all__ = [
 ]
 
 AnyRow = TypeVar("AnyRow")
-Path = str | os.PathLike[str]
-Duration = str | float | timedelta
-
-
-class ArrowSchema(Protocol):
-    """``pyarrow.Schema`` for type checkers, because pyarrow ships no types."""
-
-    names: list[str]
-
-    def get_field_index(self, name: str) -> int: ...
-
-
-class WatchOptions(TypedDict, total=False):
-    """Files that appear later, and the order of records; for sources. ``files.lines`` describes all these options."""
-
-    watch: Duration | None
-    ordered: bool | None
-
-
-class BlockOptions(WatchOptions, total=False):
-    """Blocks and lines of text files; for sources."""
-
-    block_bytes: int | None
-    line_bytes_max: Annotated[int, LINE_BYTES_MAX]
-
-
-class PartOptions(TypedDict, total=False):
-    """Files that a sink writes."""
-
-    single: bool
-    compression: str | None
-    part_rows: int | None
-    part_bytes: int | None
-
-
-class FolderOptions(PartOptions, total=False):
-    """Folders by the values of columns; ``partitioned`` is for sources."""
-
-    partition_by: str | Sequence[str] | None
-    partitioned: bool | ArrowSchema | None
-
-
-class LineOptions(BlockOptions, PartOptions, total=False):
-    """Options of ``files.lines``."""
-
-
-class RecordLineOptions(BlockOptions, FolderOptions, total=False):
-    """Options of ``files.jsonl`` and ``files.csv``."""
-
-
-class BatchOptions(WatchOptions, FolderOptions, total=False):
-    """Options of ``files.parquet`` and ``files.arrow``."""
 
 
 @overload
@@ -165,7 +119,7 @@ def lines(
 
         job.source(files.lines("logs/*.txt.gz", watch="10s"))
     """
-    return LineFiles(paths_of(path), encoding=encoding, errors=errors, with_position=with_position, **_given(options))
+    return LineFiles(paths_of(path), encoding=encoding, errors=errors, with_position=with_position, **given(options))
 
 
 @overload
@@ -222,7 +176,7 @@ def jsonl(
 
         job.source(files.jsonl("bids/", schema=Bid)).key_by(lambda bid: bid.auction)
     """
-    return JsonFiles(paths_of(path), schema=schema, columns=columns, **_given(options))
+    return JsonFiles(paths_of(path), schema=schema, columns=columns, **given(options))
 
 
 @explains_calls
@@ -264,7 +218,7 @@ def csv(
         newlines_in_values=newlines_in_values,
         null_values=null_values,
         encoding=encoding,
-        **_given(options),
+        **given(options),
     )
 
 
@@ -294,7 +248,7 @@ def parquet(
     """
     from clonos.connectors.columns.parquet_files import ParquetFiles  # Arrow takes long to load
 
-    return ParquetFiles(paths_of(path), columns=columns, schema=schema, **_given(options))
+    return ParquetFiles(paths_of(path), columns=columns, schema=schema, **given(options))
 
 
 @explains_calls
@@ -315,14 +269,7 @@ def arrow(
     """
     from clonos.connectors.columns.arrow_files import ArrowFiles  # Arrow takes long to load
 
-    return ArrowFiles(paths_of(path), columns=columns, schema=schema, **_given(options))
-
-
-def _given(options: LineOptions | RecordLineOptions | BatchOptions) -> dict[str, Any]:
-    """Returns options as the classes take them."""
-    given: dict[str, Any] = {**options}
-    watch: Duration | None = given.pop("watch", None)
-    return {**given, "discovery_interval_ns": 0 if watch is None else duration_ns(watch)}
+    return ArrowFiles(paths_of(path), columns=columns, schema=schema, **given(options))
 
 
 explains_names(

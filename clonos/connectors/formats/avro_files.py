@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 import msgspec
@@ -21,6 +20,7 @@ from clonos.connectors.codecs.avro import AvroCodec, fastavro, parsed
 from clonos.connectors.codecs.codec import UnencodableValue
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, OutputCorrupt, row_not_writable
 from clonos.connectors.filesystem.durable_files import output_errors
+from clonos.connectors.filesystem.file_options import AvroOptions, Path, given
 from clonos.connectors.filesystem.file_sinks import FileSink, paths_of
 from clonos.connectors.filesystem.file_splits import (
     OrderedFiles,
@@ -41,7 +41,6 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.connector_contract import SplitReader
-from clonos.operators.event_time.durations import duration_ns
 
 CONNECTOR: Final = "files.avro"
 COPY_BYTES: Final = 1 << 20
@@ -252,19 +251,7 @@ def read_rows(path: str) -> Iterator[Any]:
 
 
 @explains_calls
-def avro(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    schema: Any = None,
-    block_bytes: int | None = None,
-    watch: Any = None,
-    ordered: bool | None = None,
-    partitioned: Any = None,
-    single: bool = False,
-    compression: str | None = None,
-    part_rows: int | None = None,
-    part_bytes: int | None = None,
-) -> AvroFiles:
+def avro(path: Path | Sequence[Path], *, schema: Any = None, **options: Unpack[AvroOptions]) -> AvroFiles:
     """Container files of Avro: a source of their records, or a sink into a folder.
 
     It needs fastavro: ``pip install 'clonos[avro]'``.
@@ -291,15 +278,4 @@ def avro(
 
         job.source(files.avro("orders/*.avro")).sink(files.parquet("orders"))
     """
-    return AvroFiles(
-        paths_of(path),
-        schema=schema,
-        block_bytes=block_bytes,
-        discovery_interval_ns=0 if watch is None else duration_ns(watch),
-        ordered=ordered,
-        partitioned=partitioned,
-        single=single,
-        compression=compression,
-        part_rows=part_rows,
-        part_bytes=part_bytes,
-    )
+    return AvroFiles(paths_of(path), schema=schema, **given(options))
