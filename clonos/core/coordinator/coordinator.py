@@ -66,6 +66,18 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
     """Ignores an event that may happen in this phase and has no effect."""
 
 
+def _on_status(state: CoordinatorState, event: Received) -> None:
+    """Applies the heartbeat of a slot, and then moves the tasks that are suspended there."""
+    event_handlers.on_status(state, event)
+    relocation.on_status(state, event)
+
+
+def _tick(state: CoordinatorState, event: Ticked) -> None:
+    """Does what is due at a tick of the running job, and then suspends a task that can move."""
+    event_handlers.tick(state, event)
+    relocation.tick(state, event)
+
+
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
 OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
 REPEATED = (*OF_ONE_INCARNATION, Suspicion)
@@ -127,7 +139,7 @@ HANDLERS: Table[None] = {
     (Running, SlotGone): event_handlers.on_slot_gone,
     (Running, SlotUnreachable): event_handlers.on_slot_unreachable,
     (Running, SlotRefused): event_handlers.on_slot_refused,
-    (Running, SlotStatus): relocation.on_status,
+    (Running, SlotStatus): _on_status,
     (Running, Snapshotted): event_handlers.on_snapshotted,
     (Running, LogLost): event_handlers.on_log_lost,
     (Running, JournalLost): event_handlers.on_log_lost,
@@ -139,7 +151,7 @@ HANDLERS: Table[None] = {
     (Running, CheckpointRequested): event_handlers.request_checkpoint,
     (Running, CheckpointReleased): event_handlers.release_checkpoint,
     (Running, StopRequested): event_handlers.stop,
-    (Running, Ticked): relocation.tick,
+    (Running, Ticked): _tick,
     (Running, MetadataWritten): event_handlers.on_metadata_written,
     (Running, OutputCommitted): event_handlers.on_output_committed,
     (Running, OutputCommitFailed): event_handlers.on_output_commit_failed,

@@ -7,7 +7,6 @@ takes longer than ``move_timeout``, the task goes on where it is.
 
 from __future__ import annotations
 
-from clonos.core.coordinator import event_handlers
 from clonos.core.coordinator.checkpoint_machine import Collecting
 from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.coordinator.coordinator_events import Received, Ticked
@@ -22,9 +21,8 @@ from clonos.core.wire.control_messages import SlotStatus
 REASON = "it moves to a process of its own"
 
 
-def tick(state: CoordinatorState, event: Ticked) -> None:
-    """Does what is due at a tick of the running job, and then suspends a task that can move."""
-    event_handlers.tick(state, event)
+def tick(state: CoordinatorState, _event: Ticked) -> None:
+    """Suspends a task that can move, at a tick of the running job."""
     if not state.is_running:
         return
     _give_up_if_late(state)
@@ -56,8 +54,7 @@ def _given_up_text(state: CoordinatorState, task: TaskId) -> str:
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
-    """Applies the heartbeat of a slot, and then moves the tasks that are suspended there."""
-    event_handlers.on_status(state, event)
+    """Moves the tasks that are suspended on a slot, at its heartbeat."""
     if state.suspended_tasks and state.is_running:
         _move_suspended(state, event.message)
 
