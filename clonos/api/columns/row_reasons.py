@@ -63,7 +63,7 @@ def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema:
 
     ``forms``: ``has_logs`` and ``has_tables`` of ``column_aggregates``.
     """
-    from clonos.operators.columnar.column_aggregates import column_aggregates
+    from clonos.operators.columnar.aggregate_maker import column_aggregates
 
     if reason := key_reason(keys, schema):
         return reason

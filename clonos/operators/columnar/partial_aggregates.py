@@ -188,7 +188,7 @@ class PartialAggregates(Operator):
         import pyarrow
 
         from clonos.kernels.packed_keys import key_types
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
 
         self._index = None
         aggregates = column_aggregates(self._aggregation, schema)

@@ -9,7 +9,8 @@ import numpy
 import pyarrow
 
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
+from clonos.operators.columnar.aggregate_maker import column_aggregates
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.running.stored_keys import are_keys

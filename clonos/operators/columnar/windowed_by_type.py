@@ -65,7 +65,7 @@ class WindowedByType(ByType):
         import pyarrow
 
         from clonos.kernels.packed_keys import check_key_types
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
 
         try:
             if self._keys:
@@ -85,7 +85,7 @@ class WindowedByType(ByType):
         return all(each.name in schema.names and schema.field(each.name).type == each.type for each in self._schema)
 
     def _new_columns(self, schema: Any) -> ColumnWindowing:
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
 
         aggregates = column_aggregates(self._aggregation, schema, has_logs=self.has_logs)
         assert aggregates is not None, "the state says that these types are columns"

@@ -65,7 +65,7 @@ class WindowsByType(WindowedByType):
 
     def _add_partials_to(self, rows: Any, batch: RecordBatch, schema: Any) -> None:
         from clonos.core.values.column_keys import values_of
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
 
         aggregates = column_aggregates(self._aggregation, schema)
         assert aggregates is not None, "there are partial aggregates of these types"

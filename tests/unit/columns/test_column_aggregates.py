@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.exact_numbers import variance_of
-from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
+from clonos.operators.columnar.aggregate_maker import column_aggregates
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.support import columns_read
 
 SLOTS = 4

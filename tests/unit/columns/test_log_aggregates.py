@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from clonos.agg import approx_distinct, bottom_k, collect, count_distinct, distinct, quantile, top_k
 from clonos.operators.aggregates.aggregate import Named
-from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
+from clonos.operators.columnar.aggregate_maker import column_aggregates
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate
 from clonos.operators.columnar.logs.pane_table import log_names
 from clonos.operators.columnar.logs.value_log import ValueLog

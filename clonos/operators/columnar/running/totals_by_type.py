@@ -63,7 +63,7 @@ class TotalsByType(ByType):
         return not self._is_count
 
     def _schema_of(self, schema: Any) -> Any:
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
         from clonos.operators.columnar.running.stored_keys import are_keys, plain
 
         if not are_keys(schema, self._keys) or column_aggregates(self._aggregation, schema, has_tables=True) is None:
@@ -71,7 +71,7 @@ class TotalsByType(ByType):
         return plain(schema, self._columns_read)
 
     def _new_columns(self, schema: Any) -> ColumnTotals:
-        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.aggregate_maker import column_aggregates
         from clonos.operators.columnar.running.column_totals import ColumnTotals, Emits
         from clonos.operators.columnar.running.paced_totals import PacedTotals
 
