@@ -115,10 +115,10 @@ if TYPE_CHECKING:
     from clonos.operators.tags import Tag as Tag
     from clonos.operators.transforms.sink_rows import SinkRow as SinkRow
     from clonos.operators.user_errors import RoutedError as RoutedError
-    from clonos.operators.windows.results import Window as Window
-    from clonos.operators.windows.results import WindowResult as WindowResult
     from clonos.operators.windows.triggers import Trigger as Trigger
     from clonos.operators.windows.triggers import TriggerContext as TriggerContext
+    from clonos.operators.windows.window_results import Window as Window
+    from clonos.operators.windows.window_results import WindowResult as WindowResult
     from clonos.spark import frames as frames
     from clonos_services import clock as clock
     from clonos_services import http as http
@@ -162,7 +162,7 @@ _NAMES = {
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.window_step": ("every_event_time", "last_values", "newest_values"),
     "clonos.api.windows": ("Tumbling", "Sliding", "Session", "CountTumbling", "CountSliding", "Global"),
-    "clonos.operators.windows.results": ("Window", "WindowResult"),
+    "clonos.operators.windows.window_results": ("Window", "WindowResult"),
     "clonos.operators.windows.triggers": ("Trigger", "TriggerContext"),
     "clonos.operators.steps.context": ("Context",),
     "clonos.operators.steps.two_input_process": ("TwoInputContext",),

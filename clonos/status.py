@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from clonos.core.model.metrics import LATE_RECORDS, Metric, MetricFamily, MetricKind, MetricSeries, late_records
+from clonos.core.model.metric_series import LATE_RECORDS, Metric, MetricFamily, MetricKind, MetricSeries, late_records
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.printable import escaped
 

@@ -16,7 +16,7 @@ from clonos.operators.connector_contract import ImmediateSink, PushSource, Sourc
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
-from clonos.operators.transforms.routing import Route
+from clonos.operators.transforms.routed_outputs import Route
 
 AnySink = TransactionalSink | ImmediateSink
 AnySource = Source[Any] | PushSource[Any]

@@ -27,7 +27,7 @@ from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
 from clonos.operators.transforms.flush import Flush
-from clonos.operators.transforms.routing import Route
+from clonos.operators.transforms.routed_outputs import Route
 
 
 @explains_calls

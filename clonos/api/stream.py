@@ -27,7 +27,7 @@ from clonos.api.windows import WindowKind
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
-from clonos.operators.steps.frames import frame_wanted
+from clonos.operators.steps.data_frames import frame_wanted
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor
 

@@ -26,7 +26,7 @@ from clonos.operators.columnar.row_forms import TIME
 from clonos.operators.columnar.support import reads_records
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.windows.gathered import GatheredValues
-from clonos.operators.windows.results import Window, WindowResult
+from clonos.operators.windows.window_results import Window, WindowResult
 
 APPLIED: Final = ("key", "window", "values")
 """Arguments that a function of ``apply`` is called with."""

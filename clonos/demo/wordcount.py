@@ -20,7 +20,7 @@ from clonos.core.values import register
 from clonos.demo.stoppable import Stoppable
 from clonos.demo.text import identity_of, labels_of, words_of
 from clonos.job import Job
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from clonos_services import clock, http
 
 WINDOW = "1s"

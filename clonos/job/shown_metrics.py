@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import msgspec
 
-from clonos.core.model.metrics import MetricFamily, MetricKind, MetricSeries
+from clonos.core.model.metric_series import MetricFamily, MetricKind, MetricSeries
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
 from clonos.status import Phase, Status, TaskState
 

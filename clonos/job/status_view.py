@@ -9,7 +9,7 @@ from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
-from clonos.core.model.metrics import late_records
+from clonos.core.model.metric_series import late_records
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN

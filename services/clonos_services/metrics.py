@@ -26,7 +26,7 @@ from numbers import Real
 from typing import Any, Final, Self
 
 from clonos.core.model.errors import JobError
-from clonos.core.model.metrics import SERIES_MAX, Metric, MetricKind, MetricTable
+from clonos.core.model.metric_series import SERIES_MAX, Metric, MetricKind, MetricTable
 from clonos.core.ports.recorder import check_confined, current, is_inside_call
 from clonos.core.ports.task_failure import encodable
 

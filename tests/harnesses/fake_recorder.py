@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
-from clonos.core.model.metrics import MetricTable
+from clonos.core.model.metric_series import MetricTable
 
 Entry = tuple[str, object]
 FIRST_INSTANT_NS = 1_700_000_000_000_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.model.metrics import LATE_RECORDS, MetricFamily, MetricSeries
+from clonos.core.model.metric_series import LATE_RECORDS, MetricFamily, MetricSeries
 
 
 def late_families(**by_step: int) -> tuple[MetricFamily, ...]:

@@ -21,7 +21,7 @@ from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.core.model.errors import JobError
 from clonos.demo.kills import executor_pids, is_live
 from clonos.job import Handle, Job
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from clonos.status import Status, TaskState
 from clonos_services import random
 from clonos_services.logger import logger

@@ -12,7 +12,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.core.checkpoint.snapshot import decode_snapshot
-from clonos.core.model.metrics import MetricKind
+from clonos.core.model.metric_series import MetricKind
 from clonos_chaos.jobs.api_jobs import ApiJob, Offsets, Parts, Row
 from clonos_chaos.project.directed.building_blocks import at, kills_it
 from clonos_chaos.sim.targeted_faults import PointReached

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clonos.core.checkpoint.snapshot import decode_snapshot
-from clonos.core.model.metrics import late_records
+from clonos.core.model.metric_series import late_records
 from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
 from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
 from clonos_chaos.jobs.window_jobs import LATE_PLACE, LateJob, Spec

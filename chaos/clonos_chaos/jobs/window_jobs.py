@@ -26,7 +26,7 @@ from clonos.operators.tags import Tag
 from clonos.operators.windows.cells import END
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
-from clonos.operators.windows.results import Window
+from clonos.operators.windows.window_results import Window
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder
 

@@ -19,7 +19,7 @@ from clonos.api.windows import Tumbling
 from clonos.connectors import files, sqlite
 from clonos.core.model.errors import JobError
 from clonos.job import Job
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gated
 from clonos_chaos.scenario.scenario_growth import growing, judge_growth
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder

@@ -11,7 +11,7 @@ from clonos.api.checks.code_check import tree_of
 from clonos.api.checks.growing_state import endless_sources
 from clonos.api.step import Step
 from clonos.api.step_graph import StepGraph
-from clonos.operators.steps.results import returns_nothing
+from clonos.operators.steps.function_results import returns_nothing
 
 logger = logging.getLogger("clonos.run")
 

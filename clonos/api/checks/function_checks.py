@@ -1,6 +1,6 @@
 """Checks of the functions that a job gives to its steps, made when a step is added: what a function shows by its kind.
 
-What shows only in a result is checked when the step runs (``clonos.operators.steps.results``).
+What shows only in a result is checked when the step runs (``clonos.operators.steps.function_results``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 from clonos.api.graph_errors import InvalidJob
 from clonos.expressions.expression import Expr
 from clonos.operators.state.state_descriptors import State
-from clonos.operators.steps.calls import KEY_PARAMETER
-from clonos.operators.steps.results import advice_for
+from clonos.operators.steps.call_attempts import KEY_PARAMETER
+from clonos.operators.steps.function_results import advice_for
 
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""

@@ -85,7 +85,7 @@ def _result_columns(
 def _result_schema(
     keys: tuple[tuple[str, ...], tuple[str, ...]], gives_pairs: bool, has_join_time: bool, left: Any, right: Any
 ) -> Any | None:
-    from clonos.operators.columnar.joins.results import schema_of_results  # loads pyarrow
+    from clonos.operators.columnar.joins.join_results import schema_of_results  # loads pyarrow
 
     return schema_of_results((left, right), keys, gives_pairs, has_join_time)
 

@@ -15,7 +15,7 @@ from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
-from clonos.operators.steps.calls import CallPolicy, is_asynchronous
+from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream

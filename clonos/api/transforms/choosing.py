@@ -13,7 +13,8 @@ from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.themes import Theme
 from clonos.operators.steps import stateless
-from clonos.operators.transforms.choosing import (
+from clonos.operators.transforms.limit import Limit
+from clonos.operators.transforms.record_steps import (
     Chosen,
     FilterColumns,
     Iterated,
@@ -22,7 +23,6 @@ from clonos.operators.transforms.choosing import (
     Sampled,
     Select,
 )
-from clonos.operators.transforms.limit import Limit
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream

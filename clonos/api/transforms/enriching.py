@@ -15,7 +15,7 @@ from clonos.api.transforms.calling import check_count
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
-from clonos.operators.steps.calls import CallPolicy
+from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
 
 if TYPE_CHECKING:

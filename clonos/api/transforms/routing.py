@@ -11,7 +11,7 @@ from clonos.api.step import Exchange
 from clonos.api.themes import Theme
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
-from clonos.operators.transforms.routing import Route, ToChosen, ToFirst, ToGroup, ToRandom
+from clonos.operators.transforms.routed_outputs import Route, ToChosen, ToFirst, ToGroup, ToRandom
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream

@@ -20,7 +20,7 @@ def group_of(job_id: str, task_name: str) -> str:
     return f"clonos-{job_id}-{task_name}"
 
 
-class ImmediateWriter:
+class TopicWriter:
     """Registered connection of one incarnation of a sink task (``TruncatingWriter``)."""
 
     def __init__(self, cluster: Cluster, topic: str, form: RowForm, *, repeat_s: float = REPEAT_S) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kafka.client import Cluster
-from clonos.connectors.kafka.immediate import ImmediateWriter
+from clonos.connectors.kafka.immediate import TopicWriter
 from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
 from clonos.connectors.kafka.message import OfStream, RowForm
 from clonos.connectors.kafka.transactional import TransactionalKafkaSink
@@ -28,9 +28,9 @@ class ImmediateKafkaSink(KafkaSink):
         """Raises: RowNotWritable: the row cannot be a message."""
         self.form.outgoing(row, 0, [], is_trial=True)
 
-    def immediate_writer(self) -> ImmediateWriter:
+    def immediate_writer(self) -> TopicWriter:
         """Creates a connection, in the slot of the sink task."""
-        return ImmediateWriter(self.cluster, self.topic, self.form)
+        return TopicWriter(self.cluster, self.topic, self.form)
 
 
 @explains_calls

@@ -25,7 +25,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from clonos.core.model.errors import JobError
-from clonos.core.model.metrics import MetricTable
+from clonos.core.model.metric_series import MetricTable
 
 
 class Recorder(Protocol):

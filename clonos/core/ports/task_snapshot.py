@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.model.metrics import MetricFamily
+from clonos.core.model.metric_series import MetricFamily
 from clonos.core.model.watermark import Instant
 from clonos.core.wire.log_delta import Count
 

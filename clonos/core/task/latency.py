@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from clonos.core.model.metrics import Metric, MetricFamily, MetricKind, MetricTable
+from clonos.core.model.metric_series import Metric, MetricFamily, MetricKind, MetricTable
 from clonos.core.ports.task_port import TaskPort
 from clonos.core.wire.channel_messages import Mark
 

@@ -15,7 +15,7 @@ from clonos.core.log import determinants as d
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
-from clonos.core.model.metrics import MetricFamily, MetricTable
+from clonos.core.model.metric_series import MetricFamily, MetricTable
 from clonos.core.ports.recorder import ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import Emission, TaskPort
 from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
-from clonos.core.model.metrics import MetricFamily
+from clonos.core.model.metric_series import MetricFamily
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import Instant
 from clonos.core.wire.decoding import ObjectName

@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from clonos.core.model.metrics import LATE_RECORDS, MetricKind
-from clonos.core.model.metrics import Metric as UserMetric
+from clonos.core.model.metric_series import LATE_RECORDS, MetricKind
+from clonos.core.model.metric_series import Metric as UserMetric
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.task.latency import END_TO_END, PROCESSING
 from clonos.io.system.wall_clock import wall_ns

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from clonos.core.coordinator.coordinator_effects import Milestone
-from clonos.core.model.metrics import Metric
+from clonos.core.model.metric_series import Metric
 from clonos.core.model.progress import TaskCounter
 from clonos.status import CheckpointState, Rate, RecoveryState, Status, TaskState
 

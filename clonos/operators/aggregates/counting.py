@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
-from clonos.operators.aggregates.fields import functions_of
+from clonos.operators.aggregates.terms import functions_of
 
 
 class Count(Aggregation[Any, int]):

@@ -19,7 +19,7 @@ from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import python_scalar
 from clonos.operators.aggregates.aggregate import Insertion
 from clonos.operators.aggregates.exact_numbers import NOT_A_NUMBER
-from clonos.operators.aggregates.fields import Of, text_of
+from clonos.operators.aggregates.terms import Of, text_of
 from clonos.operators.aggregates.values import OfValues
 
 HASHES_MAX: Final = 256

@@ -16,7 +16,7 @@ from clonos.operators.aggregates.exact_numbers import (
     square,
     variance_of,
 )
-from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+from clonos.operators.aggregates.terms import Of, functions_of, term_of, text_of
 
 NOTHING: Final = (0, 0, 0)
 

@@ -13,7 +13,7 @@ from math import frexp, inf, isinf, ldexp
 from typing import Any, Final
 
 from clonos.operators.aggregates.aggregate import Insertion
-from clonos.operators.aggregates.fields import Of, text_of
+from clonos.operators.aggregates.terms import Of, text_of
 from clonos.operators.aggregates.values import OfValues
 
 EXACT_MAX: Final = 64

@@ -10,7 +10,7 @@ from typing import Any, Final
 from clonos.core.values.copying import copied
 from clonos.core.values.ordering import ordered
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
-from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+from clonos.operators.aggregates.terms import Of, functions_of, term_of, text_of
 from clonos.operators.aggregates.values import is_nan
 
 RANKED_MAX: Final = 10_000

@@ -13,7 +13,7 @@ from clonos.core.values.copying import copied
 from clonos.core.values.numpy_scalars import python_scalar
 from clonos.core.values.ordering import is_smaller
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
-from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+from clonos.operators.aggregates.terms import Of, functions_of, term_of, text_of
 
 _NEVER_NAN: Final = frozenset({int, str, bytes, bool, date, datetime, tuple})
 """Types that are asked for most, to be told at once."""

@@ -17,7 +17,7 @@ from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import rows_of_columns, values_of_column
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
-from clonos.operators.windows.results import Window, WindowResult, result_of
+from clonos.operators.windows.window_results import Window, WindowResult, result_of
 
 FORM_KEY: Final = b"clonos.rows"
 OWN_METADATA: Final = b"clonos."

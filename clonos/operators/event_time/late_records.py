@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clonos.core.model.metrics import LATE_RECORDS
+from clonos.core.model.metric_series import LATE_RECORDS
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.warn_once import WarnOnce

@@ -19,8 +19,8 @@ from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.steps.calls import Caller, CallPolicy
-from clonos.operators.steps.results import checked_items
+from clonos.operators.steps.call_attempts import Caller, CallPolicy
+from clonos.operators.steps.function_results import checked_items
 from clonos.operators.user_errors import RAISED
 
 OPEN_NAME: Final = "open calls"

@@ -21,7 +21,7 @@ from clonos.core.values.keys import state_key
 from clonos.operators.operator import Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.async_map import AsyncMap
-from clonos.operators.steps.calls import CallPolicy
+from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.user_errors import RAISED
 
 ANSWERS_NAME: Final = "answers"

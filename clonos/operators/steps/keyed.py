@@ -19,7 +19,7 @@ from clonos.kernels import choice
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.steps.results import not_a_pair
+from clonos.operators.steps.function_results import not_a_pair
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

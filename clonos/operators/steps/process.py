@@ -22,8 +22,8 @@ from clonos.operators.state.timers import Timers
 from clonos.operators.state.undo import Undo
 from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
 from clonos.operators.steps.frozen_class import frozen
+from clonos.operators.steps.function_results import emit_yielded, returns_nothing
 from clonos.operators.steps.past_timers import PastTimers
-from clonos.operators.steps.results import emit_yielded, returns_nothing
 from clonos.operators.user_errors import RAISED
 
 WATERMARK_NAME: Final = "/watermark"

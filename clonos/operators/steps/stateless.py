@@ -11,8 +11,15 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.steps.frames import BATCH, as_batch, as_wanted, expected_frame
-from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
+from clonos.operators.steps.data_frames import BATCH, as_batch, as_wanted, expected_frame
+from clonos.operators.steps.function_results import (
+    NEVER_RESULTS,
+    checked,
+    checked_items,
+    close_call,
+    gives_items,
+    refusal,
+)
 from clonos.operators.user_errors import RAISED
 
 

@@ -42,8 +42,8 @@ from clonos.operators.windows.cells import (
 from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text, torn_session_text
-from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
+from clonos.operators.windows.window_results import window_of
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 Growing = tuple[list[Cell], Cell, bool, bool]

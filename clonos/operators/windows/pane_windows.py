@@ -28,8 +28,8 @@ from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.grid import Grid, Spans
 from clonos.operators.windows.merged_panes import MergedPanes
 from clonos.operators.windows.paned import Paned
-from clonos.operators.windows.results import counted, window_of
 from clonos.operators.windows.window_aggregates import WindowAggregate, WindowCount
+from clonos.operators.windows.window_results import counted, window_of
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 LATE_NAME: Final = "late"

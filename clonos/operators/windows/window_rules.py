@@ -9,10 +9,10 @@ from typing import Any
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.steps.results import checked_items
+from clonos.operators.steps.function_results import checked_items
 from clonos.operators.user_errors import RAISED
 from clonos.operators.windows.gathered import Failure, GatheredValues
-from clonos.operators.windows.results import Window, result_of
+from clonos.operators.windows.window_results import Window, result_of
 
 ApplyFunction = Callable[[Any, Window, list[Any]], Any]
 

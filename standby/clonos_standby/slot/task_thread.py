@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.errors import is_shortage
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
-from clonos.core.model.metrics import MetricFamily
+from clonos.core.model.metric_series import MetricFamily
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped

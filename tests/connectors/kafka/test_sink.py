@@ -10,7 +10,7 @@ import pytest
 
 from clonos.connectors import kafka
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
-from clonos.connectors.kafka.immediate import ImmediateWriter, group_of
+from clonos.connectors.kafka.immediate import TopicWriter, group_of
 from clonos.connectors.kafka.kafka_errors import GroupForeign, NumberLost, UnknownTopic
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
@@ -24,9 +24,9 @@ def identity(job: str, generation: int = 1, incarnation: int = 1) -> WriterIdent
     return WriterIdentity(job, "out/0", generation, incarnation)
 
 
-def writer_of(broker: KafkaServer, topic: str, **options: Any) -> ImmediateWriter:
+def writer_of(broker: KafkaServer, topic: str, **options: Any) -> TopicWriter:
     sink: Any = kafka.sink(topic, servers=broker.servers, **options)
-    return cast(ImmediateWriter, sink.immediate_writer())
+    return cast(TopicWriter, sink.immediate_writer())
 
 
 def write(broker: KafkaServer, topic: str, rows: list[Any], **options: Any) -> list[Any]:
@@ -175,7 +175,7 @@ def test_an_offset_of_another_consumer_in_the_group_is_refused(broker: KafkaServ
 def test_the_number_is_committed_again_when_checkpoints_complete_without_rows(broker: KafkaServer) -> None:
     topic = broker.create_topic("refreshed")
     sink = kafka.sink(topic, servers=broker.servers)
-    writer = ImmediateWriter(sink.cluster, topic, sink.form, repeat_s=-1.0)
+    writer = TopicWriter(sink.cluster, topic, sink.form, repeat_s=-1.0)
     group, admin = group_of(topic, "out/0"), broker.admin()
     try:
         writer.register(identity(topic), 0)

@@ -16,7 +16,7 @@ from clonos.operators.state.state_descriptors import ListState, MapState, Value,
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.two_input_process import TwoInputContext
 from clonos.operators.tags import Tag
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
 

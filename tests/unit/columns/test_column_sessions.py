@@ -21,7 +21,7 @@ from clonos.operators.state import column_spec
 from clonos.operators.state.column_spec import ColumnSizes
 from clonos.operators.tags import Tag
 from clonos.operators.windows.key_windows import KeyWindows
-from clonos.operators.windows.results import Window
+from clonos.operators.windows.window_results import Window
 from tests.unit.columns.test_column_windows import (
     START,
     Changing,

@@ -16,7 +16,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.expressions.expression_errors import InvalidExpression
 from clonos.operators.columnar.plain_columns import ColumnRepeated, PlainColumns
-from clonos.operators.steps.frames import NoFrame, as_batch
+from clonos.operators.steps.data_frames import NoFrame, as_batch
 from clonos.testing import Outputs, crash_test
 
 VIEW, VIEWED = pyarrow.string_view(), "a text that is longer than twelve bytes"

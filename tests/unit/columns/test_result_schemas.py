@@ -108,7 +108,7 @@ def test_a_wrong_column_after_them_is_refused_where_the_step_is_added(name: str)
 
 def test_finding_the_columns_of_a_join_imports_no_pandas() -> None:
     program = (
-        "import sys, pyarrow; from clonos.operators.columnar.joins.results import schema_of_results;"
+        "import sys, pyarrow; from clonos.operators.columnar.joins.join_results import schema_of_results;"
         "left, right = (pyarrow.schema({key: pyarrow.int64(), 't': pyarrow.string()}) for key in 'ab');"
         "print(schema_of_results((left, right), (('a',), ('b',)), True, True).names, 'pandas' in sys.modules)"
     )

@@ -41,7 +41,7 @@ def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports(t
         "import pickle, sys; from clonos.io.process.fork_server import import_for_job, warm_up;"
         f"warm_up({WARM_MODULES!r}); import_for_job({modules!r}); known = set(sys.modules);"
         f"pickle.load(open({str(tmp_path / 'image')!r}, 'rb'));"
-        "print([len(known & {'clonos.operators.steps.calls', 'clonos.operators.steps.async_map'}),"
+        "print([len(known & {'clonos.operators.steps.call_attempts', 'clonos.operators.steps.async_map'}),"
         " *sorted(set(sys.modules) - known)])"
     )
     assert printed_by(program) == "[2]"

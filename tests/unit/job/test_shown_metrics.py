@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core.model.metrics import Metric, MetricFamily, MetricKind, MetricSeries
+from clonos.core.model.metric_series import Metric, MetricFamily, MetricKind, MetricSeries
 from clonos.core.model.progress import TaskPhase
 from clonos.job.shown_metrics import ShownMetrics
 from clonos.status import Phase, Status, TaskState, metric_values

@@ -12,7 +12,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values import ValueUnsupported
-from clonos.operators.steps.results import returns_nothing
+from clonos.operators.steps.function_results import returns_nothing
 from tests.unit.operators.driver import Given, Outbox, run
 
 

@@ -15,7 +15,7 @@ import pyarrow
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.metrics import MetricTable
+from clonos.core.model.metric_series import MetricTable
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark

@@ -18,7 +18,7 @@ from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import NothingToRead
 from clonos.operators.job_image import JobImage
-from clonos.operators.steps.calls import Caller, CallPolicy
+from clonos.operators.steps.call_attempts import Caller, CallPolicy
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
 
 FOREVER_S = 30

@@ -17,7 +17,7 @@ from clonos.core.model.options import Options
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.steps.context import Context
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import Files
 

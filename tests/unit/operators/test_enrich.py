@@ -19,7 +19,7 @@ from clonos.core.model.options import Options
 from clonos.core.task.async_calls import HELD_MAX, OpenCalls
 from clonos.io.http.http_client import HttpReply
 from clonos.operators.row_errors import FieldMissing
-from clonos.operators.steps.calls import Pace
+from clonos.operators.steps.call_attempts import Pace
 from clonos_services import http
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
 

@@ -20,7 +20,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.operators.steps.context import Context
-from clonos.operators.steps.frames import NoFrame
+from clonos.operators.steps.data_frames import NoFrame
 from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven, Files, FilesWriter

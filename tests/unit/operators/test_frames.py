@@ -12,7 +12,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.steps.frames import FrameNotAnnotated, NoFrame, as_batch, as_wanted, frame_wanted
+from clonos.operators.steps.data_frames import FrameNotAnnotated, NoFrame, as_batch, as_wanted, frame_wanted
 from tests.unit.operators.driver import Outbox, run
 from tests.unit.operators.samples import ColumnsGiven
 

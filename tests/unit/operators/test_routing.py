@@ -15,7 +15,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import Router
 from clonos.operators.state.state_descriptors import ValueState
-from clonos.operators.transforms.routing import keys_of_tasks
+from clonos.operators.transforms.routed_outputs import keys_of_tasks
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.restoring import actions, check_restores
 from tests.unit.operators.samples import ColumnsGiven

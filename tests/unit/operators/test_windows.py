@@ -18,7 +18,7 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.event_time.timestamps import from_timestamp_ns
-from clonos.operators.windows.results import WindowResult
+from clonos.operators.windows.window_results import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clonos.core.model.metrics import MetricFamily, MetricSeries
+from clonos.core.model.metric_series import MetricFamily, MetricSeries
 from clonos.core.model.progress import TaskPhase
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.server.job_api.documents import PlanDocument, PlanEdge, VertexDocument

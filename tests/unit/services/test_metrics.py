@@ -12,7 +12,7 @@ import pytest
 
 from clonos.core.log.call_outcomes import RecordedError
 from clonos.core.model.errors import JobError
-from clonos.core.model.metrics import OVERFLOW, SERIES_MAX, MetricConflict, MetricKind, MetricTable
+from clonos.core.model.metric_series import OVERFLOW, SERIES_MAX, MetricConflict, MetricKind, MetricTable
 from clonos.core.ports.recorder import ServiceWithoutTask, confined_services, running
 from clonos_services import metrics
 from clonos_services.metrics import MetricInCall, MetricInvalid

@@ -12,7 +12,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
 from clonos.api.step import Step
 from clonos.api.stream import Stream
-from clonos.core.model.metrics import late_records
+from clonos.core.model.metric_series import late_records
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.chain import Input, InputShape, Node, OperatorChain, VertexImage
 from clonos.operators.operator import Operator, Times

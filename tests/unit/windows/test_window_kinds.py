@@ -20,7 +20,7 @@ from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.event_time.timestamps import to_timestamp_ns
 from clonos.operators.tags import Tag
-from clonos.operators.windows.results import Window, WindowResult
+from clonos.operators.windows.window_results import Window, WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven
 from tests.unit.windows.stepping import NEVER, stepping

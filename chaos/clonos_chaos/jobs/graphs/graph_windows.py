@@ -16,8 +16,8 @@ from clonos.api.window_step import every_event_time, last_values, newest_values
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import CountSliding, CountTumbling, Global, Session, Sliding, Tumbling, WindowKind
 from clonos.operators.aggregates.quantiles import EXACT_MAX
-from clonos.operators.windows.results import Window
 from clonos.operators.windows.triggers import Trigger, TriggerContext
+from clonos.operators.windows.window_results import Window
 from clonos_chaos.jobs.graphs.graph_rows import (
     LATE,
     GraphStep,

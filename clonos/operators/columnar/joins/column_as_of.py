@@ -21,7 +21,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
-from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
+from clonos.operators.columnar.joins.join_results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
 from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns

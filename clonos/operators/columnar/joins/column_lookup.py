@@ -14,7 +14,7 @@ import pyarrow
 from clonos.core.values.keys import state_keys
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
-from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls, taken
+from clonos.operators.columnar.joins.join_results import MISSING, JoinResults, nulls, taken
 from clonos.operators.columnar.joins.sides import NO_SLOT, slots_of, user_keys
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.lookup import TABLE_NAME

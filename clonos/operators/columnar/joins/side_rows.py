@@ -14,7 +14,7 @@ import pyarrow
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
-from clonos.operators.columnar.joins.results import MISSING, taken
+from clonos.operators.columnar.joins.join_results import MISSING, taken
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.state.row_store import RowStore
 

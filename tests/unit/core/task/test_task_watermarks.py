@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, TaskId
-from clonos.core.model.metrics import LATE_RECORDS, late_records
+from clonos.core.model.metric_series import LATE_RECORDS, late_records
 from clonos.core.model.plan import Channel
 from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.core.model.metrics import late_records
+from clonos.core.model.metric_series import late_records
 from clonos.core.model.options import Options
 from clonos.core.task.watermarks import InputWatermarks
 from clonos.core.values import register

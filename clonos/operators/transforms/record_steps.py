@@ -10,7 +10,7 @@ from clonos.core.values import encode_value
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps import stateless
-from clonos.operators.steps.results import checked
+from clonos.operators.steps.function_results import checked
 
 HASH_BYTES: Final = 8
 
