@@ -19,14 +19,14 @@ PACKAGES: Final = ("clonos/api", "clonos/connectors", "clonos/job")
 SHARED_MAX: Final = 2
 """Keywords that all overloads of a method may repeat: fewer lines than a ``TypedDict`` for them."""
 
-SAID_BY_METHODS: Final = {
+GIVEN_BY_METHODS: Final = {
     ("clonos/api/aggregating.py", "runs_user_code"),
     ("clonos/api/graph.py", "is_one_to_one"),
     ("clonos/api/transforms/keyed_choosing.py", "runs_user_code"),
     ("clonos/api/transforms/keyed_choosing.py", "selects_rows"),
     ("clonos/api/transforms/routing.py", "runs_user_code"),
 }
-"""Facts that a method says of several operators at once, and those of a source and of a route."""
+"""Facts that a method gives of several operators at once, and those of a source and of a route."""
 
 
 def _spelled_out(function: type_of_function) -> bool:
@@ -69,8 +69,8 @@ def test_the_overloads_of_a_method_repeat_no_keywords() -> None:
     assert again == {}, "give them a TypedDict, which each overload unpacks"
 
 
-def test_what_is_always_true_of_an_operator_is_said_by_its_class() -> None:
-    said = {
+def test_a_constant_fact_of_an_operator_is_an_attribute_of_its_class() -> None:
+    given = {
         (source.path, keyword.arg)
         for source in sources()
         if source.is_under(*PACKAGES)
@@ -79,4 +79,4 @@ def test_what_is_always_true_of_an_operator_is_said_by_its_class() -> None:
         for keyword in node.keywords
         if keyword.arg in FACTS and isinstance(keyword.value, ast.Constant) and keyword.value.value
     }
-    assert said == SAID_BY_METHODS, "make it an attribute of the operator's class, which the graph asks"
+    assert given == GIVEN_BY_METHODS, "make it an attribute of the operator's class, which the graph asks"
