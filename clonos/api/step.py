@@ -12,6 +12,7 @@ from clonos.api.emission import Emission
 from clonos.api.keys import KeyBy
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.expressions.stages import Stage
+from clonos.operators.columnar.column_form import ColumnForm
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -79,6 +80,8 @@ class Step:
     - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
     - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
       input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
+    - ``form``: what it needs of columns to work on them. ``columns``: those of a source that ``is_described``, as it is
+      in a plan; None if they are not known before the job runs.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
       ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
@@ -124,5 +127,8 @@ class Step:
     partial: Callable[[str], Callable[[], Operator]] | None = None
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
+    form: ColumnForm | None = None
+    columns: Any = None
+    is_described: bool = False
     schema_from: Callable[..., Any] | None = None
     rule: PlacementRule = ANYWHERE

@@ -141,7 +141,7 @@ class StepGraph:
         return name
 
     def changed(self, change: Callable[[Step], Step], errors: AnySink | None) -> Self:
-        """Copies the graph with some steps and the error sink replaced, for tests."""
+        """Copies the graph with some steps and the error sink replaced."""
         graph = copy.copy(self)
         graph._steps = [change(step) for step in self._steps]
         graph.errors = errors

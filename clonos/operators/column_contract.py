@@ -25,6 +25,14 @@ class DescribedSource(Protocol):
 
 
 @runtime_checkable
+class SampledSource(Protocol):
+    """``Source`` whose splits carry its columns, so that each resume has those of the first start."""
+
+    def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
+        """Returns the ``pyarrow.Schema`` of its batches, by the splits that the job began with; None if unknown."""
+
+
+@runtime_checkable
 class NarrowableSource(Protocol):
     """``Source`` of columns that need not read what no step uses."""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.numeric import Mean
-from clonos.operators.columnar.row_forms import END, SPAN_TIME, START, TIME
+from clonos.operators.columnar.key_reasons import key_reason
+from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import column_of, columns_read, parts_of
 
 if TYPE_CHECKING:
@@ -73,31 +74,3 @@ def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema:
             advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
             return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
     return ""
-
-
-def key_reason(keys: Sequence[str], schema: Any) -> str:
-    """Returns why a step that compares these columns works on rows for columns of these types; "" if it does not."""
-    from clonos.operators.columnar.running.stored_keys import are_keys
-
-    for key in keys:
-        if key in schema.names and not are_keys(schema, (key,)):
-            return f"a key of the type {schema.field(key).type} works on rows"
-    return ""
-
-
-def span_reason(keys: Sequence[str], schema: Any) -> str:
-    """Returns the same for a step whose results have the column of the time of spans."""
-    return f"it has a column {SPAN_TIME!r} of its own" if SPAN_TIME in schema.names else key_reason(keys, schema)
-
-
-def rank_reason(keys: Sequence[str], by: str, k: int, schema: Any) -> str:
-    """Returns why ``top_k`` works on rows for columns of these types; "" if it does not."""
-    from clonos.operators.columnar.choosing.cells import rank_storage
-    from clonos.operators.columnar.choosing.top_k_by_type import K_MAX
-    from clonos.operators.columnar.running.stored_keys import plain_type
-
-    if k > K_MAX:
-        return f"k above {K_MAX:,} works on rows"
-    if by in schema.names and rank_storage(plain_type(schema.field(by).type)) is None:
-        return f"ranks of the type {schema.field(by).type} work on rows"
-    return key_reason(keys, schema)

@@ -23,13 +23,17 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
     if not step.emits_columns or step_input.tag:
         return None
     if step.source is not None:
+        if step.is_described:
+            return step.columns
         return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
     if step.stage is None and step.schema_from is None and step.kind not in KEEPING:
         return None
     second = step.second_from
     inputs = [step.inputs] if second is None else [step.inputs[:second], step.inputs[second:]]
-    schemas = [_same_schema(steps, each) for each in inputs]
+    schemas = [input_schema(steps, each) for each in inputs]
     if any(each is None for each in schemas):
+        return None
+    if step.form is not None and step.form.row_reason(*schemas):
         return None
     if step.schema_from is not None:
         return step.schema_from(*schemas)
@@ -40,7 +44,7 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
     return schema_after([step.stage], schemas[0])
 
 
-def _same_schema(steps: Sequence[Step], inputs: Sequence[StepInput]) -> Any | None:
+def input_schema(steps: Sequence[Step], inputs: Sequence[StepInput]) -> Any | None:
     """Returns the schema that several streams have, None if it is not known or they differ."""
     first, *others = (schema_of(steps, each) for each in inputs)
     if first is None or any(each is None or not first.equals(each) for each in others):
@@ -54,6 +58,26 @@ def known_schema(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return schema_of(steps, step_input)
     except ClonosError:
         return None
+
+
+def known_input(steps: Sequence[Step], step: Step) -> Any | None:
+    """Returns the schema of the only input of a step, as ``known_schema`` does."""
+    try:
+        return input_schema(steps, step.inputs)
+    except ClonosError:
+        return None
+
+
+def why_unknown(steps: Sequence[Step], inputs: Sequence[StepInput]) -> str:
+    """Returns why the plan does not know the columns of some inputs; "" where it has not asked its sources yet."""
+    if not all(step.is_described for step in steps if step.source is not None):
+        return ""
+    unknown = next((steps[each.step] for each in inputs if known_schema(steps, each) is None), None)
+    if unknown is None:
+        return "the streams in front of it have different columns"
+    if unknown.inputs and any(known_schema(steps, each) is None for each in unknown.inputs):
+        return why_unknown(steps, unknown.inputs)
+    return f"the plan does not know the columns of {unknown.name}"
 
 
 def column_texts(steps: Sequence[Step], step: Step) -> tuple[str, ...]:

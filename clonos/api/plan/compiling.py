@@ -8,7 +8,7 @@ hot standby meet steps that may not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,9 +16,10 @@ from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
+from clonos.api.columns.described_columns import described, maker_of, stored_columns
 from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
-from clonos.api.columns.schemas import check_timestamps_remain
+from clonos.api.columns.schemas import check_timestamps_remain, known_input, known_schema
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.keys import KeyBy, fields_text
 from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
@@ -72,9 +73,9 @@ def compile_graph(
     graph: StepGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    compiler = _Compiler(graph, options, parallelism)
-    compiler.splits = splits_of(graph, compiler.ordered, compiler.parallelism_of_source, splits)
-    image = compiler.image()
+    ordered = ordered_sources(graph.steps)
+    found = splits_of(graph, ordered, partial(parallelism_of_source, parallelism), splits)
+    image = _Compiler(described(graph, found), options, parallelism, found).image()
     warn_of_code(graph)
     return image
 
@@ -82,11 +83,13 @@ def compile_graph(
 class Compilation(NamedTuple):
     """Result of a compilation, with what a user should know of it.
 
+    - ``graph``: that of the job, whose sources are described.
     - ``vertex_of``: number of the vertex of each step. ``begins``: why each vertex begins where it does.
     - ``inputs``: the input of a step that each edge serves, by number of the edge.
     - ``unlisted``: reasons for which sources cannot list their splits now, by name of the step.
     """
 
+    graph: StepGraph
     image: JobImage
     vertex_of: tuple[int, ...]
     begins: tuple[str, ...]
@@ -99,20 +102,29 @@ def compile_to_explain(graph: StepGraph, options: Options, parallelism: int) -> 
 
     Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
     """
-    compiler = _Compiler(graph, options, parallelism)
-    compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
+    ordered = ordered_sources(graph.steps)
+    splits, unlisted = splits_or_reasons(graph, ordered, partial(parallelism_of_source, parallelism))
+    graph = described(graph, splits)
+    compiler = _Compiler(graph, options, parallelism, splits)
     image = compiler.image()
-    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
+    return Compilation(graph, image, *compiler.places(), compiler.inputs, unlisted)
+
+
+def parallelism_of_source(parallelism: int, step: Step) -> int:
+    """Returns the parallelism of a source, which is that of the job unless it has one of its own."""
+    return step.parallelism or parallelism
 
 
 class _Compiler:
-    def __init__(self, graph: StepGraph, options: Options, parallelism: int) -> None:
+    def __init__(
+        self, graph: StepGraph, options: Options, parallelism: int, splits: dict[str, tuple[bytes, ...]]
+    ) -> None:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism
-        self.ordered = ordered_sources(graph.steps)
-        self._read = self.ordered | narrowed_sources(graph.steps, self.ordered)
-        self.splits: dict[str, tuple[bytes, ...]] = {}
+        self._ordered = ordered_sources(graph.steps)
+        self._read = self._ordered | narrowed_sources(graph.steps, self._ordered)
+        self._splits = splits
         self.inputs: dict[int, StepInput] = {}  # by number of the edge
         self._vertices: list[PlannedVertex] = []
         self._edges: list[Edge] = []
@@ -120,6 +132,8 @@ class _Compiler:
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
         self._key_outputs: dict[tuple[int, int, str, int], KeyOutput] = {}
         """By vertex, node, tag and id of ``KeyBy``."""
+        self._fitted_nodes: dict[tuple[int, int], tuple[int, list[str]]] = {}
+        """Nodes of ``Fitting``, and the columns that they need, by vertex and node in front of them."""
 
     def image(self) -> JobImage:
         sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
@@ -143,7 +157,7 @@ class _Compiler:
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
                 is_hot=vertex.is_hot,
                 has_calls=any(step.has_calls for step in vertex.steps),
-                steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
+                steps=tuple(_stateful(step, self._graph.steps) for step in vertex.steps if step.state is not None),
                 outputs=outputs_of(vertex, self._graph.errors),
                 rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),
             )
@@ -161,9 +175,9 @@ class _Compiler:
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         acknowledged = {vertex.number: found for vertex in self._vertices if (found := vertex.acknowledged) is not None}
-        order = describe_order(self._graph.steps, self.ordered, self.splits, self._parallelism_of)
+        order = describe_order(self._graph.steps, self._ordered, self._splits, self._parallelism_of)
         return JobImage(
-            *(plan, images, sinks, self._options, self.splits),
+            *(plan, images, sinks, self._options, self._splits),
             pushed=pushed,
             acknowledged=acknowledged,
             has_columns=any(step.emits_columns for step in self._graph.steps),
@@ -210,7 +224,8 @@ class _Compiler:
         aligned = is_head or (not is_in_place and self._is_one_to_one(vertex, step.inputs[0]))
         column = self._timestamp_column(step.inputs[0]) if step.inputs else None
         column_before = column if takes_keys_and_times(step.sink) else None
-        for make_prepared in preparations(step, self._graph.steps, is_head):
+        fitting = () if not step.inputs or (is_head and step.inputs[0].key) else self._fittings(step)
+        for make_prepared in (*fitting, *preparations(step, self._graph.steps, is_head)):
             parent = vertex.add(PlannedNode(step.name, make_prepared, aligned, column_before), parent)
         make = self._operator_factory(step, vertex)
         node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
@@ -264,18 +279,19 @@ class _Compiler:
         if step.source is not None:
             source = self._read.get(step.number, step.source)
             vertex.acknowledged = (step.name, source) if isinstance(source, AcknowledgedSource) else None
-            arguments = step.name, source, self.splits[step.name], step.emits_columns
+            arguments = step.name, source, self._splits[step.name], step.emits_columns
             if self._timed(step) is not None:
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
-        assert step.make is not None, "a step is a source, a sink, or makes an operator"
-        return step.make
+        make = maker_of(step, self._graph.steps)
+        assert make is not None, "a step is a source, a sink, or makes an operator"
+        return make
 
     def _timed(self, step: Step) -> TimestampAssigner | TimedSource | None:
         """Returns the maker of a source's watermarks, None if there is none."""
-        source = self.ordered.get(step.number, step.source)
+        source = self._ordered.get(step.number, step.source)
         if source is None or isinstance(source, PushSource):
             return None
         return step.assigner or (source if isinstance(source, TimedSource) else None)
@@ -325,6 +341,8 @@ class _Compiler:
         by_column = bool(columns) and self._graph.gives_columns(step_input)
         has_keys_alone = reader.reads == () or (callable(key) and is_identity(key))
         parent, tag = self._node_of[step_input.step], step_input.tag
+        if (stored := stored_columns(reader, self._graph.steps)) is not None:
+            parent = self._fitted(vertex, parent, step_input, stored.names)
         if by_column and reader.partial is not None:
             make_partial = reader.partial(reader.name)
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
@@ -352,6 +370,27 @@ class _Compiler:
         if by_column:
             return InputShape.COLUMNS, columns
         return (InputShape.KEYS if has_keys_alone else InputShape.PAIRS), ()
+
+    def _fittings(self, step: Step) -> Iterator[Callable[[], Operator]]:
+        """Yields what makes the operator in front of a step over columns that has no exchange by key before it."""
+        columns = stored_columns(step, self._graph.steps)
+        if columns is not None:
+            from clonos.operators.columnar.fitting import Fitting  # loads pyarrow
+
+            yield partial(Fitting, known_input(self._graph.steps, step), columns.names)
+
+    def _fitted(self, vertex: PlannedVertex, parent: int, step_input: StepInput, needed: Sequence[str]) -> int:
+        """Returns the node behind which results have the columns of the plan, for a reader that needs some of them."""
+        node, all_needed = self._fitted_nodes.get((vertex.number, parent)) or (None, [])
+        all_needed.extend(name for name in needed if name not in all_needed)
+        if node is None:
+            from clonos.operators.columnar.fitting import Fitting  # loads pyarrow
+
+            make = partial(Fitting, known_schema(self._graph.steps, step_input), all_needed)
+            name = self._graph.steps[step_input.step].name
+            node = vertex.add(PlannedNode(name, make, False, self._timestamp_column(step_input)), parent)
+            self._fitted_nodes[vertex.number, parent] = node, all_needed
+        return node
 
     def _add_errors(self) -> None:
         """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""
@@ -381,9 +420,6 @@ class _Compiler:
                 return parallelisms.pop()
         return self._parallelism
 
-    def parallelism_of_source(self, step: Step) -> int:
-        return step.parallelism or self._parallelism
-
     def _names(self) -> list[str]:
         names: list[str] = []
         for vertex in self._vertices:
@@ -396,10 +432,14 @@ class _Compiler:
         return names
 
 
-def _stateful(step: Step) -> StatefulStep:
+def _stateful(step: Step, steps: Sequence[Step]) -> StatefulStep:
     """Describes a step with state: what stored state has to fit."""
     keys = dict.fromkeys(_key_text(each.key) for each in step.inputs if each.key is not None)
     properties = (("key", " and ".join(keys)),) if keys else ()
+    if step.form is not None:
+        stored = stored_columns(step, steps)
+        form = "rows" if stored is None else ", ".join(f"{field.name}: {field.type}" for field in stored)
+        properties = (*properties, ("state of", form))
     return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
 
 

@@ -13,7 +13,7 @@ from clonos.api.checks.row_functions import row_function_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.columns.narrowing import narrowing_of
-from clonos.api.columns.schemas import column_texts, known_schema
+from clonos.api.columns.schemas import column_texts
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy
 from clonos.api.plan import step_texts
@@ -53,7 +53,7 @@ def explain_graph(graph: StepGraph, options: Options, parallelism: int) -> Expla
 
     Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
     """
-    return _Explainer(graph, compile_to_explain(graph, options, parallelism)).explanation(parallelism)
+    return _Explainer(compile_to_explain(graph, options, parallelism)).explanation(parallelism)
 
 
 def explained(graph: StepGraph, options: Options, parallelism: int, form: str) -> str:
@@ -78,8 +78,8 @@ FORMATS: Final[dict[str, Callable[[Explanation], str]]] = {
 
 
 class _Explainer:
-    def __init__(self, graph: StepGraph, compiled: Compilation) -> None:
-        self._graph, self._compiled = graph, compiled
+    def __init__(self, compiled: Compilation) -> None:
+        self._graph, self._compiled = compiled.graph, compiled
         self._plan, self._options = compiled.image.plan, compiled.image.options
         self._states = {step.name: step for vertex in self._plan.vertices for step in vertex.steps}
 
@@ -107,8 +107,7 @@ class _Explainer:
         takes_columns = any(map(self._graph.gives_columns, step.inputs))
         keys = tuple(each for each in step.inputs if each.key is not None)
         is_immediate = isinstance(step.sink, ImmediateSink) and not writes_columns(step.sink)
-        schema = known_schema(self._graph.steps, step.inputs[0]) if takes_columns else None
-        reason = step_texts.row_reason(step, schema, keys, is_immediate) if takes_columns else ""
+        reason = step_texts.row_reason(step, self._graph.steps, keys, is_immediate) if takes_columns else ""
         if step.sink is not None:
             reason = reason or step_texts.sink_reason(step, self._graph.steps)
         vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]

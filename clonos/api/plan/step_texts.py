@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from clonos.api.columns.described_columns import form_reason
 from clonos.api.columns.forms import former_of
 from clonos.api.columns.schemas import known_schema
 from clonos.api.keys import KeyBy, fields_text
@@ -96,7 +97,7 @@ def row_reason_of(step: Step, steps: Sequence[Step]) -> str:
     if step.source is not None or not any(map(partial(_is_of_columns, steps), step.inputs)):
         return ""
     keys = tuple(each for each in step.inputs if each.key is not None)
-    return row_reason(step, known_schema(steps, step.inputs[0]), keys, False)
+    return row_reason(step, steps, keys, False)
 
 
 def sink_reason(step: Step, steps: Sequence[Step]) -> str:
@@ -115,13 +116,15 @@ def _is_of_columns(steps: Sequence[Step], step_input: StepInput) -> bool:
     return steps[step_input.step].emits_columns and not step_input.tag
 
 
-def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
+def row_reason(step: Step, steps: Sequence[Step], keys: tuple[StepInput, ...], is_immediate: bool) -> str:
     """Returns why a step that gets columns turns them into rows; "" if it works on them.
 
-    ``schema``: their types, None if these are not known. ``keys``: its inputs with a key. ``is_immediate``: it is an
-    immediate sink without columns.
+    ``keys``: its inputs with a key. ``is_immediate``: it is an immediate sink without columns.
     """
+    if step.form is not None:
+        return form_reason(step, steps)
     if step.emits_columns:
+        schema = known_schema(steps, step.inputs[0])
         return "" if schema is None or step.rows_for is None else step.rows_for(schema)
     for each in keys:
         if each.key is not None and not each.key.fields:

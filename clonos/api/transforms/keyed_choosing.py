@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import COMPUTE_FIRST
 from clonos.api.columns.column_checks import check_present
 from clonos.api.columns.forms import refuse_columns
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason, span_reason
+from clonos.api.columns.row_reasons import name_reason
 from clonos.api.columns.schemas import known_schema
 from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
@@ -19,8 +19,7 @@ from clonos.api.themes import Theme
 from clonos.api.transforms.choosing import Keep
 from clonos.expressions.expression import Expr
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
-from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
-from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
+from clonos.operators.columnar.choosing.choice_forms import DeduplicateForm, TopKForm
 from clonos.operators.columnar.row_forms import RECORDS, SPAN_TIME
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -125,8 +124,7 @@ class KeyedChoosing(Theme, Generic[K, T]):
         if rank is not None:
             make, more = partial(partial, ChangedRanks, function=function, k=k, rank=rank), {"has_times": False}
         if keys and isinstance(by, str):
-            columns = self._top_in_columns(keys, by, k, rank)
-            make, more = columns.pop("make", make), more | columns
+            more |= self._top_in_columns(TopKForm(keys, by, k, rank))
         step = self._step(
             "top_k",
             make,
@@ -139,19 +137,20 @@ class KeyedChoosing(Theme, Generic[K, T]):
         )
         return self._stream(step)
 
-    def _top_in_columns(self, keys: tuple[str, ...], by: str, k: int, rank: str | None) -> dict[str, Any]:
+    def _top_in_columns(self, form: TopKForm) -> dict[str, Any]:
         """Returns keywords of a ``top_k`` over columns, or the reason for which it works on rows."""
-        make = partial(partial, TopKByType, keys=keys, by=by, k=k, rank=rank)
-        found: dict[str, Any] = {"make": make, "emits_columns": True, "rows_for": partial(rank_reason, keys, by, k)}
-        if rank is not None:
-            return {**found, "partial": lambda _: partial(HighestOfBatch, keys, by, k)}
+        keys = form.keys
+        found: dict[str, Any] = {"form": form, "emits_columns": True}
+        if form.rank is not None:
+            choice = partial(HighestOfBatch, keys, form.by, form.k)
+            return {**found, "partial": lambda _: choice, "schema_from": partial(_schema_of_ranks, form.rank)}
         time = self._graph.steps[self._inputs[0].step].timestamp_column
         names = keys if time is None or time.name in keys else (*keys, time.name)
         known = (known_schema(self._graph.steps, each) for each in self._inputs)
-        reasons = [rank_reason(keys, by, k, schema) for schema in known if schema is not None]
+        reasons = [form.row_reason(schema) for schema in known if schema is not None]
         if reason := next(filter(None, reasons), name_reason((*names, RECORDS))):
             return {"row_reason": reason}  # so that files of columns refuse the tuples in the plan
-        return {**found, "schema_from": partial(_schema_of_lists, keys, names, by, k)}
+        return {**found, "schema_from": partial(_schema_of_lists, keys, names)}
 
     def _deduplicated(
         self,
@@ -169,18 +168,16 @@ class KeyedChoosing(Theme, Generic[K, T]):
         make: Callable[[str], Callable[[], Operator]] = partial(
             partial, Deduplicate if keep == "first" else LastOfBatch, by=function
         )
-        if keys:
-            make = partial(
-                partial, DeduplicateByType, keys=keys, by=by, keep=keep, within_ns=within_ns, has_times=has_times
-            )
-        elif within_ns is not None:
+        if within_ns is not None:
             retained = DeduplicateWithin if keep == "first" else LastWithin
             make = partial(partial, retained, by=function, within_ns=within_ns, has_times=has_times)
-        all_keys = (*keys, *(() if by is None or by in keys else (by,)))
+        form = DeduplicateForm(keys, by, keep, within_ns, has_times) if keys else None
         timed: dict[str, Any] = {}
-        if keys and has_times and keep == "last" and within_ns is not None:
+        if form is not None and form.keeps_records and has_times:
             timed = {"timestamp_column": TimestampColumn(SPAN_TIME), "schema_from": _schema_of_spans}
-        choice = FirstOfBatch if keep == "first" else LastInBatch
+        choice = None
+        if form is not None and within_ns is None:
+            choice = partial(FirstOfBatch if keep == "first" else LastInBatch, form.names)
         has_state = keep == "first" or within_ns is not None or has_times
         within = str(within_ns) if has_state else "a batch"
         step = self._step(
@@ -191,20 +188,24 @@ class KeyedChoosing(Theme, Generic[K, T]):
             runs_user_code=by is not None,
             selects_rows=True,
             emits_columns=bool(keys),
-            rows_for=partial(span_reason if timed else key_reason, all_keys) if keys else None,
-            partial=(lambda _: partial(choice, all_keys)) if keys and within_ns is None else None,
+            form=form,
+            partial=None if choice is None else lambda _: choice,
             state=(("keep", keep), ("within", within), ("event time", str(has_times)), _field_text(by)),
             **timed,
         )
         return self._stream(step)
 
 
-def _schema_of_lists(keys: tuple[str, ...], names: tuple[str, ...], by: str, k: int, schema: Any) -> Any | None:
-    if rank_reason(keys, by, k, schema):
-        return None
+def _schema_of_ranks(rank: str, schema: Any) -> Any | None:
+    from clonos.operators.columnar.choosing.column_top_k import ranked_schema  # loads pyarrow
+
+    return ranked_schema(schema, rank)
+
+
+def _schema_of_lists(keys: tuple[str, ...], names: tuple[str, ...], schema: Any) -> Any | None:
     from clonos.operators.columnar.choosing.column_lists import list_fields  # loads pyarrow
 
-    return list_fields(schema, names)
+    return list_fields(schema, keys, names)
 
 
 def _schema_of_spans(schema: Any) -> Any | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import pyarrow
 
-from clonos.connectors.columns.line_columns import check_schema_names, one_batch
+from clonos.connectors.columns.line_columns import check_schema_names, one_batch, schema_in, with_schema
 from clonos.connectors.columns.parquet_batches import FormatUnreadable
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.file_sinks import FileSink
@@ -98,14 +98,19 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         return self.schema is None
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns the groups of the files that exist now, or whole files.
+        """Returns the groups of the files that exist now, or whole files. The first one carries the schema of its file.
 
         Raises: InvalidConnector: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
         is unusable.
         """
         if self.schema is not None:
             raise InvalidConnector(self.connector, "a source takes no schema=", "Select columns with columns=.")
-        return self._splits_of(self._paths())
+        paths = self._paths()
+        splits = self._splits_of(paths)
+        if splits:
+            schema = self.schema_of(paths[0]).serialize().to_pybytes()
+            splits[0] = encode_split(with_schema(decode_split(splits[0]), schema))
+        return splits
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the splits of files that have appeared since."""
@@ -125,11 +130,19 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         """See ``column_contract.DescribedSource``: the schema of the first file."""
         try:
             paths = self._paths()
-            schema = self.schema_of(paths[0])
-            schema = schema if self.columns is None else schema_of_columns(schema, self.columns)
-            return plain_schema(self.folder_columns.extended(schema, paths))
+            return self._chosen(self.schema_of(paths[0]), paths)
         except (ClonosError, IndexError):
             return None
+
+    def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
+        """See ``column_contract.SampledSource``: the schema of the first file when the job began."""
+        if not splits:  # files that appear later may have any
+            return None if self.discovery_interval_ns else self.column_schema()
+        return self._chosen(schema_in(splits[0]), [decode_split(splits[0]).path])
+
+    def _chosen(self, schema: Any, paths: Sequence[str]) -> Any:
+        chosen = schema if self.columns is None else schema_of_columns(schema, self.columns)
+        return plain_schema(self.folder_columns.extended(chosen, paths))
 
     @abstractmethod
     def schema_of(self, path: str) -> Any:

@@ -27,6 +27,7 @@ from clonos.connectors.filesystem.file_splits import (
     encode_split,
 )
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, LineBlocks
+from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.values.columns import validate_columns
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.kernels.record_batch import RecordBatch
@@ -58,7 +59,7 @@ _PLACE = re.compile(r" in row \d+$|^(In CSV column #\d+: )?(Row #\d+: )?")
 
 
 class ColumnSplit(FileSplit, frozen=True, array_like=True):
-    """Part of one file. ``schema``: the inferred schema of all files, as Arrow serializes it; b"" if it is given."""
+    """Part of one file. ``schema``: of all files when the job began, as Arrow serializes it; b"" if it is given."""
 
     schema: bytes = b""
 
@@ -159,7 +160,7 @@ class ColumnLineReader(LineBlocks):
         split or mark is invalid.
         """
         part = decode_split(split)
-        self._schema = self._format.schema if self._format.schema is not None else _schema_of(split)
+        self._schema = self._format.schema if self._format.schema is not None else schema_in(split)
         self._header = header_of(part, self._format)
         self._names = self._format.names_of(part.path, self._header, self._schema)
         self._names_of_floats = [field.name for field in self._schema if _has_float(field.type)]
@@ -311,10 +312,17 @@ def column_splits(
     schema = _decode(known[0]).schema if known else _inferred(text_format, [decode_split(split) for split in splits])
     if schema is None:
         return []  # a file without records is found again when it has some
-    return [encode_split(_with_schema(decode_split(split), schema)) for split in splits]
+    return [encode_split(with_schema(decode_split(split), schema)) for split in splits]
 
 
-def _with_schema(part: FileSplit, schema: bytes) -> ColumnSplit:
+def schema_of_splits(text_format: LineFormat, splits: Sequence[bytes], folder_columns: FolderColumns) -> Any:
+    """Returns the schema of the records of splits, with the columns of their folders."""
+    schema = text_format.schema if text_format.schema is not None else schema_in(splits[0])
+    return folder_columns.extended(schema, [decode_split(splits[0]).path])
+
+
+def with_schema(part: FileSplit, schema: bytes) -> ColumnSplit:
+    """Returns a split that carries a schema."""
     return ColumnSplit(part.format, part.path, part.size_bytes, part.mtime_ns, part.begin, part.end, schema)
 
 
@@ -527,7 +535,11 @@ def content_of(data: bytes) -> str:
     return "it has zero bytes, so it is not text" if b"\0" in data[:4096] else ""
 
 
-def _schema_of(split: bytes) -> Any:
+def schema_in(split: bytes) -> Any:
+    """Returns the schema that a split carries.
+
+    Raises: SplitMalformed: it carries none.
+    """
     try:
         return pyarrow.ipc.read_schema(pyarrow.py_buffer(_decode(split).schema))
     except (pyarrow.ArrowException, OSError) as error:

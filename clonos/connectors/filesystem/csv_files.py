@@ -123,6 +123,14 @@ class CsvFiles(OrderedFiles, FileSink):
         """Returns the given schema, None if the types are inferred when the job starts."""
         return None if self.schema is None else self.folder_columns.described(self._line_format().schema, self._paths)
 
+    def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
+        """See ``column_contract.SampledSource``."""
+        if not splits:
+            return self.column_schema()
+        from clonos.connectors.columns.line_columns import schema_of_splits  # Arrow takes long to load
+
+        return schema_of_splits(self._line_format(), splits, self.folder_columns)
+
     @property
     def needs_names(self) -> bool:
         """Whether rows need names for their fields, because ``columns`` are not given."""

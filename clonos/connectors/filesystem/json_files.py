@@ -108,6 +108,16 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
             None if self._line_format is None else self.folder_columns.described(self._line_format.schema, self._paths)
         )
 
+    def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
+        """See ``column_contract.SampledSource``."""
+        if not splits:
+            return self.column_schema()
+        if self._line_format is None:
+            return None
+        from clonos.connectors.columns.line_columns import schema_of_splits  # Arrow takes long to load
+
+        return schema_of_splits(self._line_format, splits, self.folder_columns)
+
     def reader(self) -> SplitReader[AnyValue]:
         """Creates a reader of values, or of columns."""
         if self._line_format is not None:

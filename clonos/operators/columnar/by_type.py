@@ -21,7 +21,7 @@ FORM_NAME: Final = "form"
 ROWS: Final = b""
 
 
-class ColumnOperator(Operator):
+class ByTypeColumns(Operator):
     """Base of the operators with state in columns, for batches of known types."""
 
     takes_columns = True
@@ -42,7 +42,7 @@ class ByType(Operator, ABC):
         """Creates the operator; ``keys`` are the columns of the key, and ``make_rows`` makes the operator over rows."""
         self._step, self._keys, self._make_rows = step, keys, make_rows
         self._in_rows: Operator | None = None
-        self._in_columns: ColumnOperator | None = None
+        self._in_columns: ByTypeColumns | None = None
         self._schema: Any = None  # of ``_in_columns``
 
     @abstractmethod
@@ -50,7 +50,7 @@ class ByType(Operator, ABC):
         """Returns the part of a batch's schema that the state depends on; None if it has no form in columns."""
 
     @abstractmethod
-    def _new_columns(self, schema: Any) -> ColumnOperator:
+    def _new_columns(self, schema: Any) -> ByTypeColumns:
         """Creates the operator with state in columns for what ``_schema_of`` has returned."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class ByType(Operator, ABC):
         self._open(self._in_rows)
         return self._in_rows
 
-    def _open_columns(self, form: bytes) -> ColumnOperator:
+    def _open_columns(self, form: bytes) -> ByTypeColumns:
         import pyarrow
 
         self._schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(form))
@@ -122,7 +122,7 @@ class ByType(Operator, ABC):
         else:
             self._choose_columns(chosen)
 
-    def _choose_columns(self, chosen: Any) -> ColumnOperator:
+    def _choose_columns(self, chosen: Any) -> ByTypeColumns:
         form = chosen.serialize().to_pybytes()
         self._form.set(0, form)
         return self._open_columns(form)

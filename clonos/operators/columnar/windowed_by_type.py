@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation, Named
-from clonos.operators.columnar.by_type import ByType, ColumnOperator
+from clonos.operators.columnar.by_type import ByType, ByTypeColumns
 from clonos.operators.columnar.row_forms import FORM_KEY, SINGLE
 from clonos.operators.columnar.support import reads_records
 from clonos.operators.operator import Operator, Scope
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WATERMARK_NAME: Final = "watermark"
 
 
-class ColumnWindowing(ColumnOperator):
+class ColumnWindowing(ByTypeColumns):
     """Base of windows over columns of known types, keyed or not."""
 
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:

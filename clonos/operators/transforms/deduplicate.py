@@ -7,7 +7,7 @@ finds no span that has ended, and opens a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from clonos.core.values import ValueBeyondLimit
@@ -56,10 +56,6 @@ class Deduplicate(Operator):
             return
         keys = list(zip(python_keys(batch, key), values_of_column(batch.column(self._by.name)), strict=True))
         self._take(keys, self._stored(keys, rows), [record for _, record in rows], self.times_of(batch))
-
-    def fill(self, entries: dict[Any, Any]) -> None:
-        """Takes over the state of other keys: by the user's key, what the table has."""
-        self._seen.update(dict(zip(state_keys(list(entries)), entries.values(), strict=True)))
 
     def _take(self, keys: list[Any], stored: list[Any], records: list[Any], times: Times) -> None:
         """Takes records with their keys, as the user has them and as tables have them."""
@@ -132,14 +128,6 @@ class DeduplicateWithin(Deduplicate):
                 self._timers.set(instant_ns + self._within_ns, keys[index])
                 retained.append(index)
         self._emit(retained, records, times)
-
-    def fill_spans(self, spans: Iterable[tuple[Any, Any]]) -> None:
-        """Takes over spans of other keys: the user's key, and what the table has of each, in the order of opening."""
-        entries: dict[Any, tuple[Any, ...]] = {}
-        for key, span in spans:
-            entries[key] = (*entries.get(key, ()), span)
-            self._timers.set(_opener_of(span) + self._within_ns, key)
-        self.fill(entries)
 
     def _instants(self, times: Times, count: int) -> Sequence[int]:
         return [self._recorder.instant_ns(False)] * count if times is None else times

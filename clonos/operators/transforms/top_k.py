@@ -59,10 +59,6 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
         self._table.set(key, ((*ranks[:place], rank, *ranks[place : self._k - 1]), retained))
         return place
 
-    def fill(self, entries: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
-        """Takes over the state of other keys: (ranks, records) by the key as tables have it."""
-        self._table.update({key: (ordered(ranks), records) for key, (ranks, records) in entries.items()})
-
 
 class ChangedRanks(TopK):
     """The same as records with their rank in a field: the ranks that a batch has changed, once, from the first one on.

@@ -19,6 +19,8 @@ from tests.unit.operators.driver import Outbox
 LATE: Tag[Any] = Tag("late")
 SCHEMA = pyarrow.schema([("a", pyarrow.int64()), ("b", pyarrow.int64()), ("at", pyarrow.int64())])
 
+ROWS = {"state of": "rows"}
+
 
 def source(graph: JobGraph, name: str) -> Stream[Any]:
     return graph.source(ColumnsOf([], SCHEMA), name=name, timestamps=Timestamps("at"))
@@ -31,8 +33,8 @@ def plan_of(graph: JobGraph) -> Explanation:
 @pytest.mark.parametrize(
     ("extend", "properties"),
     [
-        (lambda one, _: one.deduplicate("b", within="90s"), {"keep": "first", "within": "90s", "field": "'b'"}),
-        (lambda one, _: one.deduplicate(), {"keep": "first"}),
+        (lambda one, _: one.deduplicate("b", within="90s"), {"keep": "first", "within": "90s", "field": "'b'"} | ROWS),
+        (lambda one, _: one.deduplicate(), {"keep": "first"} | ROWS),
         (lambda one, other: one.join(other, between=("-1s", "2min")), {"how": "inner", "match": "-1s to 2min"}),
         (lambda one, other: one.join(other, between=(0, "500ms")), {"how": "inner", "match": "0s to 500ms"}),
         (lambda one, other: one.join_as_of(other, tolerance="1h"), {"direction": "backward", "tolerance": "1h"}),

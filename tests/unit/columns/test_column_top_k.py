@@ -26,7 +26,7 @@ from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.transforms.top_k import ChangedRanks
 from tests.unit.columns.choice_in_front import in_front
-from tests.unit.columns.test_column_windows import Changing, ColumnsOf
+from tests.unit.columns.test_column_windows import ColumnsReader, DescribedColumns
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -64,7 +64,9 @@ def written(source: Any, k: int, by: str, parallelism: int, records_max: int, ra
 def test_top_k_over_columns_gives_what_it_does_over_rows(
     rows: list[dict[str, Any]], k: int, by: str, parallelism: int, records_max: int
 ) -> None:
-    found = [written(source, k, by, parallelism, records_max) for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
+    found = [
+        written(source, k, by, parallelism, records_max) for source in (Given(rows), DescribedColumns(rows, SCHEMA))
+    ]
     assert repr(found[1]) == repr(found[0])
 
 
@@ -75,7 +77,7 @@ def test_the_last_result_of_a_key_and_rank_is_the_present_one(
 ) -> None:
     found = {
         (row["key"], row.pop("rank")): row
-        for results in written(ColumnsOf(rows, SCHEMA), k, "x", parallelism, records_max).values()
+        for results in written(DescribedColumns(rows, SCHEMA), k, "x", parallelism, records_max).values()
         for row in results
     }
     twin: dict[Any, Any] = {}
@@ -91,31 +93,16 @@ def test_the_last_result_of_a_key_and_rank_is_the_present_one(
         assert repr(sorted(found.items(), key=repr)) == repr(sorted(twin.items(), key=repr))
 
 
-def small(row: dict[str, Any]) -> dict[str, Any]:
-    """A record whose x may be a float, and without nan."""
-    return row | {"x": None if row["x"] is None else row["x"] % 5, "y": 0.5}
-
-
 @settings(max_examples=25, deadline=None)
-@given(records, st.integers(1, 4), ACTIONS, st.integers(1, 2), st.integers(1, 5), st.booleans())
+@given(records, st.integers(1, 4), ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_top_k_restored_at_any_barrier_gives_the_same(
-    rows: list[dict[str, Any]], k: int, actions: list[str], parallelism: int, records_max: int, changes_types: bool
+    rows: list[dict[str, Any]], k: int, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        ranked(graph, Changing(map(small, rows), SCHEMA) if changes_types else ColumnsOf(rows, SCHEMA), k, "x")
+        ranked(graph, DescribedColumns(rows, SCHEMA), k, "x")
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert repr(troubled) == repr(steady)
-
-
-@settings(max_examples=25, deadline=None)
-@given(records, st.integers(1, 4), st.integers(1, 2))
-def test_top_k_over_rows_takes_over_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], k: int, parallelism: int
-) -> None:
-    rows = [small(row) for row in rows]
-    found = [written(source, k, "x", parallelism, 1) for source in (Given(rows), Changing(rows, SCHEMA))]
-    assert found[1] == found[0]
 
 
 RANKS: tuple[tuple[Any, list[Any], bool], ...] = (
@@ -140,7 +127,7 @@ def test_ranks_may_be_of_any_type_that_rows_compare(
         monkeypatch.setattr(cls, "keyed_columns", _tracking(used, cls.keyed_columns))
     rows = [{"key": "a", "by": rank, "tags": [number]} for number, rank in enumerate([*ranks, None])]
     schema = pa.schema([("key", pa.string()), ("by", kind), ("tags", pa.list_(pa.int64()))])
-    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), ColumnsOf(rows, schema))]
+    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), DescribedColumns(rows, schema))]
     assert found[1] == found[0]
     assert used == {ColumnTopK if is_column else ChangedRanks}
 
@@ -189,7 +176,7 @@ def test_explain_gives_the_reason_for_which_a_step_works_on_rows(choose: Any, re
 
 def test_the_rank_may_replace_a_column() -> None:
     rows = [{"key": "a", "at": 0, "x": x, "y": 0.0} for x in (1, 5, 3)]
-    found = [written(source, 2, "x", 1, 3, rank="at") for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
+    found = [written(source, 2, "x", 1, 3, rank="at") for source in (Given(rows), DescribedColumns(rows, SCHEMA))]
     assert found[1] == found[0]
     ((_, results),) = found[0].items()
     assert [(row["at"], row["x"]) for row in results] == [(1, 5), (2, 3)]
@@ -198,7 +185,7 @@ def test_the_rank_may_replace_a_column() -> None:
 def test_results_over_columns_stay_in_columns() -> None:
     rows = [{"key": key, "at": 0, "x": x, "y": 0.0} for x, key in enumerate("aabab")]
     graph = JobGraph("job")
-    top = graph.source(ColumnsOf(rows, SCHEMA)).key_by("key").top_k(2, "x", rank="rank")
+    top = graph.source(DescribedColumns(rows, SCHEMA)).key_by("key").top_k(2, "x", rank="rank")
     top.filter(col("rank") == 1).select("key", "x").sink(Outbox())
     ((_, results),) = run(graph, 1).written.items()
     assert {row["key"]: row["x"] for row in results} == {"a": 3, "b": 4}
@@ -208,7 +195,7 @@ def test_results_over_columns_stay_in_columns() -> None:
 def test_a_snapshot_has_the_keys_that_have_changed_and_the_highest_records_alone(rank: Any) -> None:
     rows = [{"key": key, "at": at, "x": at, "y": 0.0} for at in range(20) for key in "ab"]
     graph = JobGraph("job")
-    ranked(graph, ColumnsOf(rows, SCHEMA), 2, "x", rank)
+    ranked(graph, DescribedColumns(rows, SCHEMA), 2, "x", rank)
     running = Run(graph.compile(Options(), parallelism=1))
     taken = []
     for checkpoint in range(1, 6):
@@ -241,3 +228,52 @@ def test_wrong_arguments_and_records_get_one_sentence() -> None:
     with pytest.raises(StepFailed) as failed:
         run(graph)
     assert "adds a field to dicts, and gets a record of tuple" in str(failed.value.__cause__)
+
+
+class Strange(DescribedColumns):
+    """Columns of which ``x`` is a text in the second record, and missing in the third."""
+
+    def reader(self) -> Any:
+        return StrangeReader(self.given.reader(), self.schema)
+
+
+class StrangeReader(ColumnsReader):
+    """Reader of one record at a time."""
+
+    def read(self, records_max: int) -> Any:
+        batch = super().read(1)
+        if batch is None or int(self.mark()) not in (2, 3):
+            return batch
+        place = batch.schema.names.index("x")
+        return batch.set_column(place, "x", pa.array(["many"])) if int(self.mark()) == 2 else batch.remove_column(place)
+
+
+def test_a_record_that_does_not_fit_the_columns_of_the_plan_is_an_error_of_its_own() -> None:
+    rows = [{"key": "a", "at": at, "x": at, "y": None} for at in range(4)]
+    graph = JobGraph("job", errors=Outbox())
+    ranked(graph, Strange(rows, SCHEMA), 4, "x")
+    found = run(graph, 1, 9).written
+    first, second = found.pop("errors")
+    ((_, passed),) = found.items()
+    assert [(row["at"], row["rank"]) for row in passed] == [(0, 1), (3, 1), (0, 2)]
+    assert "the field 'x' is 'many', which does not fit the column: in the plan it is of the type int64" in first.error
+    assert "'x'" in second.error
+    assert (first.record["at"], second.record["at"]) == (1, 2)
+
+
+def test_a_watched_folder_keeps_the_columns_of_the_plan_when_its_files_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist([{"key": "a", "at": 1, "x": 1, "y": None}], SCHEMA), path)
+
+    def shape(splits: Any = None) -> Any:
+        graph = JobGraph("job")
+        source = files.parquet(f"{tmp_path}/*.parquet", watch="1s")
+        graph.source(source, name="read").key_by("key").top_k(2, "x", name="top").sink(Outbox(), name="out")
+        image = graph.compile(Options(), splits=splits)
+        return image.splits, [step for vertex in image.plan.vertices for step in vertex.steps if step.name == "top"]
+
+    splits, first = shape()
+    assert ("state of", "key: string, at: int64, x: int64, y: double") in first[0].properties
+    path.unlink()
+    assert shape(splits) == (splits, first)
+    assert ("state of", "rows") in shape()[1][0].properties

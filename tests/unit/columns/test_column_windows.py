@@ -85,6 +85,13 @@ class ColumnsOf:
         return ColumnsReader(self.given.reader(), self.schema)
 
 
+class DescribedColumns(ColumnsOf):
+    """The same with columns that the plan knows."""
+
+    def column_schema(self) -> Any:
+        return self.schema
+
+
 class ColumnsReader:
     """Reader of columns."""
 
@@ -113,7 +120,7 @@ class WideReader(GivenReader):
         return chunk or None
 
 
-class WideColumns(ColumnsOf):
+class WideColumns(DescribedColumns):
     """The same records, as columns."""
 
     def __init__(self, records: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
 from clonos.operators.columnar.row_forms import ColumnsLost
-from tests.unit.columns.test_column_windows import START, ColumnsOf
+from tests.unit.columns.test_column_windows import START, ColumnsOf, DescribedColumns
 from tests.unit.operators.driver import Outbox, run
 
 SCHEMA = pa.schema([("key", pa.string()), ("price", pa.int64()), ("at", pa.int64())])
@@ -24,14 +24,7 @@ ROWS = [{"key": "abcd"[number % 4], "price": number * 37 % 101, "at": START + nu
 AnyStream = Stream[Any]
 
 
-class Described(ColumnsOf):
-    """The same with columns that the plan knows."""
-
-    def column_schema(self) -> Any:
-        return SCHEMA
-
-
-def source(graph: JobGraph, cls: type[ColumnsOf] = Described) -> AnyStream:
+def source(graph: JobGraph, cls: type[ColumnsOf] = DescribedColumns) -> AnyStream:
     return graph.source(cls(ROWS, SCHEMA), name="bids", timestamps=Timestamps("at", future_max=None))
 
 
@@ -74,7 +67,7 @@ TIMED = ("windows", "windows without a key", "records without a key", "sessions"
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("give", [windows, totals, pairs, sampled])
-@pytest.mark.parametrize("cls", [ColumnsOf, Described])
+@pytest.mark.parametrize("cls", [ColumnsOf, DescribedColumns])
 def test_a_step_after_results_in_columns_gives_what_it_does_after_their_columns(
     cls: type[ColumnsOf], give: Any, step: str
 ) -> None:

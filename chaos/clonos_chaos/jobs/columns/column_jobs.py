@@ -55,6 +55,14 @@ def record_of(offset: int) -> Record:
     return {"n": offset, "text": text, "share": offset / 4 if offset % 7 else None, "at": START_S + offset // 3}
 
 
+def _schema() -> Any:
+    import pyarrow
+
+    return pyarrow.schema(
+        {"n": pyarrow.int64(), "text": pyarrow.string(), "share": pyarrow.float64(), "at": pyarrow.int64()}
+    )
+
+
 class ColumnOffsets:
     """Source of the records of offsets, as columns; a split is a range of offsets."""
 
@@ -69,6 +77,9 @@ class ColumnOffsets:
 
     def reader(self) -> ColumnOffsetsReader:
         return ColumnOffsetsReader()
+
+    def column_schema(self) -> Any:
+        return _schema()
 
 
 class ColumnOffsetsReader:
@@ -85,10 +96,7 @@ class ColumnOffsetsReader:
 
         offsets = range(self._next, min(self._end, self._next + records_max))
         self._next += len(offsets)
-        schema = pyarrow.schema(
-            {"n": pyarrow.int64(), "text": pyarrow.string(), "share": pyarrow.float64(), "at": pyarrow.int64()}
-        )
-        return pyarrow.RecordBatch.from_pylist(list(map(record_of, offsets)), schema=schema) if offsets else None
+        return pyarrow.RecordBatch.from_pylist(list(map(record_of, offsets)), schema=_schema()) if offsets else None
 
     def mark(self) -> bytes:
         return encode_value(self._next)

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy
 import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
-from clonos.core.values.column_keys import values_of
-from clonos.core.values.column_rows import values_of_column
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.first_places import Marks
-from clonos.operators.operator import DueTimer, Scope, Times
+from clonos.operators.columnar.column_form import ColumnOperator
+from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
-from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,16 +34,12 @@ INSTANT_NS_MIN: Final = -(1 << 63)
 class ColumnDeduplicate(ColumnOperator):
     """Base of operators that pass on some of the records of each key."""
 
-    def __init__(self, step: str, schema: Any, keys: tuple[str, ...], by: str | None) -> None:
-        """Creates the operator for batches with the columns of a schema, which has those of ``keys`` and ``by``."""
+    def __init__(self, step: str, schema: Any) -> None:
+        """Creates the operator; the columns of ``schema`` are compared."""
         self._step = step
-        self._stream_keys, self._by = keys, by
         self._keys: tuple[str, ...] = tuple(schema.names)
         self._types = tuple(field.type for field in schema)
         self._marks = Marks()
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError("the operator by type gives rows to the one over rows")
 
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         is_chosen = self._choose(batch, self._keys_of(batch))
@@ -59,13 +52,6 @@ class ColumnDeduplicate(ColumnOperator):
         """Returns the columns of the keys of records."""
         return [_plain(batch.column(name)) for name in self._keys]
 
-    def _user_keys(self, columns: list[Any]) -> list[Any]:
-        """Returns the keys that the operator over rows has: the stream's key, or a pair of it and ``by``."""
-        found = values_of(columns[: len(self._stream_keys)])
-        if self._by is None:
-            return found
-        return list(zip(found, values_of_column(columns[self._keys.index(self._by)]), strict=True))
-
     @abstractmethod
     def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
         """Returns which records of a batch to pass on; ``keys`` are the columns of their keys."""
@@ -75,7 +61,6 @@ class FirstOfKey(ColumnDeduplicate):
     """First record of each key of all time."""
 
     def open(self, scope: Scope) -> None:
-        self._state = scope.state
         self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", ColumnSpec(self._types))
 
     def _choose(self, batch: RecordBatch, keys: list[Any]) -> NDArray[numpy.bool_]:
@@ -86,22 +71,15 @@ class FirstOfKey(ColumnDeduplicate):
         is_first[1:] &= slots[1:] > highest[:-1]
         return is_first
 
-    def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, Deduplicate), rows
-        entries = dict.fromkeys(self._user_keys(self._table.keys(self._table.live())), True)
-        self._state.drop(f"{self._step}/{KEYS_NAME}")
-        rows.fill(entries)
-
 
 class LastOfKey(ColumnDeduplicate):
     """Last record of each key so far, once a batch. The state is the latest instant of each key."""
 
-    def __init__(self, step: str, schema: Any, keys: tuple[str, ...], by: str | None, has_times: bool) -> None:
-        super().__init__(step, schema, keys, by)
+    def __init__(self, step: str, schema: Any, has_times: bool) -> None:
+        super().__init__(step, schema)
         self._has_times = has_times
 
     def open(self, scope: Scope) -> None:
-        self._state = scope.state
         spec = ColumnSpec(self._types, {"latest": numpy.int64}, {"latest": INSTANT_NS_MIN})
         self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", spec) if self._has_times else None
 
@@ -121,15 +99,6 @@ class LastOfKey(ColumnDeduplicate):
         found[places[self._marks.last(slots[places], len(table))]] = True
         return found
 
-    def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, LastOfBatch), rows
-        if self._table is not None:
-            live = self._table.live()
-            latest = self._table.values["latest"][live].tolist()
-            entries = dict(zip(self._user_keys(self._table.keys(live)), latest, strict=True))
-            self._state.drop(f"{self._step}/{KEYS_NAME}")
-            rows.fill(entries)
-
 
 class FirstOfSpan(ColumnDeduplicate):
     """First record of each span of a key.
@@ -139,10 +108,10 @@ class FirstOfSpan(ColumnDeduplicate):
     than its own and the ones beside it.
     """
 
-    def __init__(
-        self, step: str, schema: Any, keys: tuple[str, ...], by: str | None, has_times: bool, within_ns: int
-    ) -> None:
-        super().__init__(step, schema, keys, by)
+    has_timers: ClassVar[bool] = True
+
+    def __init__(self, step: str, schema: Any, has_times: bool, within_ns: int) -> None:
+        super().__init__(step, schema)
         self._within_ns, self._has_times = within_ns, has_times
         self._spec = ColumnSpec(self._types, {"opened": numpy.int64})
         self._tables: dict[int, ColumnTable] = {}
@@ -207,15 +176,6 @@ class FirstOfSpan(ColumnDeduplicate):
             table.values["opened"][slots] = times[is_here]
             earliest = int(times[is_here].min())
             self._earliest[number] = min(earliest, self._earliest.get(number, earliest))
-
-    def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, DeduplicateWithin), rows
-        spans: list[tuple[Any, int]] = []
-        for number, table in self._tables.items():
-            live = table.live()
-            spans += zip(self._user_keys(table.keys(live)), table.values["opened"][live].tolist(), strict=True)
-            self._state.drop(self._name(number))
-        rows.fill_spans(spans)
 
     # --- time
 

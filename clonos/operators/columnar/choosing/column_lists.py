@@ -53,7 +53,7 @@ class ColumnLists(ColumnTopK):
     def __init__(self, step: str, schema: Any, keys: tuple[str, ...], by: str, k: int) -> None:
         """Creates the operator for batches of a schema, in which ``keys`` are the columns of the key."""
         super().__init__(step, schema, keys, by, k, "")
-        self._metadata = metadata_of(TotalForm(keys, (RECORDS,), True))
+        self._metadata = _metadata(keys)
 
     def _take(self, batch: RecordBatch, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
         touched, numbered = self._marks.numbered(slots, len(self._table))
@@ -121,13 +121,17 @@ class ColumnLists(ColumnTopK):
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), schema=pyarrow.schema(fields, self._metadata))
 
 
-def list_fields(schema: Any, names: tuple[str, ...]) -> Any:
+def list_fields(schema: Any, keys: tuple[str, ...], names: tuple[str, ...]) -> Any:
     """Returns the columns of results, of which ``names`` are those of records; None if they are not known."""
     if any(pyarrow.types.is_dictionary(schema.field(name).type) for name in names):
         return None
     record = pyarrow.struct([pyarrow.field(each.name, plain_type(each.type)) for each in schema])
     fields = [pyarrow.field(name, schema.field(name).type) for name in names]
-    return pyarrow.schema([*fields, pyarrow.field(RECORDS, pyarrow.list_(record))])
+    return pyarrow.schema([*fields, pyarrow.field(RECORDS, pyarrow.list_(record))], _metadata(keys))
+
+
+def _metadata(keys: tuple[str, ...]) -> dict[bytes, bytes]:
+    return metadata_of(TotalForm(keys, (RECORDS,), True))
 
 
 def _lowered(ranks: IntArray) -> IntArray:

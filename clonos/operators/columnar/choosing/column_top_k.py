@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from clonos.core.values.column_keys import values_of
-from clonos.core.values.column_rows import rows_of_columns
-from clonos.core.values.keys import state_keys
 from clonos.kernels.partition import gather
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.choosing.first_places import Marks
-from clonos.operators.columnar.running.stored_keys import plain_type
-from clonos.operators.operator import Scope, Times
+from clonos.operators.columnar.column_form import ColumnOperator
+from clonos.operators.columnar.running.stored_keys import plain, plain_type
+from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.transforms.top_k import TopK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,29 +60,8 @@ class ColumnTopK(ColumnOperator):
         self._marks = Marks()
 
     def open(self, scope: Scope) -> None:
-        self._state = scope.state
         self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", self._spec)
         self._store = scope.state.row_store(f"{self._step}/{ROWS_NAME}")
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError("the operator by type gives rows to the one over rows")
-
-    def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, TopK), rows
-        table, live = self._table, self._table.live()
-        live = live[table.values["count"][live] > 0]
-        entries = {}
-        if len(live):
-            counts, numbers = table.values["count"][live], table.values["numbers"][live]
-            records = rows_of_columns(self._store.take(numbers[numbers != NO_ROW]))
-            ends = numpy.cumsum(counts).tolist()
-            stored = state_keys(values_of(table.keys(live)))
-            for key, start, end in zip(stored, [0, *ends], ends, strict=False):
-                retained = tuple(records[start:end])
-                entries[key] = (tuple(record[self._by] for record in retained), retained)
-        self._state.drop(f"{self._step}/{KEYS_NAME}")
-        self._state.drop(f"{self._step}/{ROWS_NAME}")
-        rows.fill(entries)
 
     # --- records
 
@@ -172,9 +147,16 @@ class ColumnTopK(ColumnOperator):
     def _with_ranks(self, batch: RecordBatch, ranks: IntArray) -> Any:
         column = pyarrow.array(ranks)
         if self._rank in self._names:
-            place = self._names.index(self._rank)
-            return batch.set_column(place, pyarrow.field(self._rank, column.type), column)
+            return batch.set_column(self._names.index(self._rank), pyarrow.field(self._rank, column.type), column)
         return batch.append_column(pyarrow.field(self._rank, column.type), column)
+
+
+def ranked_schema(schema: Any, rank: str) -> Any | None:
+    """Returns the columns of results with their ranks; None if they are not known."""
+    if any(map(pyarrow.types.is_dictionary, schema.types)):
+        return None
+    found, ranks = plain(schema, schema.names), pyarrow.field(rank, pyarrow.int64())
+    return found.set(found.get_field_index(rank), ranks) if rank in found.names else found.append(ranks)
 
 
 def plain_batch(batch: RecordBatch) -> Any:

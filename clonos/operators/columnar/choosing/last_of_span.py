@@ -8,7 +8,7 @@ instant, and the number of its latest record in a row store, ``step/rows/<number
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy
 import pyarrow
@@ -18,13 +18,12 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.column_deduplicate import INSTANT_NS_MIN, FirstOfSpan, filtered
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
-from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of, rows_of
+from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.row_store import RowStore
-from clonos.operators.transforms.deduplicate import LastWithin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,19 +41,12 @@ NO_SLOT: Final = -1
 class LastOfSpan(FirstOfSpan):
     """Operator of the last record of each span."""
 
-    def __init__(
-        self,
-        step: str,
-        schema: Any,
-        names: tuple[str, ...],
-        keys: tuple[str, ...],
-        by: str | None,
-        has_times: bool,
-        within_ns: int,
-    ) -> None:
+    has_event_timers: ClassVar[bool] = True
+
+    def __init__(self, step: str, schema: Any, names: tuple[str, ...], has_times: bool, within_ns: int) -> None:
         """Creates the operator for batches of a schema, of which ``names`` are the columns of what is compared."""
         compared = pyarrow.schema([schema.field(name) for name in names])
-        super().__init__(step, compared, keys, by, has_times, within_ns)
+        super().__init__(step, compared, has_times, within_ns)
         columns = dict.fromkeys((OPENED, NUMBER, LATEST, ROW), numpy.int64)
         self._spec = ColumnSpec(self._types, columns, {LATEST: INSTANT_NS_MIN, ROW: -1})
         form = (schema.metadata or {}).get(FORM_KEY, b"")
@@ -132,17 +124,6 @@ class LastOfSpan(FirstOfSpan):
         chosen = candidates[self._marks.last(slots[candidates], len(table))]
         if len(chosen):
             store.replace(table, ROW, slots[chosen], plain_batch(batch.take(pyarrow.array(places[chosen]))))
-
-    def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, LastWithin), rows
-        spans: list[tuple[int, Any, Any]] = []
-        for number, table in self._tables.items():
-            live, values = table.live(), table.values
-            records = rows_of(self._stores[number].take(values[ROW][live]).replace_schema_metadata(self._form))
-            parts = zip(values[OPENED][live].tolist(), values[LATEST][live].tolist(), records, strict=True)
-            spans += zip(values[NUMBER][live].tolist(), self._user_keys(table.keys(live)), parts, strict=True)
-            self._drop(number)
-        rows.fill_spans((key, span) for _, key, span in sorted(spans, key=lambda each: each[0]))
 
     def _drop(self, number: int) -> None:
         self._state.drop(self._name(number))

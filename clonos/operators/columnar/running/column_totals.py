@@ -16,7 +16,7 @@ import pyarrow
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.by_type import ColumnOperator
+from clonos.operators.columnar.by_type import ByTypeColumns
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
@@ -48,7 +48,7 @@ class Emits(Enum):
     END = auto()  # at the end of the input
 
 
-class ColumnTotals(ColumnOperator):
+class ColumnTotals(ByTypeColumns):
     """Operator of aggregates over keyed columns."""
 
     takes_columns = True

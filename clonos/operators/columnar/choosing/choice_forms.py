@@ -1,0 +1,104 @@
+"""Forms over columns of the steps that choose among the records of a key: top_k, deduplicate and distinct."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator
+from clonos.operators.columnar.key_reasons import key_reason
+from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME
+
+K_MAX: Final = 1 << 10
+"""Largest k for which the state is in columns: a key has room for k records."""
+
+
+@dataclass(frozen=True)
+class TopKForm(ColumnForm):
+    """Highest records of each key by the column ``by``: their lists, or the ranks that have changed in a column."""
+
+    keys: tuple[str, ...]
+    by: str
+    k: int
+    rank: str | None
+
+    def row_reason(self, schema: Any) -> str:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.choosing.cells import rank_storage
+        from clonos.operators.columnar.running.stored_keys import plain_type
+
+        if self.k > K_MAX:
+            return f"k above {K_MAX:,} works on rows"
+        if self.by not in schema.names:
+            return f"there is no column {self.by!r}"
+        if rank_storage(plain_type(schema.field(self.by).type)) is None:
+            return f"ranks of the type {schema.field(self.by).type} work on rows"
+        return key_reason(self.keys, schema)
+
+    def stored(self, schema: Any) -> Any:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.running.stored_keys import plain
+
+        return plain(schema, schema.names)
+
+    def operator(self, step: str, schema: Any) -> ColumnOperator:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.choosing.column_lists import ColumnLists
+        from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
+
+        if self.rank is None:
+            return ColumnLists(step, schema, self.keys, self.by, self.k)
+        return ColumnTopK(step, schema, self.keys, self.by, self.k, self.rank)
+
+
+@dataclass(frozen=True)
+class DeduplicateForm(ColumnForm):
+    """First record of each key of all time or of each span of it, or the last one, so far or of each span.
+
+    ``keys`` are the columns of the stream's key, to which ``by`` adds another.
+    """
+
+    keys: tuple[str, ...]
+    by: str | None
+    keep: str
+    within_ns: int | None
+    has_times: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns the columns that are compared."""
+        return (*self.keys, *(() if self.by is None or self.by in self.keys else (self.by,)))
+
+    @property
+    def keeps_records(self) -> bool:
+        """Returns whether the state has whole records."""
+        return self.keep == "last" and self.within_ns is not None
+
+    def row_reason(self, schema: Any) -> str:
+        """See ``ColumnForm``."""
+        if self.keeps_records and self.has_times and SPAN_TIME in schema.names:
+            return f"it has a column {SPAN_TIME!r} of its own"
+        return key_reason(self.names, schema)
+
+    def stored(self, schema: Any) -> Any:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.running.stored_keys import plain
+
+        if not self.keeps_records:
+            return plain(schema, self.names)
+        form = (schema.metadata or {}).get(FORM_KEY)
+        return plain(schema, schema.names).with_metadata(None if form is None else {FORM_KEY: form})
+
+    def operator(self, step: str, schema: Any) -> ColumnOperator:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.choosing.column_deduplicate import FirstOfKey, FirstOfSpan, LastOfKey
+
+        if self.within_ns is None:
+            if self.keep == "first":
+                return FirstOfKey(step, schema)
+            return LastOfKey(step, schema, self.has_times)
+        if self.keep == "first":
+            return FirstOfSpan(step, schema, self.has_times, self.within_ns)
+        from clonos.operators.columnar.choosing.last_of_span import LastOfSpan
+
+        return LastOfSpan(step, schema, self.names, self.has_times, self.within_ns)

@@ -1,0 +1,154 @@
+"""Columns as the plan has them, in front of the steps over columns that depend on their types.
+
+A column whose values its planned type holds is cast. A record with another value, or without a column that is needed,
+is an error of this record. Columns that the plan does not know are left out, as files may have more columns than the
+first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
+from clonos.operators.operator import Operator, Times
+from clonos.operators.row_errors import ERRORS_ADVICE, RecordError, field_missing
+
+VALUE_CHARACTERS_MAX: Final = 80
+
+
+class ColumnMisfit(RecordError):
+    """A value does not fit the type that the plan has for its column."""
+
+    field: str
+    value: str
+    type_name: str
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        return (
+            f"the field {self.field!r} is {self.value}, which does not fit the column: in the plan it is of the type"
+            f" {self.type_name}"
+        )
+
+
+class Fitting(Operator):
+    """Batches with the columns of the plan, in their order."""
+
+    takes_columns = True
+    changes_rows = False
+
+    def __init__(self, schema: Any, needed: Sequence[str]) -> None:
+        """Creates the operator for the columns of ``schema``, of which ``needed`` must be there."""
+        self._schema, self._needed = schema, needed
+        self._given: Any = None  # the last schema of a batch that fits as it is
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.out.rows(rows, times)
+
+    def columns(self, batch: Any) -> None:
+        if self._given is not batch.schema and not self._fits(batch.schema):
+            batch = self._fitted(batch)
+        if batch.num_rows:
+            self.out.columns(batch)
+
+    def _fits(self, schema: Any) -> bool:
+        if self._given is None or not self._given.equals(schema):
+            if [name for name in self._schema.names if name in schema.names] != schema.names:
+                return False
+            if not all(name in schema.names for name in self._needed):
+                return False
+            if not all(_is_of(field.type, self._schema.field(field.name).type) for field in schema):
+                return False
+        self._given = schema
+        return True
+
+    def _fitted(self, batch: Any) -> Any:
+        names = batch.schema.names
+        if missing := next((name for name in self._needed if name not in names), None):
+            for index in range(batch.num_rows):
+                record = _record(batch, index)
+                self.guard.refused(field_missing(missing, record), record, index)
+            return batch.slice(0, 0)
+        import pyarrow
+
+        fields = [field for field in self._schema if field.name in names]
+        columns, misfits = [], dict[int, str]()
+        for field in fields:
+            column, wrong = _as_type(batch.column(field.name), field.type)
+            columns.append(column)
+            misfits |= dict.fromkeys((index for index in wrong if index not in misfits), field.name)
+        for index, name in sorted(misfits.items()):
+            value = repr(batch.column(name)[index].as_py())
+            error = ColumnMisfit(name, value[:VALUE_CHARACTERS_MAX], str(self._schema.field(name).type))
+            self.guard.refused(error, _record(batch, index), index)
+        kinds = [pyarrow.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
+        fitted = pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(kinds, batch.schema.metadata))
+        if misfits:
+            fitted = fitted.filter(pyarrow.array([index not in misfits for index in range(batch.num_rows)]))
+        return fitted
+
+
+def _record(batch: Any, index: int) -> Any:
+    row = batch.slice(index, 1)
+    try:
+        return rows_of(row)[0]
+    except ValueError:  # another value of it is none of Python
+        return str(row)
+
+
+def _is_of(given: Any, planned: Any) -> bool:
+    """Returns whether a type is the planned one, as that of all values or of a dictionary."""
+    return bool(given == planned or plain_type(given) == plain_type(planned))
+
+
+def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
+    """Returns a column of the planned type, and the rows whose values it does not hold, which are null in it."""
+    import pyarrow
+
+    if _is_of(column.type, planned):
+        return column, []
+    column, planned = plain_cells(column), plain_type(planned)
+    if _holds(planned, column.type):
+        try:
+            return column.cast(planned), []
+        except pyarrow.ArrowException:
+            wrong = [index for index in range(len(column)) if not _can_cast(column.slice(index, 1), planned)]
+    else:
+        wrong = [index for index, is_valid in enumerate(column.is_valid().to_pylist()) if is_valid]
+    if len(wrong) == len(column) - column.null_count:
+        return pyarrow.nulls(len(column), planned), wrong
+    is_wrong = frozenset(wrong)
+    left = pyarrow.array([None if index in is_wrong else index for index in range(len(column))], pyarrow.int64())
+    return column.take(left).cast(planned), wrong
+
+
+def _can_cast(cell: Any, planned: Any) -> bool:
+    import pyarrow
+
+    try:
+        cell.cast(planned)
+    except pyarrow.ArrowException:
+        return False
+    return True
+
+
+def _holds(planned: Any, given: Any) -> bool:
+    """Returns whether a type has values of the same kind as another one, so that a cast keeps what they are."""
+    from pyarrow import types
+
+    kinds = (
+        types.is_integer,
+        lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+        types.is_decimal,
+        types.is_date,
+        lambda kind: types.is_timestamp(kind) and (kind.tz is None) == (planned.tz is None),
+    )
+    if types.is_null(given) or (types.is_floating(planned) and (types.is_integer(given) or types.is_floating(given))):
+        return True
+    return any(of_kind(planned) and of_kind(given) for of_kind in kinds)
