@@ -7,9 +7,9 @@ from typing import Any
 
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.windows import pane_windows
 from clonos.operators.windows.assigners import SessionAssigner
 from clonos.operators.windows.pane_agenda import EMITS
-from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.paned import Paned
 from clonos.operators.windows.window_rules import WindowRules
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
@@ -19,10 +19,10 @@ from clonos_chaos.project.mutants.mutation import Mutation, mutant
 def panes_take_a_record_twice(mutation: Mutation) -> None:
     """A record is added to one pane, once."""
 
-    def add(right: Any, self: PaneWindows, pane: int, rows: list[Any]) -> bool:
-        return bool(right(self, pane, [*rows, rows[-1]]))
+    def by_pane(right: Any, *arguments: Any) -> dict[int, list[Any]]:
+        return {pane: [*rows, rows[-1]] for pane, rows in right(*arguments).items()}
 
-    mutation.wrap(PaneWindows, "_add", add)
+    mutation.wrap(pane_windows, "by_pane", by_pane)
 
 
 @mutant("2")
