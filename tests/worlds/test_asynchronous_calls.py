@@ -22,7 +22,7 @@ from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldFailed, WorldSettings
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 SEEDS = range(24)
 

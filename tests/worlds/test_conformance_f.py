@@ -7,7 +7,7 @@ import pytest
 from clonos_chaos.sim.sim_tables import ExternalKind
 from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("scene", [*scenes_of(28), *scenes_of(29)])

@@ -18,7 +18,7 @@ from clonos_chaos.sim.external_systems import SimService
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 
 def test_g31_a_sink_that_dies_after_a_complete_checkpoint_loses_no_output() -> None:

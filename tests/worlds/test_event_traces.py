@@ -12,7 +12,7 @@ from clonos.core.slot.slot import Slot
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.environments import Swarm
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 
 @pytest.fixture

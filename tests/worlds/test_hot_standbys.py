@@ -26,7 +26,7 @@ from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import incarnations_of, played, played_scene, scenes_of
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 PASSIVE = (
     "50 task dies with its shadow",

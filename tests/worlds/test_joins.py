@@ -11,7 +11,7 @@ from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
 from tests.worlds.search import Search
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 
 @pytest.mark.exhaustive

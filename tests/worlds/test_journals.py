@@ -28,7 +28,7 @@ from clonos_chaos.swarm.world import World, WorldFailed
 from tests.worlds.playing import swarmed
 from tests.worlds.search import Search
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["producer-goes-back", "producer-forgets"])
 SEEDS = range(1)

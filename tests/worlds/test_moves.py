@@ -7,7 +7,7 @@ import pytest
 from clonos_chaos.sim.rare_situations import MOVE_GIVEN_UP, MOVED_WITH_EFFECTS
 from tests.worlds.playing import is_done, played_scene, scenes_of
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 STAYING = tuple(scene for scene in scenes_of(52) if " goes on" in scene)
 MOVING = tuple(scene for scene in scenes_of(52) if " moves" in scene and "another coordinator" not in scene)

@@ -17,7 +17,7 @@ from clonos.core.wire.control_messages import View
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.swarm.world import World, WorldSettings
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 SEEDS = range(16)
 DOMAINS = 3

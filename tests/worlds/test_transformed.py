@@ -10,7 +10,7 @@ from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, swarmed
 from tests.worlds.search import Search
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 
 @pytest.mark.exhaustive

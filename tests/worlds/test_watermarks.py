@@ -22,7 +22,7 @@ from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 from tests.worlds.search import Search
 
-pytestmark = pytest.mark.worlds
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
 IDLE_SCENE = "51 task of the source is idle"
 DRIFTING = "51 source waits for another one far behind"

@@ -18,6 +18,8 @@ from clonos_chaos.runs.runner import Where
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER
 
+pytestmark = pytest.mark.slow
+
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RUNS_FILE).read_text("utf-8").splitlines()]

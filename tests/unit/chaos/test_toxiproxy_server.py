@@ -27,6 +27,8 @@ from clonos_chaos.real.toxiproxy_server import (
     install_release,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -18,6 +18,8 @@ from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
+pytestmark = pytest.mark.slow
+
 Record = dict[str, Any]
 Join = Callable[[Stream[Record], Stream[Record]], Stream[Any]]
 

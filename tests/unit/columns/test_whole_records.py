@@ -18,6 +18,8 @@ from clonos.operators.columnar.row_forms import ColumnsLost
 from tests.unit.columns.test_column_windows import START, ColumnsOf, DescribedColumns
 from tests.unit.operators.driver import Outbox, run
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema([("key", pa.string()), ("price", pa.int64()), ("at", pa.int64())])
 ROWS = [{"key": "abcd"[number % 4], "price": number * 37 % 101, "at": START + number} for number in range(60)]
 

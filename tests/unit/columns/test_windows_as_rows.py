@@ -32,6 +32,8 @@ from tests.unit.columns.test_column_windows import (
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import steady_and_troubled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("window", [Sliding("6s", every="2s"), Session("3s")])
 def test_sums_of_decimals_are_exact_in_columns(window: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from clonos.cli import ENDED, JOB_AT_FAULT, main
 from clonos.cli.new_project import FILES
 from tests.tidy.source import PACKAGE_FOLDERS
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())}
 
 

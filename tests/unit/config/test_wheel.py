@@ -13,6 +13,8 @@ import pytest
 
 from tests.tidy.source import PACKAGE_FOLDERS, ROOT
 
+pytestmark = pytest.mark.slow
+
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
 
 WITHOUT = "import sys\nfor name in {names}: sys.modules[name] = None\n"

@@ -13,6 +13,8 @@ import pytest
 from clonos.connectors.postgres import Change
 from clonos.testing import Outputs, crash_test
 
+pytestmark = pytest.mark.slow
+
 
 def inserted(number: int) -> Change:
     """A movement as the server reports it."""

@@ -27,6 +27,8 @@ from clonos.job.description import graph_of
 from clonos_standby.launch_spec import version_of
 from tests.unit.values.samples import printed_by
 
+pytestmark = pytest.mark.slow
+
 ON_PROCESSES = RunOptions(slots=SlotKind.PROCESS)
 NO_MODULES = ("os",)
 

@@ -7,6 +7,8 @@ import pytest
 from clonos.io.store.object_files import StoreFailed, StoreUnsupported
 from clonos.io.store.store import CheckpointStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("url", "reason"),

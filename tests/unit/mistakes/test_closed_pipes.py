@@ -12,6 +12,8 @@ import pytest
 from tests.harnesses.mistakes import check
 from tests.processes.harness.running_program import ENVIRONMENT
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 from clonos import Job, stdout, values
 job = Job("few")

@@ -10,6 +10,8 @@ import pytest
 
 from tests.harnesses.mistakes import check, run_file
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 import os
 import sys

@@ -11,6 +11,8 @@ import pytest
 from clonos.connectors import files
 from tests.harnesses.mistakes import check, run_file
 
+pytestmark = pytest.mark.slow
+
 LINES = '{"n": 1}\n{"n": 2\n{"n": 3}\n'
 COPY = """
 from clonos import Job, files, stdout

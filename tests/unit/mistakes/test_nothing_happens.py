@@ -13,6 +13,8 @@ from clonos import Job, blackhole, values
 from clonos.connectors.in_memory import read_all
 from tests.harnesses.mistakes import check, describe, run_file, run_script
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_RUN = """
 from clonos import Job, stdout, values
 

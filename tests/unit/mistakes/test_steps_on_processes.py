@@ -8,7 +8,7 @@ import pytest
 
 from tests.harnesses.mistakes import check, run_file
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 HEAD = """
 import random, time

@@ -11,6 +11,8 @@ from clonos.core.model.errors import Blame
 from clonos.job.results import error_of
 from tests.harnesses.mistakes import LINES_MAX, check, run_file, run_script
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 from dataclasses import dataclass
 

@@ -22,6 +22,8 @@ from clonos.job.results import Result
 from clonos.job.status_view import status_html
 from clonos.status import Phase, SlotState, Status, TaskState
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -19,6 +19,8 @@ from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp, listen_uni
 from tests.connectors.servers.certificates import Authority
 from tests.speed import scaled
 
+pytestmark = pytest.mark.slow
+
 FEW = AdmissionLimits(connections_max=8, address_connections_max=5)
 AT_ONCE = AdmissionLimits(connections_max=20, address_connections_max=20, head_s=0, body_s=0, answer_s=0)
 HEAD = b"GET /%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -33,6 +33,8 @@ from clonos.server.supervision.job_folder import SOCKET_NAME
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
+pytestmark = pytest.mark.slow
+
 LINES = 10
 
 

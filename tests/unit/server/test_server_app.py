@@ -33,6 +33,8 @@ from clonos.server.supervision.job_folder import SOCKET_NAME, JobFolder
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
+pytestmark = pytest.mark.slow
+
 WRITE, READ = "w" * 20, "r" * 20
 JOB = b"from clonos import Job, values, collect\njob = Job('words')\njob.source(values(['a'])).sink(collect())\n"
 FORGED_OUTCOME = b"""import os\nos.write(1, b'\\n{"name": "../../up"}\\n')\nos._exit(0)\n"""

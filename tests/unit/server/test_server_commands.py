@@ -24,6 +24,8 @@ from clonos.server.register.register import JobRegister
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
 
+pytestmark = pytest.mark.slow
+
 WRITE, READ = "w" * 20, "r" * 20
 
 

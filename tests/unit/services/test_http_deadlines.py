@@ -18,6 +18,8 @@ from clonos.io.http.http_errors import HttpConnectionFailed, HttpTimeout
 from tests.speed import scaled
 from tests.unit.services.hostile import Conversation, Script, answer, hostile
 
+pytestmark = pytest.mark.slow
+
 LIMITS = HttpLimits(
     timeout_s=0.2,
     connect_timeout_s=60.0,

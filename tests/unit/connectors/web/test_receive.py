@@ -24,6 +24,8 @@ from clonos.operators.journal_source import IdentifiedSource, JournalHead
 from clonos.operators.operator import Operator, Times
 from tests.unit.connectors.web.sending import PATH, free_port, journalling, receiving, send, send_raw
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "t0ken-of-the-shop-4711"
 HEAD = b"POST /orders HTTP/1.1\r\nhost: here\r\nidempotency-key: e1\r\n"
 

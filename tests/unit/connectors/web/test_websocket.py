@@ -23,6 +23,8 @@ from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.test_receive import Rows
 from tests.unit.services.test_http_tls import certified
 
+pytestmark = pytest.mark.slow
+
 ROUNDS_MAX = 500
 LIVE: dict[str, Any] = {"send": '"live"'}
 

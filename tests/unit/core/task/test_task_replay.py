@@ -50,6 +50,8 @@ from tests.harnesses.task_harness import (
     watermark,
 )
 
+pytestmark = pytest.mark.slow
+
 JOIN = Plan(
     "join",
     (

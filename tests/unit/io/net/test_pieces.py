@@ -25,6 +25,8 @@ from clonos.io.net.peers import Plane
 from clonos.io.net.transfers import Transfers
 from tests.unit.io.net.transports import Station, connection_to, poll_turns, poll_until
 
+pytestmark = pytest.mark.slow
+
 MODES = ["ipc", "tcp", "curve"]
 PIECE = bytes(range(250)) * 4
 
