@@ -189,6 +189,8 @@ class JsonRow(TypedDict, total=False):
 def test_values_of_all_kinds_come_back_from_json_lines(tmp_path_factory: pytest.TempPathFactory, drawn: Any) -> None:
     out, rows = tmp_path_factory.mktemp("json") / "out", rows_of_kinds(drawn)
     taken = through(files.jsonl(out), rows)
+    if not taken:  # no row, no file
+        return
     found, errors = rows_and_errors(files.jsonl(out, schema=JsonRow))
     assert errors == []
     assert is_same(found, taken), (found, taken)
@@ -203,7 +205,7 @@ def test_nested_values_come_back_from_json_lines(tmp_path_factory: pytest.TempPa
     out = tmp_path_factory.mktemp("json") / "out"
     kind = st.sampled_from(["int", "float", "bool", "str"]).flatmap(lambda name: nested(KINDS[name]))
     taken = through(files.jsonl(out), [{"x": value} for value in data.draw(st.lists(kind, min_size=1, max_size=3))])
-    found, _ = rows_and_errors(files.jsonl(out))
+    found, _ = rows_and_errors(files.jsonl(out)) if taken else ([], [])  # no row, no file
     assert is_same(found, taken)
 
 
