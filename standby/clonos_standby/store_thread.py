@@ -1,8 +1,8 @@
-"""Threads for the checkpoint store: in a slot one writes snapshots, one whole states, and one reads, so that no recovery
-waits for a write.
+"""Threads for the checkpoint store: in a slot one writes snapshots, one whole states, and one reads, so that no
+recovery waits for a write.
 
-A failed call is retried up to 3 times; then the failure is an event for the slot's machine. A whole state that cannot be
-written is a warning: it is written again later.
+A failed call is retried up to 3 times; then the failure is an event for the slot's machine. A whole state that cannot
+be written is a warning: it is written again later.
 """
 
 from __future__ import annotations
