@@ -11,6 +11,7 @@ from clonos.api.columns.schemas import known_input, why_unknown
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.operators.column_contract import DescribedSource, SampledSource
+from clonos.operators.columnar.column_form import ColumnForm
 from clonos.operators.operator import Operator
 
 
@@ -33,18 +34,18 @@ def _columns_of(source: Any, splits: Sequence[bytes]) -> Any | None:
 
 def stored_columns(step: Step, steps: Sequence[Step]) -> Any | None:
     """Returns the columns that the operator of a step over columns depends on; None if it works on rows."""
-    schema = None if form_reason(step, steps) else known_input(steps, step)
-    return None if schema is None or step.form is None else step.form.stored(schema)
+    if step.form is None or form_reason(step.form, step, steps):
+        return None
+    schema = known_input(steps, step)
+    return None if schema is None else step.form.stored(schema)
 
 
-def form_reason(step: Step, steps: Sequence[Step]) -> str:
+def form_reason(form: ColumnForm, step: Step, steps: Sequence[Step]) -> str:
     """Returns why a step that has a form over columns works on rows; "" if it works on columns."""
-    if step.form is None:
-        return "it has no form over columns"
-    if step.form.keeps_records and not all(_has_plain_rows(steps, each) for each in step.inputs):
+    if form.keeps_records and not all(_has_plain_rows(steps, each) for each in step.inputs):
         return "it keeps results as they came"
     schema = known_input(steps, step)
-    return why_unknown(steps, step.inputs) if schema is None else step.form.row_reason(schema)
+    return why_unknown(steps, step.inputs) if schema is None else form.row_reason(schema)
 
 
 def _has_plain_rows(steps: Sequence[Step], step_input: StepInput) -> bool:

@@ -105,16 +105,15 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         """
         if self.schema is not None:
             raise InvalidConnector(self.connector, "a source takes no schema=", "Select columns with columns=.")
-        paths = self._paths()
-        splits = self._splits_of(paths)
+        splits, schema = self._splits_of(self._paths())
         if splits:
-            schema = self.schema_of(paths[0]).serialize().to_pybytes()
-            splits[0] = encode_split(with_schema(decode_split(splits[0]), schema))
+            carried = schema.remove_metadata().serialize().to_pybytes()
+            splits[0] = encode_split(with_schema(decode_split(splits[0]), carried))
         return splits
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the splits of files that have appeared since."""
-        return self._splits_of(new_files(self._paths(), known, index, parallelism))
+        return self._splits_of(new_files(self._paths(), known, index, parallelism))[0]
 
     def check_split(self, split: bytes) -> None:
         """See ``connector_contract.CheckingSource``."""
@@ -165,11 +164,13 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     def _paths(self) -> list[str]:
         return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)
 
-    def _splits_of(self, paths: list[str]) -> list[bytes]:
-        splits = []
+    def _splits_of(self, paths: list[str]) -> tuple[list[bytes], Any]:
+        """Returns the splits of files, and the schema of the first file, None without files."""
+        splits, first = [], None
         for path in paths:
             status, has_ranges = input_status(path)
             schema, groups = self.groups_of(path)
+            first = schema if first is None else first
             self._check_columns(path, schema)
             cuts = [(group, group + 1) for group in groups]
             if (self.ordered or not has_ranges) and groups:
@@ -177,7 +178,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
             for begin, end in cuts:
                 split = FileSplit(SPLIT_FORMAT, path, status.size_bytes, status.mtime_ns, begin, end)
                 splits.append(encode_split(split))
-        return splits
+        return splits, first
 
     def _check_columns(self, path: str, schema: Any) -> None:
         missing = [column for column in self.columns or () if column not in schema.names]
