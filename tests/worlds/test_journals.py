@@ -17,7 +17,7 @@ from clonos.core.external.source_journal import SourceJournal
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import journal_of
 from clonos.core.slot.hosted_task import HostedTask
-from clonos.core.task.journal_reader import JournalReader
+from clonos.core.task.source import JournalReader
 from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
 from clonos_chaos.project.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalTest

@@ -22,6 +22,7 @@ from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import (
     COORDINATOR,
     ChannelId,
+    Incarnation,
     LogId,
     TaskId,
     ThreadId,
@@ -30,6 +31,7 @@ from clonos.core.model.ids import (
     term_of,
     view_number,
 )
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Delivered, Emission, Triggered
@@ -38,14 +40,13 @@ from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, has_replicated_log, recovered_logs
 from clonos.core.recovery.task_recovery import TaskRecovery
 from clonos.core.slot.hosted_thread import HostedThread
-from clonos.core.slot.task_reports import TaskReports
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.recovery_messages import LogReply, Recourse
+from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, LogReply, Recourse, TaskFailed
 
 
 class HostedTask:
@@ -442,3 +443,47 @@ class HostedTask:
         """Returns the log of ``wanted`` and its replicas as far as they are here, or as holders have sent them."""
         logs = self.plan.logs_requested_by(wanted)
         return self.recovery.gathered(logs) if self.recovery.is_recovering else self.logs.deltas(logs)
+
+
+class TaskReports:
+    """Reports of one incarnation to the coordinator, repeated at the heartbeat until they are answered: a failure, and
+    its next step (protocol 6.9)."""
+
+    __slots__ = ("announced_step", "failed", "incarnation", "shell", "task")
+
+    def __init__(self, task: TaskId, incarnation: Incarnation, shell: EffectCollector) -> None:
+        self.task, self.incarnation, self.shell = task, incarnation, shell
+        self.failed: TaskFailed | None = None
+        self.announced_step: AnnounceStep | None = None  # what a task in single-step mode waits to have acknowledged
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether nothing has failed that another incarnation would not get over."""
+        return self.failed is None or self.failed.recourse in (Recourse.RETRY, Recourse.ELSEWHERE)
+
+    def fail(self, failed: TaskFailed) -> None:
+        """Reports that something has failed that the incarnation needs."""
+        self.failed = failed
+        self.shell.send(COORDINATOR, failed)
+
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
+        """Announces the element that a task in single-step mode is about to take."""
+        self.announced_step = AnnounceStep(self.task, self.incarnation, channel, first_seq)
+        self.shell.send(COORDINATOR, self.announced_step)
+
+    def on_acknowledged(self, announce_ack: AnnounceAck) -> bool:
+        """Returns whether this acknowledges the step that the task waits with."""
+        announced = self.announced_step
+        if announced is None or (announced.channel, announced.first_seq) != (
+            announce_ack.channel,
+            announce_ack.first_seq,
+        ):
+            return False
+        self.announced_step = None
+        return True
+
+    def tick(self) -> None:
+        """Repeats the reports."""
+        for report in (self.failed, self.announced_step):
+            if report is not None:
+                self.shell.send(COORDINATOR, report)

@@ -18,21 +18,21 @@ from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, Thr
 from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import Effect
 from clonos.core.ports.task_port import Triggered
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.recovery import recovery_machine
 from clonos.core.slot import slot_events as event
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
-from clonos.core.slot.early_messages import EarlyMessages
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
 from clonos.core.slot.source_drift import SourceDrift
 from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.slot.story import Story
-from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
@@ -46,6 +46,7 @@ from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
     Suspicion,
+    TaskStatus,
     TriggerCheckpoint,
     View,
 )
@@ -406,3 +407,69 @@ FROM_COORDINATOR: Handlers = {
     DriftLimit: Slot.on_drift_limit,
 }
 """What the coordinator may send."""
+
+
+EARLY_MESSAGES_MAX = 10_000
+"""Handshakes and log requests that are kept; more are dropped, and repeated by their senders."""
+
+
+class EarlyMessages:
+    """Messages of a view that is on its way, the latest of each sender on each subject: kept until the view is
+    installed, so that no heartbeat is lost (protocol 6)."""
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[int, ...], tuple[SlotId, ChannelHandshake | LogRequest]] = {}
+
+    def holds(self, sender: SlotId, message: ChannelHandshake | LogRequest, installed: ViewNumber) -> bool:
+        """Keeps a message of a later view than the installed one. Returns False for any other message."""
+        if message.view <= installed:
+            return False
+        key: tuple[int, ...] = (sender,)
+        if isinstance(message, ChannelHandshake):
+            key += (message.channel,)
+        else:
+            key += (message.task, message.holder, message.is_keeper)
+        if key in self._messages or len(self._messages) < EARLY_MESSAGES_MAX:
+            self._messages[key] = sender, message
+        return True
+
+    def take(self) -> list[tuple[SlotId, ChannelHandshake | LogRequest]]:
+        """Returns all that is kept, in the order in which it came, and keeps nothing more."""
+        taken = list(self._messages.values())
+        self._messages.clear()
+        return taken
+
+
+def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
+    """Returns what the slot reports to the coordinator about a task at each heartbeat (protocol 5)."""
+    is_live = isinstance(hosted.state, recovery_machine.Live)
+    phase = recovery_machine.phase_of(hosted.state)
+    if is_live and hosted.output_gate.may_hand_over:
+        phase = TaskPhase.SUSPENDED
+    elif is_live and hosted.is_final:
+        phase = TaskPhase.FINAL
+    logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
+    counters = (
+        *(((TaskCounter.RECORDS_IN, hosted.running.records_in),) if hosted.running.records_in is not None else ()),
+        (TaskCounter.RECORDS_OUT, hosted.running.records_out),
+        *(((TaskCounter.LIMIT_REACHED, 1),) if hosted.running.has_reached_limit else ()),
+        *(((TaskCounter.WATERMARK_NS, hosted.running.reached_ns),) if hosted.running.reached_ns is not None else ()),
+        *(((TaskCounter.ROWS_WRITTEN, hosted.output_gate.confirmed_seq),) if hosted.output_gate.confirmed_seq else ()),
+        *(((TaskCounter.REPLAYED_RECORDS, hosted.running.replayed),) if hosted.running.replayed else ()),
+        (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.own_log)),
+        (TaskCounter.LOG_MEMORY_BYTES, hosted.logs.size_bytes),
+        (TaskCounter.INFLIGHT_MEMORY_BYTES, sum([log.memory_bytes for log in logs])),
+        (TaskCounter.INFLIGHT_DISK_BYTES, sum([log.disk_bytes for log in logs])),
+        (TaskCounter.OVER_SOFT_LIMIT, int(is_over_soft_limit)),
+    )
+    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters))
+
+
+def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:
+    """Returns what waits in the task's inputs, if it is known."""
+    if isinstance(hosted.state, recovery_machine.Recovering):
+        return ()
+    if hosted.output_gate.journal is not None:
+        return ((TaskCounter.BACKLOG_BYTES, hosted.output_gate.journal.unread_bytes),)
+    backlog = hosted.inputs.backlog
+    return () if backlog is None else ((TaskCounter.BACKLOG_ELEMENTS, backlog),)

@@ -7,11 +7,10 @@ from typing import Any, Protocol, cast
 from clonos.core.log import determinants as d
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan, Vertex
+from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, TimedChain, WatchingChain
 from clonos.core.ports.task_port import Journalled, ReadLimit, TaskPort, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.task.drift_alignment import DriftAlignment
-from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.poll_backoff import PollBackoff
 from clonos.core.task.record_or_replay import TaskLog
@@ -211,3 +210,85 @@ class SourceReader:
     def _end(self) -> None:
         self.has_read_all = True
         self.task.end_or_emit()
+
+
+class DriftAlignment:
+    """Drift alignment of one incarnation of a source: it reads no more while it is too far ahead of the slowest source
+    (protocol 2.2). That it waits is in no log, because what it reads is."""
+
+    __slots__ = ("_chain", "_is_report_due", "_watermark_ns_max")
+
+    def __init__(self, chain: TimedChain, plan: Plan, options: Options) -> None:
+        is_on = plan.has_drift_limit(options)
+        self._chain, self._is_report_due = chain, is_on
+        self._watermark_ns_max = INSTANT_NS_MIN if is_on else END_OF_TIME_NS  # it waits for the first limit
+
+    def limit(self, watermark_ns_max: int) -> None:
+        """Takes over the instant above which the source reads nothing."""
+        self._watermark_ns_max = watermark_ns_max
+
+    @property
+    def reached_ns(self) -> int:
+        """Instant that the source reports: other sources may be ahead of it by the drift."""
+        return self._chain.reached_ns()
+
+    def take_report(self) -> bool:
+        """Returns True once, because a restored source that finds nothing to read has to report too."""
+        is_due, self._is_report_due = self._is_report_due, False
+        return is_due
+
+    def is_ahead(self) -> bool:
+        """Returns whether the source has to wait. A source that is idle, or has no watermark yet, reads on."""
+        if not self._watermark_ns_max < self._chain.reached_ns() < END_OF_TIME_NS:
+            return False
+        self.hold_back()
+        return True
+
+    def hold_back(self) -> None:
+        """Notes that the source reads nothing, so that none of its splits is taken for idle."""
+        self._chain.hold_back()
+
+
+class JournalReader:
+    """Reader of one incarnation's journal: what the chain was fed and what it has read (protocol 7)."""
+
+    __slots__ = ("_chain", "_is_wanted", "_port", "end_bytes", "is_released")
+
+    def __init__(self, chain: JournalledChain, port: TaskPort, offset_bytes: int) -> None:
+        self._chain, self._port = chain, port
+        self.end_bytes = offset_bytes  # end of what the chain was fed
+        self.is_released = True  # whether a live task may read what was fed
+        self._is_wanted = True
+
+    @property
+    def read_bytes(self) -> int:
+        """Offset up to which the chain has read."""
+        return self.end_bytes - self._chain.unread_bytes()
+
+    @property
+    def has_readable(self) -> bool:
+        """Whether the chain has records that a live task may read."""
+        return self.is_released and self._chain.unread_bytes() > 0
+
+    def recover(self, data: bytes) -> None:
+        """Feeds the gathered journal, for replay only, because some keepers may lack a part of it."""
+        self.feed(data)
+        self.is_released = not data
+
+    def feed(self, data: bytes) -> None:
+        """Feeds the next bytes, which every keeper holds together with everything gathered."""
+        self._is_wanted &= self._chain.feed(data)
+        self.end_bytes += len(data)
+        self.is_released = True
+
+    def require(self, count: int) -> None:
+        """Checks that replay finds the next ``count`` records. Otherwise it reports the journal as lost."""
+        found = self._chain.poll(count)
+        if isinstance(found, NothingToRead) or found[1] < count:
+            self._port.lose_journal()
+
+    def open(self) -> None:
+        """Requests more input once the task is live, unless the journal has ended. Requests once only."""
+        if self._is_wanted:
+            self._is_wanted = False
+            self._port.open_journal()

@@ -6,7 +6,7 @@ replays the log entry by entry; where the log ends it goes live and records what
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, assert_never, cast
+from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
@@ -15,7 +15,7 @@ from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import CallingChain, Chain
+from clonos.core.ports.operator_chain import CallingChain, Chain, ChainSnapshot, Pieces, ReadyPieces
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
@@ -34,7 +34,6 @@ from clonos.core.ports.task_snapshot import Snapshot, stops_at
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.opening import chain_context, open_log
-from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
 from clonos.core.task.task_output import StepCollector, TaskOutputs
@@ -440,3 +439,50 @@ class Task:
             )
         )
         return cost
+
+
+class Taken(NamedTuple):
+    """State taken at a barrier or at the end of the stream."""
+
+    changes: ChainSnapshot
+    whole: Pieces | None
+    is_final: bool
+
+
+def encode_now(changes: ChainSnapshot) -> ChainSnapshot:
+    """Encodes what another thread would encode later, so that the state does not stay frozen."""
+    if changes.more is None:
+        return changes
+    ready = ReadyPieces(changes.more)
+    changes.more.release()
+    return changes._replace(more=ready)
+
+
+class SnapshotChain:
+    """Chain of the snapshots that one incarnation takes, from the restored one on: what each builds on, and how many
+    restore it (protocol 5)."""
+
+    __slots__ = ("_previous", "length")
+
+    def __init__(self, restored: Snapshot | None) -> None:
+        self._previous = restored.checkpoint if restored else None
+        self.length = restored.chain_length if restored else 0  # number of objects that restore the latest snapshot
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next snapshot is the first and must be full."""
+        return self._previous is None
+
+    def is_long(self, length_max: int) -> bool:
+        """Returns whether a new chain is due, because restoring the latest snapshot takes ``length_max`` objects."""
+        return not self.is_empty and self.length >= length_max
+
+    def append(self, checkpoint: CheckpointId, is_whole: bool) -> CheckpointId | None:
+        """Adds a snapshot and returns the checkpoint that it builds on.
+
+        ``is_whole``: the whole state is stored beside it, and later snapshots build on that.
+        """
+        is_base = self.is_empty or is_whole
+        previous, self._previous = self._previous, checkpoint
+        self.length = 1 if is_base else self.length + 1
+        return previous

@@ -11,7 +11,7 @@ from clonos.core.channel.sender import HANDSHAKE_TICKS_MAX
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
-from clonos.core.slot.early_messages import EARLY_MESSAGES_MAX
+from clonos.core.slot.slot import EARLY_MESSAGES_MAX
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
