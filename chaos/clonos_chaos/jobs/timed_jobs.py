@@ -86,6 +86,7 @@ class TimedReader:
         if found:
             return found
         if self._next >= self._job.records:
+            self._job.end(self._first)
             return None
         self._polls += 1
         if self._polls % POLLS_PER_RECORD == 0:
@@ -259,6 +260,11 @@ class TimedJob(ApiJob):
             self._released[first] += stride
         else:
             self.was_held_back = self._is_awake = True
+
+    def end(self, first: int) -> None:
+        """Notes that a split has ended. All wake up after the end of one that does not sleep: from then on only the
+        sleeping ones are open, and their watermark stands."""
+        self._is_awake = self._is_awake or first % self.sources != 0
 
     def reach(self, stage: int, watermark_ns: int) -> None:
         """Notes the watermark of a stage. All wake up when it shows that the sleeping splits are idle."""
