@@ -23,8 +23,14 @@ from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
 from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_running
-from clonos.io.store.leftovers import remove_leftovers
-from clonos.io.store.store import CheckpointStore, NothingToResume, StoredJob, StoreInUse, StoreOfAnotherJob
+from clonos.io.store.store import (
+    CheckpointStore,
+    NothingToResume,
+    StoredJob,
+    StoreInUse,
+    StoreOfAnotherJob,
+    remove_leftovers,
+)
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
 from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before

@@ -26,7 +26,7 @@ from clonos.server.app.server_app import server_app
 from clonos.server.job_api.admitted_server import AdmittedServer, limits_of
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, role_by_token
 from clonos.server.job_api.server_thread import listen_tcp
-from clonos.server.register.opening import open_register
+from clonos.server.register.databases import open_register
 from clonos.server.register.register import RegisterInUse
 from clonos.server.submission.submissions import Submissions
 from clonos.server.supervision.spare_driver import SpareDriver

@@ -15,7 +15,6 @@ from clonos.api.columns.key_columns import key_columns
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.column_joins import over_columns
-from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
 from clonos.api.step import Exchange, StepInput
 from clonos.api.steps import GraphBuilder
@@ -368,3 +367,25 @@ def bound_ns(given: Any) -> int:
             return 0
         return -duration_ns(-given) if given < zero else duration_ns(given)  # type: ignore[operator]
     return duration_ns(given)
+
+
+def two_input_step(
+    first: GraphBuilder,
+    second: GraphBuilder,
+    kind: str,
+    make: Callable[[str], Callable[[], Operator]],
+    common: Common,
+    **rest: Any,
+) -> tuple[StepInput, ...]:
+    """Adds a step whose operator is a ``TwoInputOperator``, and returns the input that reads its results.
+
+    ``make`` and ``rest`` are those of ``JobGraph.add``.
+
+    Raises: InvalidJob: the streams belong to two jobs, or an option cannot be used.
+    """
+    graph = first._graph
+    if second._graph is not graph:
+        raise InvalidJob(common.get("name") or kind, "joins streams of two jobs", "Both must come from one Job.")
+    inputs = (*first._inputs, *second._inputs)
+    step = graph.add(kind, inputs, common, make=make, second_from=len(first._inputs), **rest)
+    return (StepInput(step.number),)

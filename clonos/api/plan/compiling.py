@@ -24,10 +24,9 @@ from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.keys import KeyBy, fields_text
 from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
-from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.step_texts import reason_for_rows
-from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, preparations
+from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, outputs_of, preparations
 from clonos.api.step import AnySink, Exchange, Step, StepInput
 from clonos.api.step_graph import ERRORS_STEP, StepGraph
 from clonos.core.model.options import Options

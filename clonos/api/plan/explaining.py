@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -26,19 +27,19 @@ from clonos.api.plan.explanation import (
     Explanation,
     InputInfo,
     KeyInfo,
+    LimitInfo,
     SinkInfo,
     SourceInfo,
     StateInfo,
     StepInfo,
+    StretchInfo,
     TimeInfo,
     VertexInfo,
 )
-from clonos.api.plan.limits import limit_of
-from clonos.api.plan.stretches import stretches_of
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
+from clonos.core.model.plan import LIMIT_KIND, Partitioning, StatefulStep, Vertex
 from clonos.operators.column_contract import writes_columns
 from clonos.operators.connector_contract import (
     ImmediateSink,
@@ -223,3 +224,69 @@ def _standby_of(vertex: Vertex, options: Options) -> str:
     if not options.standbys:
         return "none"
     return "hot" if vertex.is_hot else "passive"
+
+
+ONE_RESULT_AT_MOST: Final = frozenset({"map", "filter", "map_async", "fold", "aggregate"})
+"""Kinds of steps that give at most one result per record, besides those with ``is_one_to_one`` or ``selects_rows``."""
+
+
+def limit_of(step: Step, steps: Sequence[Step], vertex_of: Sequence[int]) -> LimitInfo | None:
+    """Returns what a limit means for the sources in front of it; None for another step."""
+    if step.kind != LIMIT_KIND or not isinstance(step.make, partial):
+        return None
+    before = {each.number: each for each in _before(step, steps)}
+    sources = sorted(number for number, each in before.items() if each.source is not None)
+    is_in_chain = all(vertex_of[number] == vertex_of[step.number] for number in before)
+    return LimitInfo(
+        step.make.keywords["count"],
+        tuple(steps[number].name for number in sources),
+        "checkpoint" if not is_in_chain else "record" if all(map(_gives_one, before.values())) else "step",
+    )
+
+
+def _before(step: Step, steps: Sequence[Step]) -> Iterator[Step]:
+    for each in step.inputs:
+        yield steps[each.step]
+        yield from _before(steps[each.step], steps)
+
+
+def _gives_one(step: Step) -> bool:
+    return step.is_one_to_one or step.selects_rows or step.kind in ONE_RESULT_AT_MOST
+
+
+def stretches_of(steps: Sequence[StepInfo]) -> tuple[StretchInfo, ...]:
+    """Returns the longest stretches of steps that pass columns to each other, longest first."""
+    place_of = {step.name: place for place, step in enumerate(steps)}
+    found: dict[int, list[int]] = {}  # places by the first one of their stretch
+    stretch_of: dict[int, int] = {}
+    ends: dict[int, list[str]] = {}
+    for place, step in enumerate(steps):
+        givers = [place_of[each.step] for each in step.inputs if not each.side_output]
+        before = sorted({stretch_of[giver] for giver in givers if _passes_columns(steps[giver])})
+        for each in step.inputs:
+            if each.side_output and place_of[each.step] in stretch_of:  # its records leave the columns there
+                ends[stretch_of[place_of[each.step]]].append(step.name)
+        if step.takes == "columns" and step.row_reason:
+            for stretch in before:
+                ends[stretch].append(step.name)
+            before = []
+        if step.takes != "columns" or step.row_reason:
+            before = []
+        if not before and step.gives != "columns":
+            continue
+        first, *others = before or [place]
+        found.setdefault(first, []).append(place)
+        ends.setdefault(first, [])
+        for other in others:  # a step of several inputs joins their stretches
+            found[first] = sorted({*found[first], *found.pop(other)})
+            ends[first] += ends.pop(other)
+        stretch_of |= dict.fromkeys(found[first], first)
+    long = [first for first in found if len(found[first]) > 1 or ends[first]]
+    return tuple(
+        StretchInfo(tuple(steps[place].name for place in found[first]), tuple(dict.fromkeys(ends[first])))
+        for first in sorted(long, key=lambda first: -len(found[first]))
+    )
+
+
+def _passes_columns(step: StepInfo) -> bool:
+    return step.gives == "columns" and not (step.takes == "columns" and step.row_reason)

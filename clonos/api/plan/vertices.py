@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from clonos.api.columns.forms import has_named_columns
 from clonos.api.step import Step
+from clonos.api.step_graph import ERRORS_STEP
+from clonos.core.model.plan import StatefulStep
 from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.chain_outputs import DropKeys, KeyInPlace
 from clonos.operators.columnar.by_names import ByNames
@@ -113,3 +115,21 @@ def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[C
         yield partial(ToSinkRows, key is not None)
     if has_named_columns(steps, step):
         yield ByNames
+
+
+def outputs_of(vertex: PlannedVertex, errors: Any) -> tuple[StatefulStep, ...]:
+    """Returns the sinks of a vertex in the order of their numbers. A vertex without steps is that of ``errors``."""
+    if not vertex.steps:
+        return (_output(ERRORS_STEP, errors),)
+    return tuple(_output(step.name, step.sink) for step in vertex.steps if step.sink is not None)
+
+
+def _output(step: str, sink: Any) -> StatefulStep:
+    describe: Callable[[], Iterable[tuple[str, str]]] | None = getattr(sink, "describe_output", None)
+    return StatefulStep(step, _kind_of(sink), tuple(describe()) if callable(describe) else ())
+
+
+def _kind_of(sink: Any) -> str:
+    """Returns the name of a connector of the library; of another sink, the name of its class."""
+    name = getattr(sink, "connector", None)
+    return name if isinstance(name, str) and name else type(sink).__qualname__.rpartition("<locals>.")[2]

@@ -12,7 +12,7 @@ A commit renames the parts of a durable checkpoint into the output folder and th
 all rows in the output folder are committed, and a manifest names only files that are there. The resume of the job
 repeats a commit that was interrupted. Only ``roll_back`` and overwriting remove what a manifest names. A part
 file that no manifest names may still be committed, until a checkpoint at or after its own is. Of files whose records
-choose their names, the manifest comes first (``formats.named_parts``).
+choose their names, the manifest comes first (``check_names_free``).
 
 Each manifest names the one before, and ``last`` names the last one. So a lost manifest is an error: without it, its
 rows would be gone, and its parts would look like those of a dead task.
@@ -50,14 +50,15 @@ from clonos.connectors.filesystem.output_parts import (
     Manifest,
     Owner,
     Part,
+    check_names_free,
     decode_parts,
     decode_record,
     is_part,
     manifest_name,
     part_match,
     part_order,
+    still_hidden,
 )
-from clonos.connectors.formats.named_parts import check_names_free, still_hidden
 from clonos.core.wire.decoding import FormatUnknown
 
 logger = logging.getLogger("clonos.run")

@@ -177,10 +177,9 @@ class PostgresTable(TableSink):
         """See ``TableSink``."""
         if checks is None or self.key_columns:
             return False
-        from clonos.connectors.postgres.exact_batches import is_held  # loads Arrow, which jobs of rows do not need
-
         targets = map(checks.column, batch.schema.names)
-        return all(target and is_held(each, target) for each, target in zip(batch.columns, targets, strict=True))
+        pairs = zip(batch.columns, targets, strict=True)
+        return all(target and exact_types.is_held(column, target) for column, target in pairs)
 
     def known_columns(self, query: Query) -> Sequence[TableColumn]:
         """See ``TableSink``."""

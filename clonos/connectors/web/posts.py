@@ -12,16 +12,16 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from clonos.connectors.codecs import Codec, for_encoding
-from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, part_not_writable, row_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.secrets import Secret, check_text, revealed, without_secrets
-from clonos.connectors.web.dead_letters import DeadLetters
 from clonos.connectors.web.web_options import checked_names
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.wrong_calls import explains_calls
@@ -310,3 +310,29 @@ def post(
         timeout=timeout,
         dead_letters=dead_letters,
     )
+
+
+class DeadLetters:
+    """Rows that a server refuses for good: a file of JSON lines per writer, created with the first row.
+
+    Each row is on the disk when ``add`` returns. A row may be there twice, since a row that was refused shortly before
+    a failure is sent and refused again.
+    """
+
+    def __init__(self, folder: str, identity: WriterIdentity) -> None:
+        task = identity.task_name.replace("/", "-")
+        self._path = Path(folder) / f"{task}-{identity.generation}-{identity.incarnation}.jsonl"
+
+    def add(self, letter: dict[str, Any]) -> None:
+        """Appends a row with its reason.
+
+        Raises: OutputFailed: the folder cannot be written.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._path, "ab") as file:
+                file.write(json_lines((letter,), "dead letters"))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputFailed(str(self._path), "written", error.strerror or str(error)) from error

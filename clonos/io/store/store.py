@@ -5,15 +5,18 @@ The driver and every slot use ``CheckpointStore(url)``; a slot only reads and wr
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
-from clonos.core.model.errors import JobError
+from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
+from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.io.store.bucket_files import BucketFiles
 from clonos.io.store.cloud_files import CloudFiles
@@ -361,3 +364,45 @@ class CheckpointStore:
         if outcome is AppendOutcome.CREATED:
             self.chain.remove_old()
         return outcome
+
+
+logger = logging.getLogger("clonos.run")
+
+SNAPSHOT_NAME: Final = re.compile(rf"{OBJECTS}/snapshots/[0-9]+/[0-9]{{12,}}-[0-9a-f]+-(full|delta|final)")
+UNFINISHED_NAME: Final = re.compile(
+    rf"({FOLDER}/\.[0-9]{{20}}|{OBJECTS}/snapshots/[0-9]+/\.[0-9]{{12,}}-[0-9a-f]+-(full|delta|final))\.[0-9a-f]{{12}}"
+)
+
+
+def remove_leftovers(store: CheckpointStore) -> int:
+    """Removes what killed processes have left: snapshots that no checkpoint of the chain names, and unfinished files.
+
+    For the start of a driver whose job has no living tasks, after its term has begun; nothing else will remove them,
+    since the coordinator that knew of them is gone. Returns the number of files. Files with other names stay. A fault
+    of the store leaves everything as it is, with a warning.
+    """
+    try:
+        # The list comes first. What another driver's tasks write is not in it if no other term has begun until then.
+        found = [name for name in store.files.list(OBJECTS) if SNAPSHOT_NAME.fullmatch(name)]
+        unfinished = [
+            name
+            for folder in (OBJECTS, FOLDER)
+            for name in store.files.unfinished(folder)
+            if UNFINISHED_NAME.fullmatch(name)
+        ]
+        needed = {
+            f"{OBJECTS}/{name_of_object(name)}"
+            for metadata in store.completed_metadata()
+            for name in decode_metadata(metadata, f"the chain of {store.url}").objects()
+        }
+        if not store.has_latest_term():
+            return 0
+        left = [*(name for name in found if name not in needed), *unfinished]
+        for name in left:
+            store.files.delete(name)
+    except EnvironmentFault as fault:
+        logger.warning("what killed processes have left in the checkpoint store stays there: %s", fault)
+        return 0
+    if left:
+        logger.info("%d files that killed processes had left in %s were removed", len(left), store.url)
+    return len(left)

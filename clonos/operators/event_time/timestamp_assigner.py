@@ -12,12 +12,12 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.event_time.times_of_rows import append_times
 from clonos.operators.event_time.timestamps import (
     NoTimestampColumn,
     TimestampColumn,
     TimestampError,
     Unit,
+    append_times,
     event_time_ns,
     from_timestamp_ns,
 )

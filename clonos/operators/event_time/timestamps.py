@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import JobError
 
@@ -177,3 +178,43 @@ class NoTimestampColumn(JobError):
             f"the step {self.step} gets columns without {self.column!r}, which has the timestamps of the stream: keep"
             " that column in map_batches, or give new timestamps by with_timestamps."
         )
+
+
+def append_times(
+    rows: Iterator[Any],
+    times: list[int],
+    of: Callable[[Any], object],
+    unit: Unit,
+    limit_ns: int,
+    convert: Callable[[object], int],
+) -> None:
+    """Appends the timestamp of each row in nanoseconds since the Unix epoch, plausible ones without a call.
+
+    ``of`` returns a row's timestamp. ``convert`` checks and converts any value; plausible ints, floats and datetimes of
+    at most ``limit_ns`` are converted here, with the same result.
+    """
+    factor, append = NANOSECONDS_PER[unit], times.append
+    low_ns, high_ns = (
+        FIRST_PLAUSIBLE * NANOSECONDS_PER[Unit.SECONDS],
+        min(LAST_PLAUSIBLE * NANOSECONDS_PER[Unit.SECONDS] - 1, limit_ns),
+    )
+    low, high = low_ns // factor, high_ns // factor
+    for row in rows:
+        given: Any = of(row)
+        cls = type(given)
+        if cls is int:
+            if low <= given <= high:
+                append(given * factor)
+                continue
+        elif cls is datetime:
+            if given.tzinfo is UTC:
+                time_ns = (given - EPOCH) // MICROSECOND * NANOSECONDS_PER_MICROSECOND
+                if low_ns <= time_ns <= high_ns:
+                    append(time_ns)
+                    continue
+        elif cls is float and low <= given <= high:
+            time_ns = round(given * factor / NANOSECONDS_PER_MICROSECOND) * NANOSECONDS_PER_MICROSECOND
+            if low_ns <= time_ns <= high_ns:
+                append(time_ns)
+                continue
+        append(convert(given))

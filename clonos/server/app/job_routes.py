@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from clonos.io.system.wall_clock import time_text
 from clonos.job.last_lines import ANSWER_LINES_MAX
 from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
-from clonos.server.app.log_file import log_of_file
 from clonos.server.app.slow_work import SlowWork
 from clonos.server.job_api.app import JOB, NUMBER_MAX
 from clonos.server.job_api.documents import (
@@ -24,6 +26,7 @@ from clonos.server.job_api.documents import (
     JobSummary,
     KillRequest,
     LogDocument,
+    LogLine,
     PeekedRows,
     PeekRequest,
     RecoveryList,
@@ -36,6 +39,7 @@ from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverSilent
+from clonos.server.supervision.job_folder import JobFolder
 
 DOCUMENTS: Final[dict[str, Any]] = {
     "": JobDocument,
@@ -213,3 +217,44 @@ async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
     if json.loads(body).get("savepoints_supported"):
         return
     raise RequestDenied("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)
+
+
+LOG_LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
+TASK_OF_LINE: Final = re.compile(r"\[?([A-Za-z0-9_.+-]+/\d+)(?:\]|:) ")
+PRINTED_BYTES_MAX: Final = 64 << 10
+
+
+def log_of_file(folder: JobFolder, after: int, limit: int) -> LogDocument:
+    """Returns lines of the log of a driver that does not live any more: up to ``limit`` after line ``after``.
+
+    The numbers are those of lines in the file. What the process wrote past its log, such as the traceback of a failed
+    start, follows as the last lines.
+    """
+    lines = _log_lines(folder)
+    found = [_log_line(number, text) for number, text in enumerate(lines[after : after + limit], after + 1)]
+    return LogDocument(lines=found, next=after + len(found))
+
+
+def _log_lines(folder: JobFolder) -> list[str]:
+    found: list[str] = []
+    if folder.log.exists():
+        for text in folder.log.read_text("utf-8", "replace").splitlines():
+            if found and not LOG_LINE.match(text):
+                found[-1] += f"\n{text}"  # of the same record: a traceback
+            else:
+                found.append(text)
+    if folder.output.exists():
+        found += folder.output.read_bytes()[-PRINTED_BYTES_MAX:].decode("utf-8", "replace").splitlines()
+    return found
+
+
+def _log_line(number: int, text: str) -> LogLine:
+    match = LOG_LINE.match(text)
+    if match is None:
+        return LogLine(number=number, at="", level="INFO", logger="", text=text)
+    at = datetime.fromisoformat(match[1]).astimezone()  # the file has local time
+    task = TASK_OF_LINE.match(match[5])
+    at_text = time_text(int(at.timestamp()) * 1_000_000_000 + int(match[2]) * 1_000_000)
+    return LogLine(
+        number=number, at=at_text, level=match[3], logger=match[4], text=match[5], task=task[1] if task else None
+    )

@@ -10,23 +10,23 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.errors import Blame, EnvironmentFault
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
 from clonos.job.job_status import JobStatus
-from clonos.server.register.job_record import JobRecord
+from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.register import JobRegister
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverLink, DriverRefused, DriverSilent
 from clonos.server.supervision.driver_main import ANOTHER_DRIVER
 from clonos.server.supervision.driver_process import RunningDriver
-from clonos.server.supervision.job_folder import REPORTED_DOCUMENTS, JobFolder
-from clonos.server.supervision.verdict import Verdict, judge
+from clonos.server.supervision.job_folder import REPORTED_DOCUMENTS, DriverEnd, JobFolder
 
 logger = logging.getLogger("clonos.server")
 
@@ -317,3 +317,43 @@ class SupervisedJob:
     def close(self) -> None:
         """Lets go of the driver, which goes on."""
         self._drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Event of the job that the end of its driver means.
+
+    ``is_failure``: it counts for the restart strategy. ``stopped``: ended with a final checkpoint, as a user asked.
+    """
+
+    event: JobEvent
+    error: str | None = None
+    is_failure: bool = False
+    stopped: bool = False
+
+
+def judge(end: DriverEnd | None, intention: Intention | None, how: str) -> Verdict:
+    """Returns the verdict over a driver that has ended. ``end``: None if it was killed; ``how``: the words for that.
+
+    A failure is final when the job or this library is at fault: the next driver would meet it again. The environment
+    may have recovered by then. A driver that was ended by a signal has only paused its job.
+    """
+    cancelled = intention is not None and intention.verb == "cancel"
+    if end is None:
+        if cancelled:
+            return Verdict(JobEvent.ABORTED)
+        return Verdict(JobEvent.DRIVER_LOST, how, is_failure=True)
+    match end.ending:
+        case "finished":
+            return Verdict(JobEvent.FINISHED)
+        case "failed" if cancelled:
+            return Verdict(JobEvent.ABORTED, end.error)
+        case "failed" if end.blame == Blame.ENVIRONMENT and not end.is_superseded:
+            return Verdict(JobEvent.DRIVER_LOST, end.error, is_failure=True)
+        case "failed":
+            return Verdict(JobEvent.FAILED, end.error)
+        case "drained" if intention is not None and intention.verb == "stop":
+            return Verdict(JobEvent.FINISHED, stopped=True)
+    if intention is not None and (cancelled or not intention.drain):
+        return Verdict(JobEvent.ABORTED)
+    return Verdict(JobEvent.DRIVER_LOST)

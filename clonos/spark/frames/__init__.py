@@ -124,7 +124,7 @@ def state(spark: SparkSession, store: str | os.PathLike[str], step: str, *, chec
         NothingToResume: the store has no job, or no such checkpoint.
         InvalidConnector: the checkpoint has no such step.
     """
-    from clonos.spark.frames.state_frame import state_frame
+    from clonos.spark.frames.state_rows import state_frame
 
     return state_frame(spark, os.fspath(store), step, checkpoint)
 

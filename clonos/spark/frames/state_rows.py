@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 import pyarrow
@@ -20,6 +20,9 @@ from clonos.operators.state.column_slots import IntegerKeys, SlotColumns
 from clonos.operators.state.column_spec import VALID_SUFFIX
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.row_store import RowStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CONNECTOR = "frames.state"
 
@@ -163,3 +166,33 @@ def _rows_of_store(store: RowStore) -> Iterator[dict[str, Any]]:
     for chunk in store.chunks:
         batch = chunk.batch if chunk.live is None else chunk.batch.filter(pyarrow.array(chunk.live))
         yield from rows_of_columns(batch)
+
+
+ROWS = "task STRING, state STRING, key STRING, value STRING"
+
+
+def state_frame(spark: SparkSession, store: str, step: str, checkpoint: int | None) -> DataFrame:
+    """Returns the state of a step (``frames.state``): Spark's executors read the objects, a task each."""
+    from clonos.spark.session import context_of, import_path
+
+    context = context_of(spark)
+    tasks = tasks_with_state(store, step, checkpoint)
+    url = CheckpointStore(store).objects_url
+    plain: Any = [tuple(task) for task in tasks]  # so that unpickling needs no class of this library
+    rows = context.parallelize(plain, max(1, len(tasks))).flatMap(_reader(url, step, import_path()))
+    return spark.createDataFrame(rows, ROWS)
+
+
+def _reader(url: str, step: str, path: str) -> Callable[[tuple[str, tuple[str, ...]]], Iterable[Any]]:
+    """Returns the function that tasks of Spark run. It is nested, so that it is pickled by value."""
+
+    def read(task: tuple[str, tuple[str, ...]]) -> Iterable[Any]:
+        import os
+        import sys
+
+        sys.path.extend(entry for entry in path.split(os.pathsep) if entry not in sys.path and os.path.exists(entry))
+        from clonos.spark.frames.state_rows import CheckpointedTask, rows_of_state
+
+        return map(tuple, rows_of_state(url, step, CheckpointedTask(*task)))
+
+    return read

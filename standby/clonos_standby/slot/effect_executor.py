@@ -6,8 +6,10 @@ Owns the threads around the machine: tasks, sinks, producers, checkpoint store a
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -21,7 +23,6 @@ from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.transport import Transport
 from clonos.io.store.store import CheckpointStore
-from clonos.io.system.usage import cpu_ms, resident_bytes
 from clonos.operators.connector_contract import ImmediateSink, WriterIdentity
 from clonos_standby.slot.hang_watch import HangWatch
 from clonos_standby.slot.journal_thread import JournalThreads
@@ -252,3 +253,20 @@ class EffectExecutor:
 
     def _close_producer(self, asked: effect.CloseProducer) -> None:
         self._producers.close(asked.task, asked.incarnation)
+
+
+_STATM = Path("/proc/self/statm")
+_RESIDENT_FIELD = 1
+
+
+def cpu_ms() -> int:
+    """Returns the processor time of all threads since the process began."""
+    return time.process_time_ns() // 1_000_000
+
+
+def resident_bytes() -> int:
+    """Returns the memory of the process that is in RAM; 0 where the system does not say it."""
+    try:
+        return int(_STATM.read_bytes().split()[_RESIDENT_FIELD]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0

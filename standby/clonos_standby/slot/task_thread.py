@@ -37,11 +37,10 @@ from clonos.core.wire.control_messages import HotKey
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.io.process.exit_guard import guard_thread
 from clonos.io.process.fault_points import FaultPoint, of_shadow
-from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
+from clonos.io.system.wall_clock import CostClock
 from clonos.operators.chain import OperatorChain
-from clonos_standby.slot.call_threads import CallThreads
-from clonos_standby.slot.log_forwarding import THREAD_OF_TASK
+from clonos_standby.slot.log_forwarding import THREAD_OF_CALL, THREAD_OF_TASK
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -357,3 +356,41 @@ class TaskThread:
         queues = self._running.inputs if self._running is not None else []
         is_aligning = any(queue.blocked_by is not None for queue in queues)
         return FaultPoint.ALIGNING if is_aligning else FaultPoint.EMISSION
+
+
+THREADS_MAX = 256
+"""Threads of one task, whatever capacities its steps have."""
+
+
+class CallThreads:
+    """Threads for the asynchronous calls of one task, started on demand by its thread; most tasks have none.
+
+    A call cannot be interrupted: a call that hangs keeps its thread until the process ends.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle: SimpleQueue[None] = SimpleQueue()  # one token per thread that waits for a call
+        self._threads: list[Thread] = []
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Runs ``call`` in one of the threads; ``call`` must not raise."""
+        if self._idle.empty() and len(self._threads) < THREADS_MAX:
+            name = f"{THREAD_OF_CALL}{self._name} {len(self._threads)}"
+            self._threads.append(Thread(target=self._serve, name=name, daemon=True))
+            self._threads[-1].start()
+        elif not self._idle.empty():
+            self._idle.get()
+        self._calls.put(call)
+
+    def close(self) -> None:
+        """Ends the threads after their current calls."""
+        for _ in self._threads:
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        guard_thread()
+        while (call := self._calls.get()) is not None:
+            call()
+            self._idle.put(None)

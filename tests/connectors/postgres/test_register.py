@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clonos.job.job_status import JobStatus
+from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import Intention, JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.postgres_database import PostgresDatabase
 from clonos.server.register.register import JobRegister, JobUnknown, RegisterFailed, RegisterInUse, RequestRefused
 from clonos.server.register.transitions import JobEvent

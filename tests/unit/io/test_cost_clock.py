@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io.system.cost_clock import CostClock
+from clonos.io.system.wall_clock import CostClock
 
 
 def test_the_cost_clock_advances_while_the_thread_waits_and_keeps_no_file_open() -> None:

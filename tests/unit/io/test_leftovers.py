@@ -9,9 +9,8 @@ import pytest
 
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
-from clonos.io.store.leftovers import remove_leftovers
 from clonos.io.store.object_files import LocalFiles, StoreFailed
-from clonos.io.store.store import CheckpointStore
+from clonos.io.store.store import CheckpointStore, remove_leftovers
 from tests.harnesses.coordinator_harness import chain_plan
 
 UNFINISHED = ("chain/.00000000000000000004.0123456789ab", "objects/snapshots/0/.000000000005-1-full.0123456789ab")

@@ -8,7 +8,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.two_inputs import two_input_step
+from clonos.api.joining.joins import two_input_step
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.watermark import Watermark

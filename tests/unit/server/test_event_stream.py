@@ -25,8 +25,8 @@ from clonos.server.job_api.guard import Role
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.job_api.server_thread import listen_unix
+from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.transitions import JobEvent
 from clonos.server.supervision.driver_link import DriverLink
 from clonos.server.supervision.job_folder import SOCKET_NAME

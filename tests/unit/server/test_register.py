@@ -11,8 +11,8 @@ import pytest
 
 from clonos.core.wire.decoding import FormatUnknown
 from clonos.job.job_status import JobStatus
+from clonos.server.register.databases import SqliteDatabase, open_register
 from clonos.server.register.job_record import DriverProcess, Intention, JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.register import (
     JobRegister,
     JobUnknown,
@@ -20,7 +20,6 @@ from clonos.server.register.register import (
     RequestRefused,
     Transaction,
 )
-from clonos.server.register.sqlite_database import SqliteDatabase
 from clonos.server.register.transitions import JobEvent
 
 CREATED = JobRecord("words-1", "words", JobStatus.CREATED, 1_000, "job.py", {"parallelism": "2"})

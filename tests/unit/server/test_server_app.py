@@ -23,10 +23,9 @@ from clonos.server.app.server_app import server_app
 from clonos.server.app.submit_route import CHECKS_AT_A_TIME, CHECKS_WAITING_MAX
 from clonos.server.job_api.documents import SlotDocument, StatusDocument, TaskDocument, TaskRates
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
+from clonos.server.register.databases import SqliteDatabase, open_register
 from clonos.server.register.job_record import Intention, JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.register import JobRegister, RegisterDatabase, RegisterFailed, Transaction
-from clonos.server.register.sqlite_database import SqliteDatabase
 from clonos.server.submission.submissions import CHECK_TIMEOUT_S, Submissions
 from clonos.server.submission.unpacking import SubmissionRefused
 from clonos.server.supervision.job_folder import SOCKET_NAME, JobFolder

@@ -18,8 +18,8 @@ from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
 from clonos.server.job_api.server_thread import ServerThread, listen_tcp
+from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import Intention, JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.register import JobRegister
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor

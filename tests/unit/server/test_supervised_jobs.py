@@ -13,8 +13,8 @@ from clonos.core.model.errors import Blame
 from clonos.io.system.process_identity import machine, started_at
 from clonos.job.continuing.restart_strategy import FixedDelay
 from clonos.job.job_status import JobStatus
+from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import DriverProcess, JobRecord
-from clonos.server.register.opening import open_register
 from clonos.server.register.register import JobRegister
 from clonos.server.register.transitions import JobEvent
 from clonos.server.supervision.driver_link import DriverLink, DriverRefused, DriverSilent

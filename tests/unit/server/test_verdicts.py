@@ -8,7 +8,7 @@ from clonos.core.model.errors import Blame
 from clonos.server.register.job_record import Intention
 from clonos.server.register.transitions import JobEvent
 from clonos.server.supervision.job_folder import DriverEnd
-from clonos.server.supervision.verdict import Verdict, judge
+from clonos.server.supervision.supervised_job import Verdict, judge
 
 STOP, STOP_AT_ONCE, CANCEL = Intention("stop"), Intention("stop", drain=False), Intention("cancel")
 LOST, FINISHED, ABORTED, FAILED = JobEvent.DRIVER_LOST, JobEvent.FINISHED, JobEvent.ABORTED, JobEvent.FAILED
