@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from benchmarks.harness.result_counter import Measured, ResultCounter, SinkResult, measured
 from benchmarks.workloads.words import Workload
@@ -148,6 +148,12 @@ class CountingWriter:
         """Does nothing, because no file is open."""
 
 
+class Word(TypedDict):
+    """Column of the words."""
+
+    word: str
+
+
 def split_words(batch: Any) -> Any:
     """Splits a batch of lines into words."""
     import pyarrow
@@ -170,7 +176,7 @@ def word_count(
     job = Job("words")
     lines = job.source(source or PreparedLines(workload, shape == "columns"), name="lines", timestamps=timestamps)
     if shape == "columns":
-        lines.map_batches(split_words).key_by("word").count(name="count").sink(sink)
+        lines.map_batches(split_words, schema=Word).key_by("word").count(name="count").sink(sink)
     else:
         words = lines.flat_map(str.split)
         words = words if touch is None else words.map(touch, name="touch")

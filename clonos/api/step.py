@@ -80,8 +80,8 @@ class Step:
     - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
     - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
       input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
-    - ``form``: what it needs of columns to work on them. ``columns``: those of a source that ``is_described``, as it is
-      in a plan; None if they are not known before the job runs.
+    - ``form``: what it needs of columns to work on them. ``columns``: those that it declares, or of a source that
+      ``is_described``, as it is in a plan; None if they are not known before the job runs.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
       ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack, overl
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.columns.column_checks import check_key
+from clonos.api.columns.schemas import declared_columns
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
@@ -132,7 +133,7 @@ class Stream(
         return Stream(self._graph, step)
 
     def map_batches(
-        self, function: Callable[[Any], Any], **common: Unpack[CommonWithEffects]
+        self, function: Callable[[Any], Any], *, schema: Any = None, **common: Unpack[CommonWithEffects]
     ) -> Stream[dict[str, Any]]:
         """Applies a function to each batch, a ``pyarrow.RecordBatch``.
 
@@ -141,15 +142,17 @@ class Stream(
         Polars and DuckDB do); it may have another length. Batch boundaries are arbitrary: the function must not depend
         on them. The stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
         ``map_batches``. Steps on rows that follow get each record as a dict.
+
+        ``schema``: the columns of the results, as a ``pyarrow.Schema``, or a dataclass, NamedTuple or TypedDict with a
+        type per column. The annotation ``-> Annotated[pandas.DataFrame, schema]`` of the function says the same.
+        Without them, steps with state that choose their form by the types of columns work on rows.
+
+        Raises:
+            InvalidJob: the schema says no columns.
         """
-        make = partial(stateless.MapBatches, function, frame_wanted(function))
-        step = self._step(
-            "map_batches",
-            lambda _: make,
-            common,
-            (function,),
-        )
-        return Stream(self._graph, step)
+        columns = declared_columns(common.get("name") or "map_batches", function, schema)
+        make = partial(stateless.MapBatches, function, frame_wanted(function), columns)
+        return Stream(self._graph, self._step("map_batches", lambda _: make, common, (function,), columns=columns))
 
     @overload
     def key_by(self, key: Callable[[T], K], *, name: str | None = None) -> KeyedStream[K, T]: ...

@@ -1,17 +1,28 @@
-"""Schemas of the columns in a plan, as far as sources know them, and where a plan loses its timestamps."""
+"""Schemas of the columns in a plan, as far as sources know them and functions declare them, and where a plan loses its
+timestamps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import Step, StepInput
 from clonos.core.model.errors import ClonosError
+from clonos.expressions.expression_errors import ExpressionMisused
+from clonos.expressions.type_names import arrow_type, type_name
 from clonos.operators.column_contract import DescribedSource
+from clonos.operators.steps.data_frames import hint_of
 
 KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct")
 """Kinds of steps whose results have the columns of their records."""
+
+ADVICE: Final = (
+    "Give a pyarrow.Schema, or a dataclass, NamedTuple or TypedDict with a type per column: int, float, str, bool,"
+    " bytes, date, datetime, a list of one of these, or Annotated[T, t] with a type t of Arrow."
+)
 
 
 def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
@@ -26,6 +37,8 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         if step.is_described:
             return step.columns
         return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
+    if step.columns is not None:
+        return step.columns
     if step.stage is None and step.schema_from is None and step.kind not in KEEPING:
         return None
     second = step.second_from
@@ -75,9 +88,14 @@ def why_unknown(steps: Sequence[Step], inputs: Sequence[StepInput]) -> str:
     unknown = next((steps[each.step] for each in inputs if known_schema(steps, each) is None), None)
     if unknown is None:
         return "the streams in front of it have different columns"
-    if unknown.inputs and any(known_schema(steps, each) is None for each in unknown.inputs):
+    if (
+        unknown.kind != "map_batches"
+        and unknown.inputs
+        and any(known_schema(steps, each) is None for each in unknown.inputs)
+    ):
         return why_unknown(steps, unknown.inputs)
-    return f"the plan does not know the columns of {unknown.name}"
+    advice = "; give it schema=" if unknown.kind == "map_batches" else ""
+    return f"the plan does not know the columns of {unknown.name}{advice}"
 
 
 def column_texts(steps: Sequence[Step], step: Step) -> tuple[str, ...]:
@@ -113,3 +131,40 @@ def _loss(step: Step, steps: Sequence[Step]) -> tuple[Step, str] | None:
     if upstream.timestamp_column is not None:
         return step, upstream.timestamp_column.name
     return _loss(upstream, steps)
+
+
+def declared_columns(step: str, function: Callable[..., Any], schema: Any) -> Any | None:
+    """Returns the ``pyarrow.Schema`` of what a function gives; None if nothing says it.
+
+    ``schema`` says it, else ``Annotated[frame, schema]`` as the annotation of the function's result.
+
+    Raises: InvalidJob: a type of a column is none of Arrow.
+    """
+    if schema is None:
+        hint = hint_of(function, "return")
+        if get_origin(hint) is not Annotated:
+            return None
+        schema = get_args(hint)[1]
+    if type(schema).__module__.partition(".")[0] == "pyarrow" and type(schema).__name__ == "Schema":
+        return schema.remove_metadata()
+    if not isinstance(schema, type) or not (hints := get_type_hints(schema, include_extras=True)):
+        raise InvalidJob(step, f"gets the columns {schema!r:.80}, which are none", ADVICE)
+    import pyarrow
+
+    return pyarrow.schema([(name, _type_of(step, name, hint)) for name, hint in hints.items()])
+
+
+def _type_of(step: str, name: str, hint: Any) -> Any:
+    import pyarrow
+
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType) and len(left := [each for each in arguments if each is not NoneType]) == 1:
+        return _type_of(step, name, left[0])  # each column may have nulls
+    if origin is Annotated:
+        hint = arguments[1]
+    elif origin is list:
+        return pyarrow.list_(_type_of(step, name, arguments[0]))
+    try:
+        return arrow_type(type_name(hint, f"the column {name!r}"))
+    except ExpressionMisused as error:
+        raise InvalidJob(step, f"gives the column {name!r} the type {hint!r:.80}, which is none", ADVICE) from error

@@ -14,6 +14,7 @@ from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 from clonos.operators.operator import Operator, Times
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError, field_missing
+from clonos.operators.user_errors import Guard
 
 VALUE_CHARACTERS_MAX: Final = 80
 
@@ -36,25 +37,17 @@ class ColumnMisfit(RecordError):
         )
 
 
-class Fitting(Operator):
-    """Batches with the columns of the plan, in their order."""
-
-    takes_columns = True
-    changes_rows = False
+class PlannedColumns:
+    """Columns of a plan, in their order, and what makes batches have them."""
 
     def __init__(self, schema: Any, needed: Sequence[str]) -> None:
-        """Creates the operator for the columns of ``schema``, of which ``needed`` must be there."""
+        """Takes the columns of ``schema``, of which ``needed`` must be there."""
         self._schema, self._needed = schema, needed
         self._given: Any = None  # the last schema of a batch that fits as it is
 
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        self.out.rows(rows, times)
-
-    def columns(self, batch: Any) -> None:
-        if self._given is not batch.schema and not self._fits(batch.schema):
-            batch = self._fitted(batch)
-        if batch.num_rows:
-            self.out.columns(batch)
+    def of(self, batch: Any, guard: Guard) -> Any:
+        """Returns a batch with these columns, without its records that do not fit, which ``guard`` gets."""
+        return batch if self._given is batch.schema or self._fits(batch.schema) else self._fitted(batch, guard)
 
     def _fits(self, schema: Any) -> bool:
         if self._given is None or not self._given.equals(schema):
@@ -67,12 +60,12 @@ class Fitting(Operator):
         self._given = schema
         return True
 
-    def _fitted(self, batch: Any) -> Any:
+    def _fitted(self, batch: Any, guard: Guard) -> Any:
         names = batch.schema.names
         if missing := next((name for name in self._needed if name not in names), None):
             for index in range(batch.num_rows):
                 record = _record(batch, index)
-                self.guard.refused(field_missing(missing, record), record, index)
+                guard.refused(field_missing(missing, record), record, index)
             return batch.slice(0, 0)
         import pyarrow
 
@@ -85,12 +78,31 @@ class Fitting(Operator):
         for index, name in sorted(misfits.items()):
             value = repr(batch.column(name)[index].as_py())
             error = ColumnMisfit(name, value[:VALUE_CHARACTERS_MAX], str(self._schema.field(name).type))
-            self.guard.refused(error, _record(batch, index), index)
+            guard.refused(error, _record(batch, index), index)
         kinds = [pyarrow.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
         fitted = pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(kinds, batch.schema.metadata))
         if misfits:
             fitted = fitted.filter(pyarrow.array([index not in misfits for index in range(batch.num_rows)]))
         return fitted
+
+
+class Fitting(Operator):
+    """Batches with the columns of the plan."""
+
+    takes_columns = True
+    changes_rows = False
+
+    def __init__(self, schema: Any, needed: Sequence[str]) -> None:
+        """Creates the operator for the columns of ``schema``, of which ``needed`` must be there."""
+        self._planned = PlannedColumns(schema, needed)
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.out.rows(rows, times)
+
+    def columns(self, batch: Any) -> None:
+        batch = self._planned.of(batch, self.guard)
+        if batch.num_rows:
+            self.out.columns(batch)
 
 
 def _record(batch: Any, index: int) -> Any:

@@ -61,14 +61,24 @@ def frame_wanted(function: Callable[..., Any]) -> str:
     """
     while isinstance(function, partial):
         function = function.func
-    called = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__")
     try:
-        parameters = list(inspect.signature(function).parameters)
-        wanted = get_type_hints(called).get(parameters[0]) if parameters else None
-    except (NameError, TypeError, ValueError, AttributeError):  # an annotation that cannot be resolved
+        first = next(iter(inspect.signature(function).parameters), "")
+    except (TypeError, ValueError):  # it is written in C
         return BATCH
+    wanted = hint_of(function, first)
     name = f"{str(getattr(wanted, '__module__', '')).partition('.')[0]}.{getattr(wanted, '__name__', '')}"
     return name if name in (TABLE, PANDAS, POLARS) else BATCH
+
+
+def hint_of(function: Callable[..., Any], name: str) -> Any:
+    """Returns what a parameter of a function, or its "return", is annotated with; None for what cannot be resolved."""
+    while isinstance(function, partial):
+        function = function.func
+    called = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", None)
+    try:
+        return get_type_hints(called, include_extras=name == "return").get(name)
+    except (NameError, TypeError, AttributeError):
+        return None
 
 
 def as_wanted(batch: RecordBatch, wanted: str) -> Any:

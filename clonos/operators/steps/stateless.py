@@ -166,10 +166,19 @@ class MapBatches(Operator):
     requires_columns = True
     emits_columns = True
 
-    def __init__(self, function: Callable[[Any], Any], wanted: str) -> None:
-        """Creates the operator; ``wanted`` is the frame that the function gets (``frame_wanted``)."""
+    def __init__(self, function: Callable[[Any], Any], wanted: str, declared: Any | None) -> None:
+        """Creates the operator.
+
+        ``wanted`` is the frame that the function gets (``frame_wanted``); ``declared`` the schema of its results, None
+        for any.
+        """
         self._function = function
         self._wanted = wanted
+        self._declared = None
+        if declared is not None:
+            from clonos.operators.columnar.fitting import PlannedColumns  # loads pyarrow
+
+            self._declared = PlannedColumns(declared, declared.names)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise ColumnsLost(self.guard.step)
@@ -177,6 +186,8 @@ class MapBatches(Operator):
     def columns(self, batch: RecordBatch) -> None:
         results, _ = self.guard.each(self._one, [batch])
         for result in results:
+            if self._declared is not None and result.num_rows:
+                result = self._declared.of(result, self.guard)
             if result.num_rows:
                 self.out.columns(without_form(result))
 
