@@ -26,7 +26,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.slot_effects import PutCommand, SendMessage
-from clonos.core.ports.task_port import Emission, Output
+from clonos.core.ports.task_port import Output, TaskEmission
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import Event, LogEndReached, MessageReceived, StepEmitted
 from clonos.core.values import decode_columns, encode_columns
@@ -106,7 +106,7 @@ class MeasuredSlot:
         cost = cost_bytes(RECORDS, len(PAYLOAD))
         output = Output(OUTPUT, ElementKind.ROWS, RECORDS, CheckpointId(0), PAYLOAD)
         end = (number + 1) * RECORDS
-        emission = Emission(STEP, (output,), ((INPUT, end, cost),), records_in=end, cost_bytes=cost)
+        emission = TaskEmission(STEP, (output,), ((INPUT, end, cost),), records_in=end, cost_bytes=cost)
         return StepEmitted(TASK, self.thread, emission)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from clonos.api.emission import Emission
-from clonos.api.keys import KeyBy
+from clonos.api.key_by import KeyBy
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.expressions.stages import Stage
 from clonos.operators.columnar.column_form import ColumnForm

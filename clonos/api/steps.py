@@ -16,7 +16,7 @@ from clonos.api.common import Common
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph_errors import InvalidJob, NotIterable, NotSubscriptable
-from clonos.api.keys import KeyBy
+from clonos.api.key_by import KeyBy
 from clonos.api.step import AnySink, Exchange, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.core.model.plan import ANYWHERE, PlacementRule

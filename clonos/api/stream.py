@@ -14,7 +14,7 @@ from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.stream_joins import StreamJoins
-from clonos.api.keys import KeyBy, checked_key
+from clonos.api.key_by import KeyBy, checked_key
 from clonos.api.step import AnySink, Exchange
 from clonos.api.steps import GraphBuilder
 from clonos.api.transforms.calling import Calling, add_parallel

@@ -30,7 +30,7 @@ from clonos.core.model.ids import (
 )
 from clonos.core.model.options import Options
 from clonos.core.ports.slot_effects import StandbyRead, TaskRead
-from clonos.core.ports.task_port import Emission, Output
+from clonos.core.ports.task_port import Output, TaskEmission
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot import slot_events as happened
 from clonos.core.slot.slot import Slot
@@ -321,7 +321,7 @@ class SlotDialogue:
         read = int(given.get("read", 0))
         log = entries_of(given.get("log", ""))
         last = int(given.get("last", "last" in words))
-        emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read, suspension=last)
+        emission = TaskEmission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read, suspension=last)
         self.post(happened.StepEmitted(*self.thread(words[0]), emission))
 
     def do_ends(self, words: list[str], given: Given) -> None:

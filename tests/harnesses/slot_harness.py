@@ -7,7 +7,7 @@ from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnat
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports import slot_effects as effect
-from clonos.core.ports.task_port import Emission, Output
+from clonos.core.ports.task_port import Output, TaskEmission
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import (
     Event,
@@ -136,7 +136,7 @@ class SlotHarness:
         for channel, payload in outputs:
             made.append(Output(ChannelId(channel), ElementKind.ROWS, 1, CheckpointId(0), payload))
             self.positions[ChannelId(channel)] += 1
-        self.post(StepEmitted(self.task, self.thread, Emission(log, tuple(made))))
+        self.post(StepEmitted(self.task, self.thread, TaskEmission(log, tuple(made))))
 
     def complete(self) -> None:
         """A barrier goes out on all channels, its checkpoint completes."""
@@ -147,7 +147,7 @@ class SlotHarness:
                 made.append(Output(channel.id, ElementKind.BARRIER, 1, CheckpointId(self.completed), b""))
                 self.positions[channel.id] += 1
         taken = snapshot(self.completed, tuple(self.positions.items()), self.task, LIFE)
-        self.post(StepEmitted(self.task, self.thread, Emission(b"", tuple(made), snapshot=taken)))
+        self.post(StepEmitted(self.task, self.thread, TaskEmission(b"", tuple(made), snapshot=taken)))
         for name in list(self.shell.written):
             del self.shell.written[name]
             self.post(SnapshotWritten(name, b"encoded", ""))

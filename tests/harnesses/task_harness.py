@@ -22,8 +22,8 @@ from clonos.core.ports.task_port import (
     Activation,
     Command,
     Delivered,
-    Emission,
     Finished,
+    TaskEmission,
     TaskPort,
     TaskStopped,
     Triggered,
@@ -214,7 +214,7 @@ class ScriptedTask(TaskPort):
 
     # ------------------------------------------------------------------ the rest of the port
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         self.emissions += 1
         self.log += emission.log
         for output in emission.outputs:

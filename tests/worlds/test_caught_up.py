@@ -8,7 +8,7 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.ids import ChannelId, TaskId
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.standby.shadow import Shadow
 from clonos_chaos.project.directed.building_blocks import PLAIN, about, directed, kills, line
@@ -34,7 +34,7 @@ class Watch:
         monkeypatch.setattr(SimTask, "emit", lambda port, emission: self._emitted(port, emission))
         monkeypatch.setattr(world, "note", self._recorded)
 
-    def _emitted(self, port: SimTask, emission: Emission) -> None:
+    def _emitted(self, port: SimTask, emission: TaskEmission) -> None:
         if port.world is self.world and port.task == self.task:
             if self.world.faults.killed == 0:
                 self.waited_max = max(self.waited_max, self.waiting())

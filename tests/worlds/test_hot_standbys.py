@@ -11,7 +11,7 @@ import pytest
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
 from clonos.core.ports.slot_effects import SendMessage
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.standby.shadow import Shadow
@@ -145,7 +145,7 @@ def _sent_in_mid_step() -> list[FeedShadow]:
         hosted = primary.slot.hosted[shadow.task]
         hosted.shadow_feeds.tick()  # nothing waits
         primary.slot.shell.take()
-        hosted.on_emission(Emission(b"\x81\x01"))
+        hosted.on_emission(TaskEmission(b"\x81\x01"))
         hosted.shadow_feeds.tick()
         sent = [asked.message for asked in primary.slot.shell.take() if isinstance(asked, SendMessage)]
         return [message for message in sent if isinstance(message, FeedShadow) and message.deltas]
@@ -159,7 +159,7 @@ def test_a_shadow_receives_only_completed_steps() -> None:
 def test_the_worlds_detect_a_shadow_that_receives_unfinished_steps() -> None:
     mutation = Mutation()
 
-    def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: Emission, received: Any) -> None:
+    def on_emission(right: Callable[..., None], self: ShadowFeeds, emission: TaskEmission, received: Any) -> None:
         right(self, emission._replace(records_in=1), received)
 
     mutation.wrap(ShadowFeeds, "on_emission", on_emission)

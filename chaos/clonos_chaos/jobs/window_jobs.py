@@ -23,9 +23,9 @@ from clonos.api.windows import CountTumbling, Session, Sliding, Tumbling, Window
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.values import decode_value, encode_value
 from clonos.operators.tags import Tag
-from clonos.operators.windows.cells import END
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.windows.window_cells import END
 from clonos.operators.windows.window_results import Window
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder

@@ -10,7 +10,7 @@ from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId
-from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, TaskStopped
+from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Finished, TaskEmission, TaskStopped
 from clonos.core.slot.slot_events import (
     ElementsNeeded,
     JournalMissed,
@@ -162,7 +162,7 @@ class SimTask:
                 break
         return self.commands.popleft() if self.commands else None
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         snapshot = emission.snapshot
         if snapshot is None:
             self._reach(FaultPoint.SUSPENDED if emission.suspension else FaultPoint.EMISSION)

@@ -15,7 +15,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Chain
-from clonos.core.ports.task_port import Activation, Command, Emission, Finished, TaskStopped
+from clonos.core.ports.task_port import Activation, Command, Finished, TaskEmission, TaskStopped
 from clonos.core.task.task import Task
 
 
@@ -37,7 +37,7 @@ class Life:
 
     def __init__(self, around: HarnessContext, activation: Activation, is_first: bool) -> None:
         self.around = around
-        self.emissions: list[Emission] = []
+        self.emissions: list[TaskEmission] = []
         self.error: Exception | None = None
         self.is_at_log_end = False
         self.may_live = is_first
@@ -87,7 +87,7 @@ class Life:
             self._wait()
             self.waits_until_ns = None
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         self.emissions.append(emission)
 
     def budget_bytes(self) -> int:

@@ -15,7 +15,7 @@ from clonos.api.columns.key_columns import key_columns
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.column_joins import over_columns
-from clonos.api.keys import KeyBy, checked_key
+from clonos.api.key_by import KeyBy, checked_key
 from clonos.api.step import Exchange, StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Tumbling

@@ -21,7 +21,7 @@ from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
 from clonos.api.columns.schemas import check_timestamps_remain, known_input, known_schema
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.keys import KeyBy, fields_text
+from clonos.api.key_by import KeyBy, fields_text
 from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons

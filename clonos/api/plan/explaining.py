@@ -16,7 +16,7 @@ from clonos.api.checks.unused_results import is_unread
 from clonos.api.columns.narrowing import narrowing_of
 from clonos.api.columns.schemas import column_texts
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.keys import KeyBy
+from clonos.api.key_by import KeyBy
 from clonos.api.plan import step_texts
 from clonos.api.plan.compiling import Compilation, compile_to_explain
 from clonos.api.plan.explain_mermaid import explanation_mermaid

@@ -11,7 +11,7 @@ from typing import Any, Final
 from clonos.api.columns.described_columns import form_reason
 from clonos.api.columns.forms import former_of
 from clonos.api.columns.schemas import known_schema
-from clonos.api.keys import KeyBy, fields_text
+from clonos.api.key_by import KeyBy, fields_text
 from clonos.api.step import Step, StepInput
 from clonos.operators.event_time.durations import NANOSECONDS_PER_MILLISECOND, duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner

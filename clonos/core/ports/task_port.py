@@ -24,7 +24,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     payload: bytes  # of a watermark, its content; empty for a barrier and the end
 
 
-class Emission(NamedTuple):
+class TaskEmission(NamedTuple):
     """Task to slot, at the end of a step or in its middle. The log grows before the outputs that depend on it leave.
 
     ``consumed`` lists (channel, next sequence number, bytes freed). ``snapshot`` is set at a barrier or the end of the
@@ -168,7 +168,7 @@ class TaskPort(Protocol):
         Raises: TaskStopped, once the incarnation has ended.
         """
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         """Hands over an emission without waiting."""
 
     def budget_bytes(self) -> int:

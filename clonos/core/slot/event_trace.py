@@ -22,7 +22,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.operator_chain import ReadyPieces
 from clonos.core.ports.slot_effects import Effect, ShadowRead, StandbyRead, TaskRead
-from clonos.core.ports.task_port import Delivered, Emission, Output
+from clonos.core.ports.task_port import Delivered, Output, TaskEmission
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import MACHINE, Slot
 from clonos.core.slot.slot_events import (
@@ -197,7 +197,7 @@ def _encode_emitted(event: StepEmitted) -> Values:
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, *fields = values
-    read: Any = Emission(*fields)
+    read: Any = TaskEmission(*fields)
     emission = read._replace(
         outputs=tuple(Output(c, ElementKind(kind), n, at, bytes(size)) for c, kind, n, at, size in read.outputs),
         consumed=tuple(tuple(each) for each in read.consumed),

@@ -34,7 +34,7 @@ from clonos.core.model.ids import (
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Delivered, Emission, Triggered
+from clonos.core.ports.task_port import Delivered, TaskEmission, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, has_replicated_log, recovered_logs
@@ -298,7 +298,7 @@ class HostedTask:
             if was_missing:
                 self.check_handshakes()
 
-    def on_emission(self, emission: Emission) -> None:
+    def on_emission(self, emission: TaskEmission) -> None:
         """Takes a step of the task: its log grows first, then what depends on it leaves."""
         if emission.log:
             self.logs.append(self.own_log, emission.log)

@@ -7,7 +7,15 @@ from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Resumed, Suspended, Triggered
+from clonos.core.ports.task_port import (
+    Activation,
+    ReadLimit,
+    ReplayExtended,
+    Resumed,
+    Suspended,
+    TaskEmission,
+    Triggered,
+)
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
@@ -127,7 +135,7 @@ class HostedThread(CommandQueue):
             self.is_suspended = False
             self.put(Resumed())
 
-    def has_paused(self, emission: Emission) -> bool:
+    def has_paused(self, emission: TaskEmission) -> bool:
         """Whether the emission is the last one of the suspension in force, not of a suspension that was given up."""
         return self.is_suspended and emission.suspension == self.suspensions
 
@@ -140,7 +148,7 @@ class HostedThread(CommandQueue):
         assert self.fed_bytes <= own_end_bytes, (self.task, self.fed_bytes, own_end_bytes)
         assert self.handled_bytes >= 0, (self.task, self.handled_bytes)
 
-    def on_emission(self, emission: Emission) -> None:
+    def on_emission(self, emission: TaskEmission) -> None:
         """Counts what the task has handed over."""
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in

@@ -7,7 +7,7 @@ import msgspec
 from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.slot_effects import ReadPurpose
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import TaskFailed
 
@@ -48,7 +48,7 @@ class StepEmitted(msgspec.Struct, frozen=True, gc=False):
 
     task: TaskId
     thread: ThreadId
-    emission: Emission
+    emission: TaskEmission
 
 
 class LogEndReached(msgspec.Struct, frozen=True, gc=False):

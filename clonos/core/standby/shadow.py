@@ -22,7 +22,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import ShadowRead
-from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
+from clonos.core.ports.task_port import Activation, Delivered, ReplayExtended, TaskEmission, TaskHandle
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.control_messages import Completed, Placement, View
@@ -191,7 +191,7 @@ class Shadow:
 
     # ------------------------------------------------------------------ what its thread tells
 
-    def on_emission(self, emission: Emission) -> None:
+    def on_emission(self, emission: TaskEmission) -> None:
         """Keeps the output of a replayed step, because the shadow may become the task."""
         assert not emission.log, self.task
         for output in emission.outputs:

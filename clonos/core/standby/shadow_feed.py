@@ -20,7 +20,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, log_of
 from clonos.core.ports.effect_collector import EffectCollector
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch
@@ -167,7 +167,7 @@ class ShadowFeeds:
             if feed.base and not feed.is_dropped:
                 self._send(feed, taken)
 
-    def on_emission(self, emission: Emission, received: dict[ChannelId, int] | None) -> None:
+    def on_emission(self, emission: TaskEmission, received: dict[ChannelId, int] | None) -> None:
         """Feeds a step that the task has completed; nothing in the middle of a step.
 
         ``received``: at a barrier that a live task passes, the number of the next element of each input.

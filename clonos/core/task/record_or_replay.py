@@ -17,7 +17,7 @@ from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
 from clonos.core.ports.recorder import ServiceWhileOpening, tick_due_ns
-from clonos.core.ports.task_port import Emission, TaskPort
+from clonos.core.ports.task_port import TaskEmission, TaskPort
 from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest
 
 CALLS_AHEAD_NS_MAX = 1_000_000
@@ -391,4 +391,4 @@ class TaskLog:
     def flush(self) -> None:
         """Ships the recorded entries in the middle of a step."""
         if self._buffer:
-            self._port.emit(Emission(self.drain()))
+            self._port.emit(TaskEmission(self.drain()))

@@ -20,13 +20,13 @@ from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
     Delivered,
-    Emission,
     Finished,
     Journalled,
     ReadLimit,
     ReplayExtended,
     Resumed,
     Suspended,
+    TaskEmission,
     TaskPort,
     Triggered,
 )
@@ -149,7 +149,7 @@ class Task:
         while (command := self.port.receive(0)) is not None:
             self.take(command)
         if self.is_suspended and not self.log.open_calls:
-            self.port.emit(Emission(self.log.drain(), suspension=self.suspension))
+            self.port.emit(TaskEmission(self.log.drain(), suspension=self.suspension))
             self._await_resumption()
             return
         budget_bytes = self.port.budget_bytes()
@@ -422,7 +422,7 @@ class Task:
         cost = max([cost_bytes(output.count, len(output.payload)) for output in outputs], default=0)
         read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
         self.port.emit(
-            Emission(
+            TaskEmission(
                 log=self.log.drain(),
                 outputs=outputs,
                 consumed=tuple([queue.take_freed() for queue in self.inputs if queue.freed_bytes]),

@@ -15,7 +15,7 @@ from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import DueTimer, Scope, Times, TwoInputOperator, without

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.copying import copied
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
-from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.operator import Operator, Scope, Times
 
 ROWS_NAME: Final = "rows"

@@ -26,7 +26,11 @@ from clonos.operators.state.timers import Timers
 from clonos.operators.user_errors import RAISED
 from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.assigners import Assigner, Span
-from clonos.operators.windows.cells import (
+from clonos.operators.windows.evictors import Evictor
+from clonos.operators.windows.gathered import Failure
+from clonos.operators.windows.late_text import late_text, torn_session_text
+from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
+from clonos.operators.windows.window_cells import (
     ACCUMULATOR,
     CLOCK_TIMER,
     END,
@@ -39,10 +43,6 @@ from clonos.operators.windows.cells import (
     merge_cells,
     new_cell,
 )
-from clonos.operators.windows.evictors import Evictor
-from clonos.operators.windows.gathered import Failure
-from clonos.operators.windows.late_text import late_text, torn_session_text
-from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_results import window_of
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 

@@ -11,7 +11,7 @@ from clonos.core.model.errors import JobError
 from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.steps.frozen_class import frozen
-from clonos.operators.windows.cells import CLOCK_TIMER, END, EVENT_TIMER, PENDING, START, STATE, Cell
+from clonos.operators.windows.window_cells import CLOCK_TIMER, END, EVENT_TIMER, PENDING, START, STATE, Cell
 from clonos.operators.windows.window_results import Window, window_of
 
 METHODS: Final = {

@@ -20,7 +20,7 @@ from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.model.metric_series import MetricFamily
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
+from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Finished, Stopped, TaskEmission, TaskStopped
 from clonos.core.slot.slot_events import (
     ElementsNeeded,
     JournalMissed,
@@ -239,7 +239,7 @@ class TaskThread:
             self._idle_ns += waited_ns
             self._blocked_ns += waited_ns if self._is_blocked else 0
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         """Passes the emission to the I/O thread; blocks only while that is overloaded."""
         self.turns += 1
         if self._faults is not None:
@@ -347,7 +347,7 @@ class TaskThread:
         reached = of_shadow(point) if self._is_shadow else point
         self._faults.reach(reached, self._image.plan.task_name(self._task), detail)
 
-    def _point_of(self, emission: Emission) -> FaultPoint:
+    def _point_of(self, emission: TaskEmission) -> FaultPoint:
         """Returns the fault point of a step, by its emission."""
         if emission.snapshot is not None:
             return FaultPoint.END_OF_STREAM if emission.snapshot.final else FaultPoint.ALIGNED

@@ -10,7 +10,7 @@ from clonos.core.channel.budgets import HEADROOM_BYTES
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, TaskId, log_of
 from clonos.core.model.options import SpillPolicy
-from clonos.core.ports.task_port import Emission, Output
+from clonos.core.ports.task_port import Output, TaskEmission
 from clonos.core.slot.backpressure import HOLD_HEARTBEATS
 from clonos.core.slot.slot_events import MessageReceived, SegmentLoaded, SegmentSpilled, SinkOpened, StepEmitted
 from clonos.core.wire.control_messages import Hold, Release
@@ -49,7 +49,7 @@ def test_b8_a_replay_during_processing_has_neither_gap_nor_repeat(policy: SpillP
             StepEmitted(
                 TaskId(0),
                 bench.thread,
-                Emission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
+                TaskEmission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
             )
         )
         expected.append(b"")  # the barrier, where an epoch begins

@@ -14,7 +14,7 @@ from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
 from clonos.core.ports.recorder import running
-from clonos.core.ports.task_port import Command, Emission, TaskPort
+from clonos.core.ports.task_port import Command, TaskEmission, TaskPort
 from clonos.core.task.record_or_replay import EffectUndeclared, LogRules, Recovered, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
@@ -61,7 +61,7 @@ class Port(TaskPort):
     def receive(self, until_ns: int | None) -> Command | None:
         raise AssertionError("a service waits for no command")
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         self.log += emission.log
 
     def budget_bytes(self) -> int:

@@ -29,7 +29,7 @@ from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.event_time.column_times import distances
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
-from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.operator import InputSide, Scope
 from clonos.operators.warn_once import WarnOnce
 

@@ -9,7 +9,7 @@ from typing import Any
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.sides import key_columns, key_kinds, plain, widened
 from clonos.operators.columnar.row_forms import rows_of
-from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.operator import InputSide, TwoInputOperator
 
 Keys = tuple[tuple[str, ...], tuple[str, ...]]

@@ -13,7 +13,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.column_join import Keys
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
-from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope
 

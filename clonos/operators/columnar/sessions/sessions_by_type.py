@@ -9,8 +9,8 @@ from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.windowed_by_type import WindowedByType
 from clonos.operators.operator import Scope
 from clonos.operators.windows.assigners import SessionAssigner
-from clonos.operators.windows.cells import ACCUMULATOR, PENDING, new_cell
 from clonos.operators.windows.key_windows import WINDOWS_NAME, KeyWindows
+from clonos.operators.windows.window_cells import ACCUMULATOR, PENDING, new_cell
 from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.slot_effects import TaskRead
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.slot.slot_events import (
     ElementsNeeded,
     Event,
@@ -39,7 +39,7 @@ THREAD = ThreadId(1)
 """Of ``c.1`` on slot 2: the first that the slot has numbered."""
 
 LATE: dict[str, Callable[[TaskId, Incarnation], Event]] = {
-    "emission": lambda task, _: StepEmitted(task, THREAD, Emission(b"")),
+    "emission": lambda task, _: StepEmitted(task, THREAD, TaskEmission(b"")),
     "log end": lambda task, _: LogEndReached(task, THREAD, {}),
     "needs": lambda task, _: ElementsNeeded(task, THREAD, ChannelId(0), 7),
     "await kept": lambda task, _: ReplicationAwaited(task, THREAD, 7),

@@ -7,7 +7,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskCounter
-from clonos.core.ports.task_port import Emission
+from clonos.core.ports.task_port import TaskEmission
 from clonos.core.slot.slot_events import MessageReceived, PeerBack, StepEmitted
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.harnesses.sample_plans import shuffle
@@ -48,7 +48,7 @@ class Receiver(SlotHarness):
     def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
         """The task has processed a batch of ``count`` elements, and with it all below ``next_seq``."""
         consumed = ((channel, next_seq, cost_bytes(count, count)),)
-        self.post(StepEmitted(self.task, self.thread, Emission(b"", consumed=consumed)))
+        self.post(StepEmitted(self.task, self.thread, TaskEmission(b"", consumed=consumed)))
 
     def backlog(self) -> int | None:
         """The backlog that the slot reports."""

@@ -9,7 +9,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports import slot_effects as effect
-from clonos.core.ports.task_port import Emission, ReadLimit
+from clonos.core.ports.task_port import ReadLimit, TaskEmission
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, StepEmitted
 from clonos.core.wire.control_messages import DriftLimit
 from tests.harnesses.sample_plans import shuffle
@@ -102,6 +102,6 @@ def test_the_status_has_the_watermark_that_the_task_has_handed_over_last() -> No
     bench.tick()
     assert "watermark_ns" not in bench.counters
     for reached_ns, shown_ns in ((INSTANT_NS_MIN, INSTANT_NS_MIN), (-4, -4), (None, -4), (9, 9)):
-        bench.post(StepEmitted(bench.task, bench.thread, Emission(b"", reached_ns=reached_ns)))
+        bench.post(StepEmitted(bench.task, bench.thread, TaskEmission(b"", reached_ns=reached_ns)))
         bench.tick()
         assert bench.counters["watermark_ns"] == shown_ns

@@ -12,7 +12,7 @@ from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
-from clonos.core.ports.task_port import Command, Emission, ReadLimit, TaskStopped, Triggered
+from clonos.core.ports.task_port import Command, ReadLimit, TaskEmission, TaskStopped, Triggered
 from tests.harnesses.recording_chain import RecordingChain, nothing
 from tests.harnesses.task_harness import Job, ScriptedTask, Start, tags_of
 from tests.unit.core.task.test_task_replay import READER
@@ -76,7 +76,7 @@ class Commanded(ScriptedTask):
             raise TaskStopped
         return self.commands.pop(0)
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         self.reports.append(emission.reached_ns)
         super().emit(emission)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos.core.ports.task_port import Command, Emission, Resumed, Suspended, TaskStopped
+from clonos.core.ports.task_port import Command, Resumed, Suspended, TaskEmission, TaskStopped
 from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation
 from tests.unit.core.task.test_task_replay import JOBS
 
@@ -24,7 +24,7 @@ class SuspendedTask(ScriptedTask):
             return Suspended(7)
         return super().receive(until_ns)
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         assert not self.has_stopped, "it has said that nothing follows"
         self.has_stopped = emission.suspension == 7
         super().emit(emission)
@@ -54,7 +54,7 @@ class ResumedTask(ScriptedTask):
             return Suspended(self.suspensions)
         return super().receive(until_ns)
 
-    def emit(self, emission: Emission) -> None:
+    def emit(self, emission: TaskEmission) -> None:
         if emission.suspension:
             assert emission.suspension == self.suspensions
             assert not self.task.log.open_calls
