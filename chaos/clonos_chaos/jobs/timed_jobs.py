@@ -262,7 +262,7 @@ class TimedJob(ApiJob):
             self.was_held_back = self._is_awake = True
 
     def end(self, first: int) -> None:
-        """Notes that a split has ended. All wake up after the end of one that does not sleep: from then on only the
+        """Notes that a split has ended. All wake up after the end of a split that does not sleep: from then on only the
         sleeping ones are open, and their watermark stands."""
         self._is_awake = self._is_awake or first % self.sources != 0
 
