@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
@@ -11,17 +12,19 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.columns.forms import refuse_columns
 from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.step import StepInput
 from clonos.api.themes import Theme
 from clonos.operators.steps import stateless
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.transforms.record_steps import (
-    Chosen,
+    Branch,
     FilterColumns,
     Iterated,
+    OneBranch,
     PeekColumns,
     PeekFunction,
     Sampled,
-    Select,
+    branch_tags,
 )
 
 if TYPE_CHECKING:
@@ -186,10 +189,10 @@ class Choosing(Theme, Generic[T]):
                 "Give one function of the record for each branch; True is the predicate that takes the rest.",
             )
         functions = tuple(each for each in predicates if not isinstance(each, bool))
-        make = partial(stateless.Map, Chosen(predicates))
-        chosen = self._step(kind, lambda _: make, common, functions)
+        make, tags = partial(Branch, predicates), branch_tags(len(predicates))
+        (divided,) = self._step(kind, lambda _: make, common, functions, side_tags=tags)
         common["name"] = None
-        return tuple(self._branch(chosen, index, common) for index in range(len(predicates)))
+        return tuple(self._branch(replace(divided, tag=tag), common) for tag in tags)
 
     def split(self, predicate: Callable[[T], object], **common: Unpack[Common]) -> tuple[Stream[T], Stream[T]]:
         """Divides the stream in two: the records for which ``predicate`` is true, and the others.
@@ -206,11 +209,9 @@ class Choosing(Theme, Generic[T]):
     def _gives_columns(self) -> bool:
         return all(map(self._graph.gives_columns, self._inputs))
 
-    def _branch(self, chosen: Any, index: int, common: Common) -> Stream[T]:
-        step = self._graph.steps[chosen[0].step]
-        make = partial(Select, index)
-        selected = self._stream(chosen)._step(f"{step.name}.{index}", lambda _: make, common)
-        return self._stream(selected)
+    def _branch(self, divided: StepInput, common: Common) -> Stream[T]:
+        name = f"{self._graph.steps[divided.step].name}.{divided.tag}"
+        return self._stream(self._stream((divided,))._step(name, lambda _: OneBranch, common))
 
 
 def _is_fraction(value: object) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any, Final
 
 from clonos.core.values import encode_value
@@ -75,21 +76,6 @@ def _pass_on(out: Operator, batch: RecordBatch, is_chosen: list[bool] | None) ->
         out.columns(batch)
 
 
-class Chosen:
-    """Function that returns (index of the first predicate that is true, record); one above the last if none is."""
-
-    def __init__(self, predicates: tuple[Callable[[Any], object] | bool, ...]) -> None:
-        self._last = next((index for index, each in enumerate(predicates) if each is True), len(predicates))
-        asked = predicates[: self._last]
-        self._predicates = [(index, each) for index, each in enumerate(asked) if not isinstance(each, bool)]
-
-    def __call__(self, record: Any) -> tuple[int, Any]:
-        for index, predicate in self._predicates:
-            if predicate(record):
-                return index, record
-        return self._last, record
-
-
 class Iterated:
     """Function that repeats ``function`` on its own result until that is None, at most ``times_max`` times."""
 
@@ -106,17 +92,53 @@ class Iterated:
         return record
 
 
-class Select(Operator):
-    """Records of one branch, from rows (index of the branch, record)."""
+class Branch(Operator):
+    """Division of the stream: a record goes to the side output of the first predicate that is true for it."""
+
+    runs_user_code = True
+    is_per_record = True
+    selects_rows = True
+
+    def __init__(self, predicates: tuple[Callable[[Any], object] | bool, ...]) -> None:
+        self._rest = next((index for index, each in enumerate(predicates) if each is True), None)
+        self._asked = [(index, each) for index, each in enumerate(predicates[: self._rest]) if callable(each)]
+        self._tags = branch_tags(len(predicates))
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        parts: list[tuple[list[Any], list[int]]] = [([], []) for _ in self._tags]
+        left = repeat(0) if times is None else iter(times)
+        self.guard.run(lambda records: self._divide(zip(records, left, strict=False), parts), rows)
+        for tag, (chosen, their_times) in zip(self._tags, parts, strict=True):
+            if chosen and tag in self.side_outputs:
+                self.side_outputs[tag].rows(chosen, None if times is None else their_times)
+
+    def _divide(self, timed: Iterator[tuple[Any, int]], parts: list[tuple[list[Any], list[int]]]) -> None:
+        asked = [(predicate, parts[index][0].append, parts[index][1].append) for index, predicate in self._asked]
+        records, times = ([], []) if self._rest is None else parts[self._rest]
+        keeps_rest = self._rest is not None
+        for record, time in timed:
+            for predicate, add, add_time in asked:
+                if predicate(record):
+                    add(record)
+                    add_time(time)
+                    break
+            else:
+                if keeps_rest:
+                    records.append(record)
+                    times.append(time)
+
+
+def branch_tags(count: int) -> tuple[str, ...]:
+    """Returns the tags of the side outputs of ``count`` branches."""
+    return tuple(map(str, range(count)))
+
+
+class OneBranch(Operator):
+    """Records of one branch, which is a side output of the step before."""
 
     is_per_record = True
     selects_rows = True
     changes_rows = False
 
-    def __init__(self, branch: int) -> None:
-        self._branch = branch
-
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        wanted = [index for index, row in enumerate(rows) if row[0] == self._branch]
-        if wanted:
-            self.out.rows([rows[i][1] for i in wanted], None if times is None else [times[i] for i in wanted])
+        self.out.rows(rows, times)

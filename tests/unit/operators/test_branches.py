@@ -15,7 +15,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.core.ports.operator_chain import StepFailed
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.samples import ColumnsGiven
-from tests.unit.operators.test_timestamps import stamped
+from tests.unit.operators.test_timestamps import Stamped, at, stamped
 
 
 def rows_of(graph: JobGraph, parallelism: int = 2) -> list[Any]:
@@ -84,6 +84,17 @@ def test_branches_and_samples_keep_timestamps() -> None:
     found = stamped(lambda stream: stream.map(lambda row: row["n"]).sample(0.5).peek(repr), range(20))
     assert 0 < len(found) < 20
     assert all(n == second for n, second in found)
+
+
+def test_records_of_a_branch_keep_their_timestamps_after_one_whose_predicate_raised() -> None:
+    graph = JobGraph("job", errors=Outbox())
+    stream = graph.source(Given([{"n": n, "at": at(n)} for n in range(9)]), timestamps="at")
+    for branch in stream.map(lambda row: row["n"]).branch(lambda n: 1 / (n - 3) > 0, True):
+        branch.process(Stamped).sink(Outbox())
+    written = run(graph).written
+    assert [error.record for error in written.pop("errors")] == [3]
+    found = [pair for pairs in written.values() for pair in pairs]
+    assert sorted(found) == [(n, n) for n in range(9) if n != 3]
 
 
 def test_a_sample_has_about_its_fraction_and_is_the_same_in_every_run() -> None:
