@@ -151,6 +151,7 @@ class _Compiler:
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_acknowledged=vertex.acknowledged is not None,
+                reads_columns=any(step.source is not None and step.emits_columns for step in vertex.steps),
                 is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
                 is_timed=any(self._timed(step) is not None for step in vertex.steps),
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),

@@ -64,6 +64,7 @@ class Vertex:
     is_journalled: bool = (
         False  # a source that cannot be read again: its input is replicated in a journal before it is read
     )
+    reads_columns: bool = False  # a source whose records are columns
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_timed: bool = False  # a source that makes watermarks
     is_acknowledged: bool = False  # a source that is told which of its input no restart reads again

@@ -91,7 +91,13 @@ class StepSize:
     """Step size of one incarnation. It is not logged, because the log has the length of each step."""
 
     def __init__(
-        self, options: Options, port: TaskPort, is_single_step: bool, *, single_step_ns_max: int = SINGLE_STEP_NS_MAX
+        self,
+        options: Options,
+        port: TaskPort,
+        is_single_step: bool,
+        *,
+        is_columnar: bool = False,
+        single_step_ns_max: int = SINGLE_STEP_NS_MAX,
     ) -> None:
         self._options, self._port, self._single_step_ns_max = options, port, single_step_ns_max
         self._is_single_step = is_single_step
@@ -102,10 +108,10 @@ class StepSize:
         self._costs = CostLine()  # of columnar steps
         self._output_bytes = 0.0  # credit that one element uses on the channel that receives most
         self._last = 0  # limit of the last step
-        self.is_columnar = False  # whether the task receives or sends columns
+        self.is_columnar = is_columnar  # whether the task reads, receives or sends columns
 
     def expect_columns(self) -> None:
-        """Notes that the task takes or gives columns."""
+        """Notes that the task reads, receives or sends columns."""
         self.is_columnar = True
 
     def limit(self, budget_bytes: int, calls_room: int) -> int:

@@ -55,7 +55,7 @@ class Task:
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
         self.is_suspended, self.suspension = False, 0
-        self.pace = StepSize(options, port, activation.is_single_step)
+        self.pace = StepSize(options, port, activation.is_single_step, is_columnar=vertex.reads_columns)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
@@ -215,7 +215,7 @@ class Task:
         elif isinstance(command, ReplayExtended):
             self.log.extend(command.log, command.is_all)
             if command.is_single_step:
-                self.pace = StepSize(self.options, self.port, True)
+                self.pace = StepSize(self.options, self.port, True, is_columnar=self.pace.is_columnar)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
         elif isinstance(command, Suspended):

@@ -291,11 +291,13 @@ def test_a_step_that_cannot_have_a_hot_standby_is_refused_where_it_is_declared()
         stream.map(str, standby="warm")  # type: ignore[arg-type]
 
 
-def test_an_image_states_whether_its_processes_need_columns() -> None:
+def test_an_image_states_whether_its_processes_need_columns_and_which_sources_read_them() -> None:
     rows, columns = JobGraph("rows"), JobGraph("columns")
     rows.source(Given([])).map(str).sink(Outbox())
-    columns.source(ColumnsGiven([])).map_batches(lambda batch: batch).sink(Outbox())
-    assert [graph.compile(Options(), parallelism=1).has_columns for graph in (rows, columns)] == [False, True]
+    columns.source(ColumnsGiven([])).map_batches(lambda batch: batch).rebalance().map(str).sink(Outbox())
+    images = [graph.compile(Options(), parallelism=1) for graph in (rows, columns)]
+    assert [image.has_columns for image in images] == [False, True]
+    assert [[vertex.reads_columns for vertex in image.plan.vertices] for image in images] == [[False], [True, False]]
 
 
 def test_a_source_with_timestamps_makes_watermarks_and_becomes_idle_by_its_option() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow
 import pytest
 
 from clonos.core.channel.output_budget import UNLIMITED, OutputBudget
 from clonos.core.channel.receiver import WINDOW_BYTES_FIRST, WINDOW_BYTES_MIN, ChannelReceiver
+from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.task.step_size import StepSize
 from tests.harnesses.channel_pair import CHANNEL
-from tests.harnesses.recording_chain import ask
-from tests.harnesses.task_harness import ScriptedTask
-from tests.unit.core.task.test_task_replay import work
+from tests.harnesses.recording_chain import RecordingChain, ask, nothing
+from tests.harnesses.task_harness import Job, ScriptedTask
+from tests.unit.core.task.test_task_replay import READER, work
 from tests.unit.core.task.test_task_services import line
 
 HEARTBEAT_MS, DELAY_MS = 100, 200
@@ -199,6 +202,15 @@ def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
     rows.finish_step(1, rows.pace.begin())
     assert rows.pace.is_columnar
+
+
+def test_a_task_that_reads_columns_is_columnar_from_its_start() -> None:
+    plan = replace(READER, vertices=(replace(READER.vertices[0], reads_columns=True), *READER.vertices[1:]))
+    assert (
+        ScriptedTask(Job(plan, TaskId(0), lambda _: RecordingChain((nothing,), splits={0: []})), 2)
+        .run()
+        .task.pace.is_columnar
+    )
 
 
 def test_bytes_that_arrive_beyond_the_credit_count_as_granted_until_there_is_room_again() -> None:
