@@ -147,8 +147,8 @@ class Guard:
                 self._route_or_fail(row.error, row.record, index, True)
         return [row for row in rows if type(row) is not MalformedRecord]
 
-    def refused(self, error: Exception, record: object, index: int) -> None:
-        """Routes a record that a sink refused to write, or that has no valid key.
+    def refused(self, error: Exception, record: object, index: int | None) -> None:
+        """Routes a record that a sink refused to write, that has no valid key, or whose result does not fit.
 
         Raises: StepFailed: there is no error output.
         """

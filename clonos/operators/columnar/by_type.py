@@ -1,8 +1,7 @@
 """Base of operators over keyed columns whose form follows from the types of the columns in the first batch.
 
 State is in columns where there is a form for these types. Otherwise the operator over rows does the work. It also takes
-over, with the state, where a column changes its type, or where a sum might not fit its column any more. The choice is
-part of the state.
+over, with the state, where a column changes its type. The choice is part of the state.
 """
 
 from __future__ import annotations
@@ -25,10 +24,6 @@ class ByTypeColumns(Operator):
     """Base of the operators with state in columns, for batches of known types."""
 
     takes_columns = True
-
-    def has_room_for(self, batch: RecordBatch) -> bool:
-        """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
-        return True
 
 
 class ByType(Operator, ABC):
@@ -110,7 +105,7 @@ class ByType(Operator, ABC):
         if self._operator is None:
             self._choose(batch.schema)
         columns = self._in_columns
-        if columns is not None and self._has_known_types(batch.schema) and columns.has_room_for(batch):
+        if columns is not None and self._has_known_types(batch.schema):
             return columns
         return self._in_rows or self._take_over()
 

@@ -16,6 +16,7 @@ from pyarrow import types
 
 from clonos.kernels.arrays import arrow_of
 from clonos.kernels.record_batch import RecordBatch
+from clonos.kernels.words import integers_of, sums_of_words, words_of
 
 State = Mapping[str, Any]
 """Columns of state by name, as numpy arrays."""
@@ -32,9 +33,6 @@ class ColumnAggregate(ABC):
     """Base of the aggregates over columns. ``of`` is the column that it reads, None without one."""
 
     fields: ClassVar[tuple[str, ...]] = ()
-
-    limit: ClassVar[int] = INT_MAX
-    """Largest absolute number that the state may have."""
 
     reads_records: ClassVar[bool] = False
     """Whether it reads all columns."""
@@ -59,14 +57,6 @@ class ColumnAggregate(ABC):
         """Returns what ``add`` gets of a batch."""
         return None if self.of is None else batch.column(self.of)
 
-    def growth(self, cells: Any) -> int:
-        """Returns a bound of how much a number of the state may grow by these cells, 0 if it cannot be too large."""
-        return 0
-
-    def largest(self, state: State, count: int) -> int:
-        """Returns the largest absolute number of the first ``count`` slots, 0 if none can be too large."""
-        return 0
-
     @abstractmethod
     def add(self, state: State, slots: Slots, cells: Any) -> None:
         """Adds the cells of an Arrow array, or one record for each slot if it reads no column."""
@@ -79,10 +69,6 @@ class ColumnAggregate(ABC):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
 
-    def growth_by(self, other: State) -> int:
-        """Returns a bound of how much a number of the state may grow by other states, 0 if it cannot be too large."""
-        return 0
-
     def add_states(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot, as ``merge`` does; a slot may be there several times."""
         self.merge(state, slots, other)
@@ -90,6 +76,10 @@ class ColumnAggregate(ABC):
     @abstractmethod
     def results(self, state: State, slots: Slots) -> Any:
         """Returns the results of some slots as an Arrow array."""
+
+    def misfits(self, state: State, slots: Slots) -> Any | None:
+        """Returns which slots have a result that does not fit its type, as a mask; None if all fit."""
+        return None
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         """Returns the accumulators that the aggregate over rows has for some slots."""
@@ -146,69 +136,92 @@ class OfColumn(ColumnAggregate):
 
 
 class SumColumn(OfColumn):
-    """Sum of ints; 0 without a number."""
+    """Sum of ints; 0 without a number. The sum of a slot is ``sum`` + ``carry`` * 2**64, which never wraps.
+
+    Its result has 64 bits: one with a carry does not fit.
+    """
 
     adds_states: ClassVar[bool] = True
-    fields: ClassVar[tuple[str, ...]] = ("sum",)
+    fields: ClassVar[tuple[str, ...]] = ("sum", "carry")
 
     def dtypes(self) -> dict[str, Any]:
-        return {self._names[0]: self._storage}
+        return {self._names[0]: self._storage, self._names[1]: numpy.int32}
 
-    def growth(self, cells: Any) -> int:
-        return _largest(self._numbers(cells.drop_null())) * len(cells)
-
-    def largest(self, state: State, count: int) -> int:
-        return _largest(state[self._names[0]][:count])
+    def has_room_for(self, state: State, slots: Slots, numbers: Any) -> bool:
+        """Returns whether ``sum`` has surely room for these numbers, so that no carry changes."""
+        growth = largest_of(numbers) * len(numbers)
+        return growth <= INT_MAX and growth + largest_of(state[self._names[0]][slots]) <= INT_MAX
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
-        numpy.add.at(state[self._names[0]], slots, numbers)
+        if self.has_room_for(state, slots, numbers):
+            numpy.add.at(state[self._names[0]], slots, numbers)
+            return
+        distinct, totals = sums_of_words(slots, words_of(numbers))
+        words = self._words(state, distinct)
+        totals["low"] += words["low"]
+        totals["high"] += words["high"] + (totals["low"] < words["low"])
+        sums = totals["low"].view(numpy.int64)
+        state[self._names[0]][distinct], state[self._names[1]][distinct] = sums, totals["high"] + (sums < 0)
+
+    def _words(self, state: State, slots: Slots) -> Any:
+        words = words_of(state[self._names[0]][slots])
+        words["high"] += state[self._names[1]][slots]
+        return words
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
-        state[self._names[0]][slots] += other[self._names[0]]
-
-    def growth_by(self, other: State) -> int:
-        sums = other[self._names[0]]
-        return _largest(sums) * len(sums)
+        self.add_states(state, slots, other)
 
     def add_states(self, state: State, slots: Slots, other: State) -> None:
-        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
+        if len(slots):
+            self._add_sums(state, slots, other)
+
+    def _add_sums(self, state: State, slots: Slots, other: State) -> None:
+        SumColumn._add(self, state, slots, other[self._names[0]])
+        if (carries := other[self._names[1]]).any():
+            numpy.add.at(state[self._names[1]], slots, carries)
 
     def results(self, state: State, slots: Slots) -> Any:
-        sums = state[self._names[0]][slots]
-        return arrow_of(sums)
+        return arrow_of(state[self._names[0]][slots])
+
+    def misfits(self, state: State, slots: Slots) -> Any | None:
+        carries = state[self._names[1]][slots]
+        return carries != 0 if carries.any() else None
+
+    def accumulators(self, state: State, slots: Slots) -> list[Any]:
+        return integers_of(self._words(state, slots))
 
 
 class MeanColumn(SumColumn):
     """Arithmetic mean of ints; null without a number."""
 
-    fields: ClassVar[tuple[str, ...]] = ("sum", "n")
+    fields: ClassVar[tuple[str, ...]] = ("sum", "carry", "n")
 
     def dtypes(self) -> dict[str, Any]:
-        return {self._names[0]: self._storage, self._names[1]: numpy.int64}
+        return {**super().dtypes(), self._names[2]: numpy.int64}
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         super()._add(state, slots, numbers)
-        numpy.add.at(state[self._names[1]], slots, 1)
+        numpy.add.at(state[self._names[2]], slots, 1)
 
-    def merge(self, state: State, slots: Slots, other: State) -> None:
-        super().merge(state, slots, other)
-        state[self._names[1]][slots] += other[self._names[1]]
-
-    def add_states(self, state: State, slots: Slots, other: State) -> None:
-        super().add_states(state, slots, other)
-        numpy.add.at(state[self._names[1]], slots, other[self._names[1]])
+    def _add_sums(self, state: State, slots: Slots, other: State) -> None:
+        super()._add_sums(state, slots, other)
+        numpy.add.at(state[self._names[2]], slots, other[self._names[2]])
 
     def results(self, state: State, slots: Slots) -> Any:
-        sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
+        sums, counts = state[self._names[0]][slots], state[self._names[2]][slots]
         is_empty = counts == 0
         means = numpy.divide(sums, numpy.where(is_empty, 1, counts))
-        for place in numpy.flatnonzero((sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX)).tolist():
-            means[place] = int(sums[place]) / int(counts[place])
+        is_large = (sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX) | (state[self._names[1]][slots] != 0)
+        places = numpy.flatnonzero(is_large)
+        if len(places):
+            means[places] = [total / count for total, count in self.accumulators(state, slots[places])]
         return arrow_of(means, is_empty)
 
+    def misfits(self, state: State, slots: Slots) -> Any | None:
+        return None
+
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
-        sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
-        return list(zip(sums.tolist(), counts.tolist(), strict=True))
+        return list(zip(super().accumulators(state, slots), state[self._names[2]][slots].tolist(), strict=True))
 
 
 class ValueColumn(OfColumn):
@@ -283,7 +296,8 @@ class LastColumn(ValueColumn):
         state[self._names[1]][slots] = True
 
 
-def _largest(numbers: Any) -> int:
+def largest_of(numbers: Any) -> int:
+    """Returns the largest absolute value of integers, 0 without one."""
     return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
 
 

@@ -64,7 +64,6 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
         self._reads_records = any(each.reads_records for each in aggregates)
         self._logs = log_names(aggregates)
         self._results = WindowColumns(self._keys, aggregates)
-        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
         self._late_spec = ColumnSpec(self._spec.keys) if rules.accumulates else self._spec
         self._late: dict[int, WindowTable] = {}
@@ -114,27 +113,6 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
         return dict(zip(self._keys.in_rows(table.keys(numpy.arange(len(table)))), rows, strict=True))
 
     # --- records
-
-    def has_room_for(self, batch: RecordBatch) -> bool:
-        return self._has_room(
-            [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
-        )
-
-    def has_room_for_partials(self, batch: RecordBatch) -> bool:
-        """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
-        states = states_of(batch)
-        return self._has_room([each.growth_by(states) for each in self._aggregates])
-
-    def _has_room(self, growths: Sequence[int]) -> bool:
-        for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
-            limit = each.limit // self._spans.panes
-            if growth and self._bounds[place] + growth > limit:
-                tables = self._panes.values()
-                self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
-            if growth and self._bounds[place] + growth > limit:
-                return False
-            self._bounds[place] += growth
-        return True
 
     def columns(self, batch: RecordBatch) -> None:
         if not self._rules.is_event_time:
@@ -238,6 +216,6 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
                 table = self._merged.of_panes(self._spans.panes_of(end))
                 slots = table.find(keys)
             self._drop(LATE_NAME, end)
-        self._results.gather(keys, table.values, slots, self._spans.start_ns(end), self._spans.end_ns(end))
+        self._results.gather(self.guard, keys, table.values, slots, self._spans.start_ns(end), self._spans.end_ns(end))
         if self._results.is_full:
             self._emit_gathered()

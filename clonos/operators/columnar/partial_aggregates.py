@@ -101,7 +101,7 @@ class PartialAggregates(Operator):
         kind = self._kind
         if kind is None or not kind.given.equals(batch.schema):
             kind = self._kind = self.kind_of(batch.schema)
-        if kind.schema is None or not self._pays or batch.num_rows < self.rows_min or not _fits(kind.aggregates, batch):
+        if kind.schema is None or not self._pays or batch.num_rows < self.rows_min:
             self.out.columns(batch)
         elif not self._is_event_time:
             self._pass_on(batch, self.partials(kind, batch, None))
@@ -255,10 +255,3 @@ def _grouped(groups: Any, panes: Any, width: int, places_max: int) -> _Grouped:
     first = first[found]
     order = numpy.argsort(first if panes is None else panes[first] * count + first)
     return _Grouped(places, size, found[order], first[order])
-
-
-def _fits(aggregates: Sequence[Any], batch: RecordBatch) -> bool:
-    """Returns whether no sum of a batch can be too large for its column."""
-    from clonos.operators.columnar.column_aggregates import INT_MAX
-
-    return all(each.of is None or each.growth(batch.column(each.of)) <= INT_MAX for each in aggregates)

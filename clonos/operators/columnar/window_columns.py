@@ -11,8 +11,15 @@ import pyarrow
 from clonos.core.values.column_keys import values_of
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.refused_results import fitting_results
 from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
-from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND, result_time_ns
+from clonos.operators.event_time.timestamps import (
+    LIMIT_NS,
+    NANOSECONDS_PER_MICROSECOND,
+    from_timestamp_ns,
+    result_time_ns,
+)
+from clonos.operators.user_errors import Guard
 
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch."""
@@ -70,11 +77,23 @@ class WindowColumns:
         """Returns whether the gathered results are enough for a batch."""
         return self._count >= self.gathered_min
 
-    def gather(self, keys: list[Any], values: Any, slots: Any, start_ns: int, end_ns: int) -> None:
+    def gather(self, guard: Guard, keys: list[Any], values: Any, slots: Any, start_ns: int, end_ns: int) -> None:
         """Copies the results of the ``slots`` of one window; ``keys`` are the columns that state has for their keys."""
+
+        def refuse(place: int, error: Exception) -> None:
+            guard.refused(error, self._record(keys, place, start_ns, end_ns), None)
+
+        if (fits := fitting_results(self._aggregates, values, slots, refuse)) is not None:
+            keys, slots = [column.filter(pyarrow.array(fits)) for column in keys], slots[fits]
         columns = [*self._keys.shown(keys), *(each.results(values, slots) for each in self._aggregates)]
         self._windows.append(_Window(start_ns, end_ns, len(slots), columns))
         self._count += len(slots)
+
+    def _record(self, keys: list[Any], place: int, start_ns: int, end_ns: int) -> dict[str, Any]:
+        """Returns what an error has of a window: its key, start and end."""
+        key = (column[place].as_py() for column in self._keys.shown(keys))
+        instants = map(from_timestamp_ns, (start_ns, end_ns))
+        return dict(zip((*self._keys.names, START, END), (*key, *instants), strict=True))
 
     def gathered(self) -> Iterator[Any]:
         """Yields the results that were gathered, in their order, and forgets them."""
@@ -91,11 +110,18 @@ class WindowColumns:
         for first in range(0, batch.num_rows, RESULTS_MAX):
             yield batch.slice(first, RESULTS_MAX)
 
-    def batches(self, keys: Any, values: Any, slots: Any, start_ns: Any, end_ns: Any) -> Iterator[Any]:
+    def batches(self, guard: Guard, keys: Any, values: Any, slots: Any, start_ns: Any, end_ns: Any) -> Iterator[Any]:
         """Yields the results of windows of ``slots``, in this order, each of which has a start and an end.
 
         ``keys`` returns the columns that state has for the key of slots; ``values`` has the state.
         """
+
+        def refuse(place: int, error: Exception) -> None:
+            span = int(start_ns[place]), int(end_ns[place])
+            guard.refused(error, self._record(keys(slots[place : place + 1]), 0, *span), None)
+
+        if (fits := fitting_results(self._aggregates, values, slots, refuse)) is not None:
+            slots, start_ns, end_ns = slots[fits], start_ns[fits], end_ns[fits]
         bounds = start_ns, end_ns, numpy.minimum(end_ns, LIMIT_NS) - 1
         for first in range(0, len(slots), RESULTS_MAX):
             part = slice(first, first + RESULTS_MAX)

@@ -58,7 +58,7 @@ class WindowsByType(WindowedByType):
         if self._operator is None:
             self._choose(schema)
         columns: Any = self._in_columns
-        if columns is not None and self._has_known_types(schema) and columns.has_room_for_partials(batch):
+        if columns is not None and self._has_known_types(schema):
             columns.add_partials(batch)
         else:
             self._add_partials_to(self._in_rows or self._take_over(), batch, schema)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
@@ -139,15 +139,6 @@ def test_merged_panes_give_what_one_pane_does(case: Any) -> None:
         assert_same(found, expected[slot])
 
 
-def test_sums_of_ints_return_how_much_they_may_grow() -> None:
-    total, mean_, least = made(Named({"sum": sum_("x"), "mean": mean("x"), "min": min_("x")}), pa.int64())
-    cells = pa.array([None, -7, 3], pa.int64())
-    assert [each.growth(cells) for each in (total, mean_, least)] == [21, 21, 0]
-    state = new_state([total])
-    add([total], state, [(0, 5), (1, -9)], pa.int64())
-    assert (total.largest(state, 2), total.largest(state, 1), total.largest(state, 0)) == (9, 5, 0)
-
-
 @given(cases())
 def test_windows_over_rows_can_go_on_with_the_accumulators(case: Any) -> None:
     aggregation, type_, batches = case
@@ -170,11 +161,10 @@ def test_the_mean_of_large_ints_is_the_nearest_float() -> None:
     assert results(aggregates, state, [0]) == [{"mean": (3 * 2**53 + 4) / 3}]
 
 
-@given(st.lists(st.integers(-(2**61), 2**61), min_size=2, max_size=9))
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=9))
 def test_the_variance_of_large_ints_is_the_nearest_float(numbers: list[int]) -> None:
     aggregation = Named({"var": variance("x"), "std": stddev("x")})
     aggregates = made(aggregation, pa.int64())
-    assume(sum(number**2 for number in numbers) <= aggregates[0].limit)
     state = new_state(aggregates)
     add(aggregates, state, [(0, number) for number in numbers], pa.int64())
     assert (
@@ -186,16 +176,6 @@ def test_the_variance_of_large_ints_is_the_nearest_float(numbers: list[int]) -> 
 def test_a_variance_does_not_depend_on_the_terms_of_its_sums(total: int, squares: int, left: int, right: int) -> None:
     in_other_terms = (total << left, left), (squares << right, right)
     assert variance_of(*in_other_terms, 4, 1) == variance_of((total, 0), (squares, 0), 4, 1)
-
-
-def test_sums_of_squares_return_how_much_they_may_grow() -> None:
-    (spread,) = made(Named({"var": variance("x")}), pa.int64())
-    assert spread.growth(pa.array([None, -7, 3], pa.int64())) == 147
-    state = new_state([spread])
-    add([spread], state, [(0, 2**40)], pa.int64())
-    assert 2**80 < spread.largest(state, 1) < 2**81
-    (floats,) = made(Named({"var": variance("x")}), pa.float64())
-    assert [floats.growth(pa.array([x])) > floats.limit for x in (1e100, 1e140)] == [False, True]
 
 
 def test_the_sum_of_millions_of_decimals_of_a_key_is_exact() -> None:
@@ -249,18 +229,3 @@ def test_sums_of_many_floats_are_the_nearest_floats() -> None:
         for part in numpy.split(numbers, numpy.cumsum(cuts)[:-1]):
             total.add(state, numpy.zeros(len(part), numpy.int32), pa.array(part))
         assert results([total], state, [0]) == [{"sum": math.fsum(numbers)}]
-
-
-def test_floats_whose_sum_may_be_beyond_all_floats_are_left_to_rows() -> None:
-    (total,) = made(Named({"sum": sum_("x")}), pa.float64())
-    cells = [pa.array([1.0, -1e250, None, math.inf]), pa.array([1e300]), pa.array([], pa.float64())]
-    assert [total.growth(each) > total.limit for each in cells] == [False, True, False]
-
-
-def test_sums_of_decimals_return_how_much_they_may_grow() -> None:
-    (total,) = made(Named({"sum": sum_("x")}), pa.decimal128(38, 0))
-    cells = pa.array([Decimal(10) ** 37, None, -(Decimal(10) ** 37)], pa.decimal128(38, 0))
-    assert 2 * 10**37 < total.growth(cells) < 4 * 10**37
-    state = new_state([total])
-    total.add(state, numpy.array([0, 0, 1]), cells)
-    assert 10**37 < total.largest(state, 2) < 2 * 10**37

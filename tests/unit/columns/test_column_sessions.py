@@ -141,17 +141,6 @@ def test_sessions_over_rows_that_have_taken_over_are_restored_at_any_barrier(
     assert troubled == steady
 
 
-def test_sessions_over_rows_take_over_before_a_sum_is_too_large() -> None:
-    rows = [{"key": key, "at": START, "x": 2**61, "y": 0.0} for key in "abaabaaab"]
-
-    def build(graph: JobGraph) -> None:
-        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(Session("5s")).sum("x").sink(Outbox())
-
-    (written,) = played(build, records_max=1).values()
-    assert [(row.key, row.value) for row in written] == [("a", 6 * 2**61), ("b", 3 * 2**61)]
-
-
 @pytest.mark.parametrize(
     ("window", "named", "is_columnar"),
     [

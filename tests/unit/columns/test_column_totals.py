@@ -217,14 +217,13 @@ def test_a_change_is_one_result_a_key_and_batch() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pa.record_batch({"key": ["a", "b"], "x": pa.array([2**62, 2**62])}),  # sums of more than 64 bits
         pa.record_batch({"key": ["a", "b"], "x": pa.array([1, 2], pa.int32())}),
         pa.record_batch({"key": ["a", "b"], "x": pa.array(["c", "d"])}),
         pa.record_batch({"key": pa.array([1, 2]), "x": pa.array([1, 2])}),
         pa.record_batch({"key": ["a", "b"], "x": pa.array([1e308, 1e308])}),
         pa.record_batch({"key": ["a", "b"], "x": pa.array([Decimal(10) ** 37] * 2, pa.decimal128(38, 0))}),
     ],
-    ids=["large", "other type", "texts", "other key", "large floats", "decimals"],
+    ids=["other type", "texts", "other key", "large floats", "decimals"],
 )
 def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) -> None:
     batches = [pa.record_batch({"key": ["a", "b", "a"], "x": [2**62, 2, 3]}), change, change]
@@ -378,22 +377,3 @@ def test_totals_of_floats_and_decimals_are_those_over_rows(
         return stream.key_by("key").aggregate(emit=emit, **named)
 
     assert played(build, *batches) == played(build, *batches, is_column=False)
-
-
-@pytest.mark.parametrize("emit", EMISSIONS)
-@pytest.mark.parametrize(
-    "cells",
-    [pa.array([1.7e308, 1.0, 1.7e308, -1.7e308]), pa.array([Decimal(9) * 10**37] * 4, pa.decimal128(38, 0))],
-    ids=["floats", "decimals"],
-)
-def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any) -> None:
-    batches = [pa.record_batch({"key": ["a", "b", "a", "a"], "x": cells})] * 2
-    rows = [batch.slice(place, 1) for batch in batches for place in range(4)]
-
-    def totals(stream: Any) -> Any:
-        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
-
-    found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
-    if emit.is_per_batch:
-        found, expected = last_of_keys(found), last_of_keys(expected)
-    assert found == expected

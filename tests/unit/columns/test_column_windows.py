@@ -294,17 +294,6 @@ def test_windows_over_rows_that_have_taken_over_are_restored_at_any_barrier(
     assert troubled == steady
 
 
-def test_windows_over_rows_take_over_before_a_sum_is_too_large() -> None:
-    rows = [{"key": key, "at": START, "x": 2**62, "y": 0.0} for key in "abaab"]
-
-    def build(graph: JobGraph) -> None:
-        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(Tumbling("5s")).sum("x").sink(Outbox())
-
-    (written,) = played(build, records_max=1).values()
-    assert [(row.key, row.value) for row in written] == [("a", 3 * 2**62), ("b", 2 * 2**62)]
-
-
 def test_columns_with_timestamps_may_be_keyed_by_a_function() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.0} for at, key in enumerate("abab")]
 

@@ -21,13 +21,11 @@ from clonos.core.model.watermark import ACTIVE, IDLE
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.chain import Input, Node, VertexImage
-from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.windows.grid import UtcGrid
-from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, Changing, ColumnsOf, records
 from tests.unit.operators.driver import Clock, Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
@@ -181,32 +179,6 @@ def test_batches_that_hardly_become_smaller_pass_as_they_are_until_the_next_barr
     monkeypatch.setattr(PartialAggregates, "rows_min", 3)
     rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abc" + "aaa" * 3]
     assert forms_of_batches(rows, 3, barrier_after=2) == [3, 3, 1, 1]
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-def test_windows_over_rows_take_over_before_a_sum_of_partial_aggregates_is_too_large(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[type] = []
-
-    def tracking(emit: Any) -> Any:
-        def tracked(self: Any, end: int) -> None:
-            used.append(type(self))
-            emit(self, end)
-
-        return tracked
-
-    for cls in (ColumnWindows, PaneWindows):
-        monkeypatch.setattr(cls, "_emit", tracking(cls._emit))
-    rows = [{"key": key, "at": START, "x": 2**61, "y": 0.0} for key in "abaabaaa"]
-    with partial_always() as made:
-        (written,) = (found for found in of(ColumnsOf(rows), Tumbling("5s"), records_max=batch).values() if found)
-    assert [(row.key, row.value["total"], row.value["n"]) for row in written] == [
-        ("a", 6 * 2**61, 6),
-        ("b", 2 * 2**61, 2),
-    ]
-    assert made
-    assert used == [PaneWindows]
 
 
 def partial_steps(build: Any) -> int:

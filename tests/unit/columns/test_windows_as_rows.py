@@ -58,17 +58,6 @@ def test_sums_of_decimals_are_exact_in_columns(window: Any, monkeypatch: pytest.
     assert used == {DecimalSum}
 
 
-def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> None:
-    rows = [{"key": "a", "at": START, "x": 0, "y": y} for y in (0.1, 1e308, 1e308, -1e308, -1e308)]
-
-    def build(graph: JobGraph) -> None:
-        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(Tumbling("5s")).sum("y").sink(Outbox())
-
-    (written,) = played(build, records_max=1).values()
-    assert [row.value for row in written] == [0.1]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
     rng = Random(seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
@@ -17,8 +18,9 @@ from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.by_type import ByTypeColumns
-from clonos.operators.columnar.column_aggregates import ColumnAggregate
-from clonos.operators.columnar.row_forms import TotalForm, metadata_of
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, State
+from clonos.operators.columnar.refused_results import fitting_results
+from clonos.operators.columnar.row_forms import TotalForm, metadata_of, rows_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.running.scans import running_states
@@ -71,7 +73,6 @@ class ColumnTotals(ByTypeColumns):
         self._keys = WindowKeys(keys)
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(self._keys.types, dtypes)
-        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
 
     def open(self, scope: Scope) -> None:
         self._state = scope.state
@@ -113,17 +114,6 @@ class ColumnTotals(ByTypeColumns):
         keys = state_keys(self._keys.in_rows(self._table.keys(slots))) if len(slots) else []
         return dict(zip(keys, rows, strict=True))
 
-    def has_room_for(self, batch: RecordBatch) -> bool:
-        """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
-        for place, each in enumerate(self._aggregates):
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
-            if growth and self._bounds[place] + growth > each.limit:
-                self._bounds[place] = each.largest(self._table.values, len(self._table))
-            if growth and self._bounds[place] + growth > each.limit:
-                return False
-            self._bounds[place] += growth
-        return True
-
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("the operator by type gives rows to the one over rows")
 
@@ -136,7 +126,7 @@ class ColumnTotals(ByTypeColumns):
         slots = self._table.slots(columns)
         self._table.touch(slots)
         if self._emits is Emits.EACH:
-            self.out.columns(self._running(batch, columns, slots))
+            self._pass_on(self._running(batch, columns, slots))
             return
         values = self._table.values
         distinct = None if self._emits is Emits.END else grouped.distinct_slots(slots)[0]
@@ -146,7 +136,11 @@ class ColumnTotals(ByTypeColumns):
         for each, cells in zip(self._aggregates, self._cells(batch), strict=True):
             each.add(values, slots, cells)
         if distinct is not None:
-            self.out.columns(self._results(distinct, replaced))
+            self._pass_on(self._results(distinct, replaced))
+
+    def _pass_on(self, results: RecordBatch) -> None:
+        if results.num_rows:
+            self.out.columns(results)
 
     def _cells(self, batch: RecordBatch) -> list[Any]:
         return [each.cells(batch) for each in self._aggregates]
@@ -155,6 +149,10 @@ class ColumnTotals(ByTypeColumns):
         """Returns the results after each record of a batch, and brings the table up to date."""
         rows = numpy.arange(len(slots))
         states = running_states(self._aggregates, self._table.values, slots, self._cells(batch))
+        fits = self._fitting(batch, states, rows)
+        if fits is not None:
+            rows, places = rows[fits], pyarrow.array(numpy.flatnonzero(fits))
+            batch, keys = batch.take(places), [column.take(places) for column in keys]
         results = [each.results(states, rows) for each in self._aggregates]
         column = self.timestamp_column
         is_timed = column is not None and column.name not in self._keys.names
@@ -163,14 +161,38 @@ class ColumnTotals(ByTypeColumns):
 
     def _results(self, slots: Slots, replaced: Sequence[Any] = ()) -> Any:
         """Returns the present results of slots, and those that they replace, if given."""
+        fits = fitting_results(self._aggregates, self._table.values, slots, partial(self._refuse, slots))
+        if fits is not None:
+            slots, replaced = slots[fits], [column.filter(pyarrow.array(fits)) for column in replaced]
         return self._as_batch(self._table.keys(slots), [*self._present(slots), *replaced])
+
+    def _refuse(self, slots: Slots, place: int, error: Exception) -> None:
+        """Refuses the result of one of ``slots``."""
+        key = self._keys.shown(self._table.keys(slots[place : place + 1]))
+        record = dict(zip(self._keys.names, (column[0].as_py() for column in key), strict=True))
+        self.guard.refused(error, record, None)
+
+    def _fitting(self, batch: RecordBatch, states: State, rows: Any) -> Any | None:
+        """Refuses records of a batch after which a result does not fit. Returns which of ``rows`` are left, if not all.
+
+        ``states`` has the state after each record of the batch.
+        """
+
+        def refuse(place: int, error: Exception) -> None:
+            row = int(rows[place])
+            self.guard.refused(error, rows_of(batch.slice(row, 1))[0], row)
+
+        return fitting_results(self._aggregates, states, rows, refuse)
 
     def _present(self, slots: Slots) -> list[Any]:
         return [each.results(self._table.values, slots) for each in self._aggregates]
 
     def _replaced(self, slots: Slots, known: int) -> list[Any]:
-        """Returns the present results of slots as those that are replaced: null where the slot was not known before."""
-        places = pyarrow.array(numpy.arange(len(slots)), mask=slots >= known)
+        """Returns the present results of slots as those that are replaced: null where there was none."""
+        is_new = slots >= known
+        for misfits in (each.misfits(self._table.values, slots) for each in self._aggregates):
+            is_new = is_new if misfits is None else is_new | misfits
+        places = pyarrow.array(numpy.arange(len(slots)), mask=is_new)
         return [results.take(places) for results in self._present(slots)]
 
     def _as_batch(self, keys: Sequence[Any], results: Sequence[Any], times: dict[str, Any] | None = None) -> Any:
@@ -192,5 +214,5 @@ class ColumnTotals(ByTypeColumns):
             return
         slots = self._table.live()
         for first in range(0, len(slots), RESULTS_MAX):
-            self.out.columns(self._results(slots[first : first + RESULTS_MAX]))
+            self._pass_on(self._results(slots[first : first + RESULTS_MAX]))
         self._remove(slots)  # a task that is restored after this must not emit them again

@@ -88,9 +88,11 @@ class PacedTotals(ColumnTotals):
         self._order.slots(slots[begins & (waiting[slots] > 0)].astype(numpy.int64))
         if is_full.any():
             rows = numpy.flatnonzero(is_full)
+            fits = self._fitting(batch, states, rows)
+            rows = rows if fits is None else rows[fits]
             places = pyarrow.array(rows)
             keys = [column.take(places) for column in columns]
-            self.out.columns(self._as_batch(keys, [each.results(states, rows) for each in self._aggregates]))
+            self._pass_on(self._as_batch(keys, [each.results(states, rows) for each in self._aggregates]))
 
     # --- time
 
@@ -112,7 +114,7 @@ class PacedTotals(ColumnTotals):
         self._table.touch(slots)
         self._table.values[WAITING][slots] = 0
         for first in range(0, len(slots), RESULTS_MAX):
-            self.out.columns(self._results(slots[first : first + RESULTS_MAX]))
+            self._pass_on(self._results(slots[first : first + RESULTS_MAX]))
 
     def _waiting_slots(self) -> Any:
         return self._order.keys(self._order.live())[0].to_numpy()

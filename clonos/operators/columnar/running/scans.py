@@ -59,9 +59,14 @@ def _row_by_row(aggregate: ColumnAggregate, totals: State, slots: Slots, cells: 
         values, has_value = (totals[name] for name in names)
         pair = grouped.running_extremes(values, has_value, slots, numbers, is_valid, is_largest=aggregate.is_largest)
         return None if pair is None else dict(zip(names, pair, strict=True))
-    terms = [numbers, is_valid.astype(numpy.int64)][: len(names)]
-    sums = [grouped.running_sums(totals[n], slots, term, is_valid) for n, term in zip(names, terms, strict=True)]
-    return None if sums[0] is None else dict(zip(names, sums, strict=True))
+    assert isinstance(aggregate, SumColumn)
+    if not aggregate.has_room_for(totals, slots, numbers):
+        return None
+    total, carry, *count = names
+    found: dict[str, Any] = {carry: totals[carry][slots]}
+    for name, terms in zip((total, *count), (numbers, is_valid.astype(numpy.int64)), strict=False):
+        found[name] = grouped.running_sums(totals[name], slots, terms, is_valid)
+    return found
 
 
 def _scanned(parts: Sequence[tuple[ColumnAggregate, Any]], totals: State, slots: Slots) -> dict[str, Any]:

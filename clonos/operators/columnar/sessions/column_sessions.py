@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
-from clonos.core.model.watermark import END_OF_TIME_NS, Activity, Watermark
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
 from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
@@ -32,7 +32,6 @@ from clonos.operators.columnar.sessions.session_chains import NONE, SessionChain
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.columnar.windowed_by_type import WATERMARK_NAME, ColumnWindowing
 from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.event_time.timestamps import LIMIT_NS
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.warn_once import WarnOnce
@@ -67,7 +66,6 @@ class ColumnSessions(ColumnWindowing):
     ) -> None:
         """Creates the operator for batches in which ``keys`` are the columns of the key."""
         self._step, self._gap_ns, self._rules = step, gap_ns, rules
-        self._last_ns = END_OF_TIME_NS - gap_ns - rules.lateness_ns
         self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
@@ -76,7 +74,6 @@ class ColumnSessions(ColumnWindowing):
         pending = {PENDING: numpy.bool_} if rules.lateness_ns else {}
         self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **pending, **dtypes})
         self._results = WindowColumns(self._keys, aggregates)
-        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in aggregates)
         self._next_end: int | None = None  # no session ends, or is forgotten, earlier; None without sessions
 
@@ -116,19 +113,6 @@ class ColumnSessions(ColumnWindowing):
         return found
 
     # --- records
-
-    def has_room_for(self, batch: RecordBatch) -> bool:
-        if self._last_ns < LIMIT_NS and (times := self.time_array(batch)) is not None and times.max() > self._last_ns:
-            return False  # its session ends, or is forgotten, outside of 64 bits
-        for place, each in enumerate(self._aggregates):
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
-            if growth and self._bounds[place] + growth > each.limit:
-                count = len(self._table)
-                self._bounds[place] = each.largest(self._table.values, count) * count  # if all of them are joined
-            if growth and self._bounds[place] + growth > each.limit:
-                return False
-            self._bounds[place] += growth
-        return True
 
     def columns(self, batch: RecordBatch) -> None:
         times = self.time_array(batch)
@@ -356,7 +340,7 @@ class ColumnSessions(ColumnWindowing):
         pending = slots[self._pending(slots)]
         pending = pending[numpy.lexsort((values[NUMBER][pending], values[END][pending]))]
         starts, ends = values[START][pending], values[END][pending]
-        for batch in self._results.batches(table.keys, values, pending, starts, ends):
+        for batch in self._results.batches(self.guard, table.keys, values, pending, starts, ends):
             self.out.columns(batch)
         is_over = numpy.ones(len(slots), numpy.bool_)
         if until_ns is not None and self._rules.lateness_ns:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from clonos.core.model.watermark import END_OF_TIME_NS
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.windowed_by_type import WindowedByType
+from clonos.operators.event_time.timestamps import LIMIT_NS
 from clonos.operators.operator import Scope
 from clonos.operators.windows.assigners import SessionAssigner
 from clonos.operators.windows.key_windows import WINDOWS_NAME, KeyWindows
@@ -16,6 +18,10 @@ from clonos.operators.windows.window_rules import WindowRules
 if TYPE_CHECKING:
     from clonos.operators.columnar.column_aggregates import ColumnAggregate
     from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+
+
+LENGTH_NS_MAX: Final = END_OF_TIME_NS - LIMIT_NS
+"""Gap and lateness together for which each session ends, and is forgotten, within 64 bits: a hundred days."""
 
 
 class SessionsByType(WindowedByType):
@@ -35,6 +41,11 @@ class SessionsByType(WindowedByType):
         make_rows = partial(KeyWindows, step, SessionAssigner(gap_ns, None), aggregation, rules)
         super().__init__(step, aggregation, keys, reads, rules, make_rows)
         self._gap_ns = gap_ns
+
+    def _schema_of(self, schema: Any) -> Any:
+        if self._gap_ns + self._rules.lateness_ns > LENGTH_NS_MAX:
+            return None
+        return super()._schema_of(schema)
 
     def _new_windows(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnSessions:
         from clonos.operators.columnar.sessions.column_sessions import ColumnSessions

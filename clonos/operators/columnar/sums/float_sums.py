@@ -13,7 +13,7 @@ import numpy
 
 from clonos.kernels import grouped
 from clonos.kernels.arrays import arrow_of
-from clonos.operators.aggregates.exact_numbers import exact, plus
+from clonos.operators.aggregates.exact_numbers import exact, plus, rounded
 from clonos.operators.columnar.column_aggregates import OfColumn, Slots, State
 
 if TYPE_CHECKING:
@@ -32,14 +32,9 @@ class FloatSum(OfColumn):
     """Sum of floats; 0 without a number."""
 
     fields: ClassVar[tuple[str, ...]] = ("sum", "rest")
-    limit: ClassVar[int] = 0
 
     def dtypes(self) -> dict[str, Any]:
         return dict.fromkeys(self._names[:2], numpy.float64)
-
-    def growth(self, cells: Any) -> int:
-        """Returns 1 for numbers whose sum might be beyond all floats: only rows add them exactly."""
-        return int(magnitude_of(self._numbers(cells.drop_null())) >= MAGNITUDE_MAX)
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         self.add_numbers(state, slots, numbers)
@@ -50,20 +45,34 @@ class FloatSum(OfColumn):
         if not is_finite.all():
             self._add_special(state, slots[~is_finite], numbers[~is_finite])
             slots, numbers = slots[is_finite], numbers[is_finite]
-        if len(slots):
+        if magnitude_of(numbers) >= MAGNITUDE_MAX:
+            self._add_exactly(state, slots, numbers)
+        elif len(slots):
             distinct, of_rows = grouped.distinct_slots(slots)
             self._add_pairs(state, distinct, *_sums(numbers, of_rows, len(distinct)))
 
+    def _add_exactly(self, state: State, slots: Slots, numbers: Floats) -> None:
+        """Adds numbers whose sums may be beyond all floats on the way: infinite where they stay there."""
+        distinct = numpy.unique(slots)
+        totals = dict(zip(distinct.tolist(), FloatSum.accumulators(self, state, distinct), strict=True))
+        for slot, number in zip(slots.tolist(), numbers.tolist(), strict=True):
+            totals[slot] = plus(totals[slot], exact(number))
+        sums, rests = state[self._names[0]], state[self._names[1]]
+        for slot, total in totals.items():
+            sums[slot] = rounded(total)
+            is_finite = bool(numpy.isfinite(sums[slot]))
+            rests[slot] = rounded(plus(total, exact(-float(sums[slot])))) if is_finite else 0.0
+
     def _add_special(self, state: State, slots: Slots, numbers: Floats) -> None:
         """Adds infinite numbers and nan, which absorb all others."""
-        with numpy.errstate(invalid="ignore"):
+        with numpy.errstate(invalid="ignore", over="ignore"):
             numpy.add.at(state[self._names[0]], slots, numbers)
         state[self._names[1]][slots] = 0.0
 
     def _add_pairs(self, state: State, slots: Slots, high: Floats, low: Floats) -> None:
         """Adds a pair to each slot; no slot is there twice."""
         sums, rests = state[self._names[0]], state[self._names[1]]
-        with numpy.errstate(invalid="ignore"):
+        with numpy.errstate(invalid="ignore", over="ignore"):
             plain = sums[slots] + high
             total, rest = _pair(*_two_sum(sums[slots], high), *_two_sum(rests[slots], low))
         is_finite = numpy.isfinite(plain)

@@ -11,14 +11,12 @@ from typing import Any, ClassVar, Final
 import numpy
 import pyarrow
 
+from clonos.kernels.words import squares_of, words_of
 from clonos.operators.aggregates.exact_numbers import variance_of
 from clonos.operators.aggregates.numeric import Stddev, Variance
 from clonos.operators.columnar.column_aggregates import CountColumn, OfColumn, Slots, State
-from clonos.operators.columnar.sums.float_sums import FloatSum, magnitude_of
-from clonos.operators.columnar.sums.word_sums import WordSum, squares_of, words_of
-
-SQUARE_MAX: Final = 2.0**450
-"""Bound of numbers the sum of whose squares is surely no larger than any float."""
+from clonos.operators.columnar.sums.float_sums import FloatSum
+from clonos.operators.columnar.sums.word_sums import WordSum
 
 SPLITTER: Final = float((1 << 27) + 1)
 """Factor that divides a float into two of 26 bits (Dekker 1971)."""
@@ -66,15 +64,7 @@ class VarianceColumn(OfColumn):
 class IntVariance(VarianceColumn):
     """Variance of ints."""
 
-    limit: ClassVar[int] = WordSum.limit
     part = WordSum
-
-    def growth(self, cells: Any) -> int:
-        numbers = self._numbers(cells.drop_null())
-        return max(int(numbers.min()) ** 2, int(numbers.max()) ** 2) * len(cells) if len(numbers) else 0
-
-    def largest(self, state: State, count: int) -> int:
-        return self._squares.largest(state, count)  # type: ignore[no-any-return]  # sums of ints are no larger
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         self._count.add(state, slots, None)
@@ -86,23 +76,23 @@ class IntVariance(VarianceColumn):
 
 
 class FloatVariance(VarianceColumn):
-    """Variance of floats."""
+    """Variance of floats. It does not fit where squares are beyond all floats, those of numbers from 1e154 on."""
 
-    limit: ClassVar[int] = 0
     part = FloatSum
-
-    def growth(self, cells: Any) -> int:
-        """Returns 1 for numbers the sum of whose squares might be beyond all floats: only rows add them exactly."""
-        return int(magnitude_of(self._numbers(cells.drop_null())) >= SQUARE_MAX)
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         self._count.add(state, slots, None)
         self._sum.add_numbers(state, slots, numbers)
-        squares = numbers * numbers
+        with numpy.errstate(over="ignore"):
+            squares = numbers * numbers
         self._squares.add_numbers(state, slots, squares)
-        is_exact = numpy.isfinite(numbers) & (numpy.abs(numbers) >= EXACT_MIN)
+        is_exact = numpy.isfinite(squares) & (numpy.abs(numbers) >= EXACT_MIN)
         if is_exact.any():
             self._squares.add_numbers(state, slots[is_exact], _rest_of_square(numbers[is_exact], squares[is_exact]))
+
+    def misfits(self, state: State, slots: Slots) -> Any | None:
+        sums, squares = (each.results(state, slots).to_numpy() for each in (self._sum, self._squares))
+        return numpy.isinf(squares) & numpy.isfinite(sums)
 
     def _totals(self, part: Any, state: State, slots: Slots) -> list[Any]:
         return part.accumulators(state, slots)  # type: ignore[no-any-return]
