@@ -45,7 +45,7 @@ from clonos.io.system.closed_pipes import discard, is_closed
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.job.script.exact_parser import ExactParser
 from clonos.job.script.job_file import load_job, put_on_path
-from clonos.kernels import kernels_in_use
+from clonos.kernels.choice import kernels_in_use
 
 if TYPE_CHECKING:
     from clonos.config import RunOptions

@@ -29,7 +29,7 @@ from clonos.io.store.store import open_files
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.job.deployment import ports_of
-from clonos.kernels import kernels_in_use
+from clonos.kernels.choice import kernels_in_use
 from clonos_standby.launch_spec import NO_DISTRIBUTION, version_of
 
 if TYPE_CHECKING:

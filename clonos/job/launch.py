@@ -26,7 +26,8 @@ from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.job.staging import session_of
 from clonos.job.starting import JobStart, default_store, identity_of
-from clonos.kernels import choice, kernels_in_use
+from clonos.kernels import choice
+from clonos.kernels.choice import kernels_in_use
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions

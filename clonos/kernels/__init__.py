@@ -3,8 +3,3 @@
 The bottom layer: nothing here imports another part of Clonos. A kernel that is written in C has a twin in numpy with
 equal results, which runs where the extension was not built.
 """
-
-from clonos.kernels.choice import kernels_in_use
-from clonos.kernels.index import HashIndex, new_index
-
-__all__ = ["HashIndex", "new_index", "kernels_in_use"]

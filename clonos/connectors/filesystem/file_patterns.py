@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable, Sequence
 
 from clonos.connectors.connector_errors import InputMissing, InputUnreadable, OutputFailed
-from clonos.connectors.filesystem.output_files import is_partition, state_folder
+from clonos.connectors.filesystem.output_files import state_folder
 from clonos.connectors.object_stores.object_input import find_objects, is_there
 from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, checked_input, is_url, name_of, split_url
+from clonos.connectors.partitions.folder_names import is_partition
 
 HIDDEN = (".", "_")
 """Prefixes of file names that are not read from a folder."""

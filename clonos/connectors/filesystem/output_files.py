@@ -11,6 +11,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.filesystem import durable_files
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors, sync_folder
 from clonos.connectors.object_stores.urls import is_url, split_url
+from clonos.connectors.partitions.folder_names import is_partition
 from clonos.io.local.links import error_text
 
 
@@ -109,11 +110,6 @@ def state_folder(output: str) -> str:
     """Returns the hidden folder beside a local output. It has what readers of the output must not see."""
     parent, name = os.path.split(os.path.realpath(output))
     return os.path.join(parent, f".{name}.clonos")
-
-
-def is_partition(name: str) -> bool:
-    """Returns whether a folder has the rows of one value of a column: ``column=value``."""
-    return "=" in name and not name.startswith((".", "="))
 
 
 def _raise_unless_missing(error: OSError) -> None:

@@ -15,8 +15,8 @@ import xxhash
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.filesystem.durable_files import output_errors
-from clonos.connectors.filesystem.output_files import is_partition
 from clonos.connectors.object_stores.urls import ObjectUrl, split_url
+from clonos.connectors.partitions.folder_names import is_partition
 from clonos.io.store.bucket import AnyBucket
 from clonos.io.store.bucket_lists import readable_keys
 

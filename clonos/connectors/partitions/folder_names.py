@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
-from clonos.connectors.filesystem.output_files import is_partition
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.object_stores.urls import name_of
 
@@ -49,6 +48,11 @@ def folder_of(columns: Sequence[str], values: Sequence[Any], connector: str, ind
         return "/".join([_name(column, value) for column, value in zip(columns, values, strict=True)])
     except ValueError as error:
         raise row_not_writable(connector, index, row, str(error)) from None
+
+
+def is_partition(name: str) -> bool:
+    """Returns whether a folder has the rows of one value of a column: ``column=value``."""
+    return "=" in name and not name.startswith((".", "="))
 
 
 def partition_values(path: str) -> dict[str, str | None]:

@@ -12,7 +12,7 @@ from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit
 from clonos.core.model.errors import SHORTAGE_ADVICE, EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
 from clonos.job.script.job_file import load_job
-from clonos.kernels import kernels_in_use
+from clonos.kernels.choice import kernels_in_use
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"
 TOO_LARGE_BYTES = 1 << 46

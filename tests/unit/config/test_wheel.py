@@ -64,7 +64,9 @@ def test_the_wheel_has_types_and_all_files_of_its_packages_but_those_that_test_t
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_the_wheel_has_the_native_kernels_unless_the_environment_forbids_them(wheel: Path, tmp_path: Path) -> None:
-    program = "import sys; from clonos.kernels import kernels_in_use; print(kernels_in_use(), 'numpy' in sys.modules)"
+    program = (
+        "import sys; from clonos.kernels.choice import kernels_in_use; print(kernels_in_use(), 'numpy' in sys.modules)"
+    )
     assert _run(wheel, tmp_path, program) == "native kernels False\n"
     forced = "import os; os.environ['CLONOS_KERNELS'] = 'numpy'\n" + program
     assert _run(wheel, tmp_path, forced) == "numpy kernels (CLONOS_KERNELS is numpy) False\n"

@@ -9,7 +9,8 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.job.launch import log_notes
-from clonos.kernels import choice, kernels_in_use
+from clonos.kernels import choice
+from clonos.kernels.choice import kernels_in_use
 from tests.unit.operators.driver import Outbox
 from tests.unit.operators.samples import ColumnsGiven
 

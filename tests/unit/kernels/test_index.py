@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.kernels import HashIndex, new_index
+from clonos.kernels.index import HashIndex, new_index
 from tests.harnesses.both_kernels import kernels
 
 __all__ = ["kernels"]
