@@ -31,14 +31,15 @@ from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
 from clonos.cli.server_commands import SLOTS_HELP, add_commands
 from clonos.cli.state_commands import add_state
 from clonos.config import SlotKind, chosen_slots, resolve_settings
-from clonos.core.model.error_report import full_report, short_report
 from clonos.core.model.errors import (
     SHORTAGE_ADVICE,
     ClonosError,
     EnvironmentFault,
     JobError,
+    full_report,
     is_shortage,
     needing_extra,
+    short_report,
 )
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.closed_pipes import discard, is_closed

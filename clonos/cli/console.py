@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import ClonosError
+from clonos.core.model.errors import ClonosError, short_report
 from clonos.io.system.closed_pipes import discard
 from clonos.job.continuing.restart_strategy import NoRestart, RestartStrategy
 from clonos.job.continuing.restarting import run_to_its_end

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from clonos.config import resolve_settings
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import ClonosError
+from clonos.core.model.errors import ClonosError, short_report
 from clonos.io.process.fork_server_process import fork_server_ahead
 
 if TYPE_CHECKING:

@@ -14,11 +14,14 @@ All fields are passed to ``Exception``, so that an error survives pickling on it
 from __future__ import annotations
 
 import errno
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from inspect import Parameter, Signature, get_annotations
 from typing import Any, ClassVar, Final, dataclass_transform
+
+from clonos.core.model.code_location import user_frames
 
 
 class Blame(StrEnum):
@@ -29,6 +32,9 @@ class Blame(StrEnum):
     ENVIRONMENT = "environment"  # machine, disk, network, store or installation
     LIBRARY = "library"
 
+
+LINES_MAX: Final = 12
+"""Lines of a short report."""
 
 _ANYHOW = Parameter.POSITIONAL_OR_KEYWORD
 
@@ -52,8 +58,6 @@ class ClonosError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Returns what a notebook shows: IPython calls this method."""
-        from clonos.core.model.error_report import short_report
-
         return short_report(self).splitlines()
 
 
@@ -209,3 +213,32 @@ def blame_of(error: BaseException) -> Blame:
     Errors of other libraries count as the job's, because user code raised them.
     """
     return error.blame if isinstance(error, ClonosError) else Blame.JOB
+
+
+def short_report(error: ClonosError, verbose_by: str = "") -> str:
+    """Returns the message of an error and the frames of user code that it passed, in at most 12 lines.
+
+    ``verbose_by``: what shows the rest. The message of a bug of this library is returned whole, to be reported.
+    """
+    if isinstance(error, InternalError):
+        return str(error)
+    lines = str(error).splitlines()
+    if not getattr(error, "details", ""):  # those of a failed task are in its message
+        lines += user_frames(error).splitlines()
+    hint = [f"({verbose_by} shows the whole traceback)"] if verbose_by and _has_more(error) else []
+    room = LINES_MAX - len(hint)
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
+    return "\n".join([*lines, *hint])
+
+
+def full_report(error: ClonosError) -> str:
+    """Returns the message of an error with everything that is known about it."""
+    details = getattr(error, "details", "")
+    if details:
+        return f"{error}\n{details}"
+    return f"{error}\n{''.join(traceback.format_exception(error))}"
+
+
+def _has_more(error: ClonosError) -> bool:
+    return bool(getattr(error, "details", "")) or error.__cause__ is not None

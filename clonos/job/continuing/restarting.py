@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault, short_report
 from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
 from clonos.job.results import JobSuperseded, Result
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from clonos.core.model.error_report import JobFileRaised, error_text
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.system.collections_paused import collections_paused
 
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 
 NONE: Final = 'none. Create it outside of functions, and of if __name__ == "__main__", which "clonos run" leaves out.'
+
+
+class JobFileRaised(JobError):
+    """The file of a job raised an exception while it was loaded."""
+
+    file: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.file} raised {self.error}"
 
 
 def put_on_path(target: str) -> Path:
@@ -57,9 +67,8 @@ def load_job(target: str) -> Job:
                 what = f"SystemExit: {ended.code}. A file is loaded for its Job, and must not end the program"
                 raise JobFileRaised(file_name, what).with_traceback(ended.__traceback__) from ended
             except Exception as error:
-                raise JobFileRaised(file_name, error_text(error) + _import_of(error)).with_traceback(
-                    error.__traceback__
-                ) from error
+                text = "".join(traceback.format_exception_only(error)).strip()  # of a syntax error the place too
+                raise JobFileRaised(file_name, text + _import_of(error)).with_traceback(error.__traceback__) from error
     jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
     if name:
         if name not in jobs:

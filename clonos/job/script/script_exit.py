@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Final
 
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import ClonosError, InternalError, JobError
+from clonos.core.model.errors import ClonosError, InternalError, JobError, short_report
 
 logger = logging.getLogger("clonos.run")
 

@@ -16,8 +16,7 @@ import msgspec
 
 from clonos.api.checks.unused_results import check_results
 from clonos.config import resolve_settings
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import ClonosError
+from clonos.core.model.errors import ClonosError, short_report
 from clonos.job.description import graph_of, options_of
 from clonos.job.script.job_file import load_job
 from clonos.server.submission.place_check import check_places

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from clonos.config import SlotKind
-from clonos.core.model.error_report import short_report
-from clonos.core.model.errors import Blame, ClonosError
+from clonos.core.model.errors import Blame, ClonosError, short_report
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.process.fork_server_process import WARM_MODULES, offered
 from clonos.io.process.retained_slots import RetainedSlots, retaining_slots

@@ -6,8 +6,15 @@ import pytest
 
 from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos.core.model.error_report import full_report
-from clonos.core.model.errors import Blame, EnvironmentFault, InternalError, JobError, LogDiverged, MessageMalformed
+from clonos.core.model.errors import (
+    Blame,
+    EnvironmentFault,
+    InternalError,
+    JobError,
+    LogDiverged,
+    MessageMalformed,
+    full_report,
+)
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.wire.recovery_messages import InputRange, Recourse

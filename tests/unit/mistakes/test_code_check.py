@@ -29,9 +29,8 @@ import requests
 from clonos import Job, ListState, clock, http, random, service, uuid4, values
 from clonos.api.checks.code_check import warn_of_code, warnings_of
 from clonos.api.graph import JobGraph
-from clonos.core.model.error_report import JobFileRaised
 from clonos.job.description import graph_of
-from clonos.job.script.job_file import load_job
+from clonos.job.script.job_file import JobFileRaised, load_job
 from tests.tidy.source import ROOT
 from tests.unit.operators.driver import Given, Outbox
 
