@@ -20,7 +20,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns
 from clonos.operators.state.column_spec import SIZES, ColumnSizes, TableSchema, bytes_of, narrowed, widened
 from clonos.operators.state.row_store import RowsDiffer, RowStore
-from clonos.operators.state.state_changes import StateMalformed
+from clonos.operators.state.state_errors import StateMalformed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,7 +24,7 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_changes import TableReader
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns, grown
 from clonos.operators.state.column_spec import SIZES, VALID_SUFFIX, ColumnSizes, ColumnSpec
-from clonos.operators.state.state_changes import StateMalformed, StateOfOtherForm
+from clonos.operators.state.state_errors import StateMalformed, StateOfOtherForm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,13 +17,13 @@ from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.state_changes import (
     Entries,
     Section,
-    StateOfOtherForm,
     decode_piece,
     encode_deleted,
     encode_piece,
     encode_sections,
     read_section,
 )
+from clonos.operators.state.state_errors import StateOfOtherForm
 
 if TYPE_CHECKING:
     from clonos.operators.state.column_changes import ColumnSection

@@ -6,7 +6,8 @@ A row has a number, which it keeps until it is removed; a column table holds the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy
 import pyarrow
@@ -18,8 +19,6 @@ from clonos.operators.state.row_chunks import SPAN_MAX, WEIGHT_MAX, RowChunk, ch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from clonos.operators.state.column_table import ColumnTable
 
 LIVE_SHARE_MIN: Final = 2
 """A chunk is written anew when less than one row of two is live."""
@@ -39,6 +38,15 @@ class RowsDiffer(JobError):
             f"the rows that {self.store} keeps have the columns {self.expected}, and a batch came with {self.found}."
             " Give all batches the same columns and types, with select or cast in front of the step."
         )
+
+
+class KeyedNumbers(Protocol):
+    """Table whose columns have the numbers of rows by slot, as a ``ColumnTable`` is."""
+
+    @property
+    def values(self) -> Mapping[str, NDArray[Any]]: ...
+
+    def touch(self, slots: NDArray[Any]) -> None: ...
 
 
 class RowStore:
@@ -117,7 +125,7 @@ class RowStore:
             self.removed.append(numbers[: int(numpy.searchsorted(numbers, self.stored))])
         self._limit_chunks()
 
-    def replace(self, table: ColumnTable, column: str, slots: NDArray[Any], batch: RecordBatch) -> None:
+    def replace(self, table: KeyedNumbers, column: str, slots: NDArray[Any], batch: RecordBatch) -> None:
         """Keeps the last row of each slot in a batch, in place of the row that the slot has had.
 
         ``column`` of the table has the number of each slot's row; its initial value is -1.
@@ -136,7 +144,7 @@ class RowStore:
         held[winners] = self.append(batch)
         self.remove(before[before >= 0])
 
-    def discard(self, table: ColumnTable, column: str, slots: NDArray[Any]) -> None:
+    def discard(self, table: KeyedNumbers, column: str, slots: NDArray[Any]) -> None:
         """Removes the rows of slots, which are about to be removed."""
         held = table.values[column][slots]
         self.remove(held[held >= 0])

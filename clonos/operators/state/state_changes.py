@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import JobError
 from clonos.core.values import Column, column_of, rows_of
 from clonos.core.values.key_encoding import EncodedKey
 from clonos.core.values.keys import key_of, state_keys
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
+from clonos.operators.state.state_errors import StateMalformed, StateUnsupported
 
 if TYPE_CHECKING:
     from clonos.operators.state.column_changes import ColumnSection
@@ -30,42 +31,6 @@ SECTION_ENTRIES_FIRST: Final = 256
 SECTION_ENTRIES_MAX: Final = 1 << 13
 
 Entries = dict[Any, Any]
-
-
-class StateMalformed(EnvironmentFault):
-    """Bytes of a snapshot are not changes of state."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"the changes of state in a snapshot cannot be read: {self.reason}."
-            " Restore the object from a backup, or resume from an earlier checkpoint with --resume --checkpoint N."
-        )
-
-
-class StateUnsupported(JobError):
-    """The state of a step holds a value that a snapshot cannot store."""
-
-    table: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"the state {self.table} cannot be stored: {self.problem}"
-
-
-class StateOfOtherForm(JobError):
-    """A table was stored with other types than the job has now, or as rows in place of columns."""
-
-    table: str
-    stored: str
-    expected: str
-
-    def __str__(self) -> str:
-        return (
-            f"the state {self.table} was stored as {self.stored}, and this version of the job keeps {self.expected}."
-            " Give the step another name so that it begins with empty state, or resume with the version that stored it."
-        )
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -10,7 +10,7 @@ import pyarrow
 from clonos.core.values import ValueMalformed
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import StateMalformed
+from clonos.operators.state.state_errors import StateMalformed
 from tests.fuzz.target import Target, of_msgpack
 
 COUNTS: Final = ColumnSpec((pyarrow.int64(),), {"n": numpy.int64, "is_odd": numpy.bool_}, {}, frozenset({"n"}))

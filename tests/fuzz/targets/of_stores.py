@@ -39,7 +39,7 @@ from clonos.io.store.envelope import OBJECT_FORMAT, ObjectCorrupt, seal, seal_pi
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, ChainEntry, EntryKind
 from clonos.io.store.store import STORE_FORMAT, CheckpointStore, NothingToResume, StoredJob
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import StateMalformed
+from clonos.operators.state.state_errors import StateMalformed
 from tests.fuzz.folders import new_folder
 from tests.fuzz.target import Target, of_bytes, of_msgpack
 

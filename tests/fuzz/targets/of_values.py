@@ -41,7 +41,7 @@ from clonos.core.values import (
 )
 from clonos.core.values.key_encoding import decode_key, encode_key
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import StateMalformed
+from clonos.operators.state.state_errors import StateMalformed
 from tests.fuzz.target import Target, of_bytes, of_msgpack
 from tests.unit.values.golden import KEYS, ROWS, TIMED, VALUES
 

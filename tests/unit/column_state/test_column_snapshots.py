@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
-from clonos.operators.state.state_changes import StateMalformed
+from clonos.operators.state.state_errors import StateMalformed
 from tests.harnesses.both_kernels import kernels
 from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, contents_of, image_of
 

@@ -13,7 +13,7 @@ import pytest
 from clonos.operators.state.column_spec import SIZES, code_of, type_of_code
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import StateOfOtherForm
+from clonos.operators.state.state_errors import StateOfOtherForm
 from tests.harnesses.both_kernels import kernels
 
 __all__ = ["kernels"]

@@ -27,7 +27,8 @@ from clonos.io.store.envelope import seal_pieces
 from clonos.io.store.object_files import LocalFiles, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.state.keyed_state import StateImage
-from clonos.operators.state.state_changes import Section, StateUnsupported, encode_piece
+from clonos.operators.state.state_changes import Section, encode_piece
+from clonos.operators.state.state_errors import StateUnsupported
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread

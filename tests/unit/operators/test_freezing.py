@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clonos.core.values.keys import state_key
 from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import StateUnsupported
+from clonos.operators.state.state_errors import StateUnsupported
 
 KEYS: list[Any] = ["a", "b", 1, True, ("a", True)]
 

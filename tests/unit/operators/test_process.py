@@ -13,8 +13,8 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.event_time.timestamps import InvalidTimestamp, from_timestamp_ns, to_timestamp_ns
-from clonos.operators.state.state_changes import StateUnsupported
 from clonos.operators.state.state_descriptors import InvalidStateName, ListState, ValueState
+from clonos.operators.state.state_errors import StateUnsupported
 from clonos.operators.steps.context import DECLARE_STATE, Context, StateNameTaken
 from clonos.operators.steps.process import AttributeSetLate
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run

@@ -14,7 +14,8 @@ from clonos.core.values import ValueMalformed, column_of
 from clonos.core.values.keys import state_key
 from clonos.core.wire.decoding import FormatUnknown
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_changes import Section, StateMalformed, encode_piece, encode_sections
+from clonos.operators.state.state_changes import Section, encode_piece, encode_sections
+from clonos.operators.state.state_errors import StateMalformed
 from tests.unit.values.samples import Color, Level
 
 INSTANT = datetime(2024, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
