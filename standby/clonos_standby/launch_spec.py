@@ -48,19 +48,6 @@ class SlotLaunchSpec:
     slot_trace: str = ""
 
 
-def run_slot(launch_spec: SlotLaunchSpec, domain: str, has_to_end: Callable[[], bool] | None = None) -> None:
-    """Runs a slot in this process until it ends. The driver, which only sends this function, has no slot's modules.
-
-    ``has_to_end``: says that a slot which is a thread of the driver has to end; None for a process of its own.
-    """
-    from clonos_standby.slot import host
-
-    if has_to_end is None:
-        host.run_slot(launch_spec, domain)
-    else:
-        host.run_slot_in_thread(launch_spec, domain, has_to_end)
-
-
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:
     """Returns the versions that must be equal in all processes of a job. ``hash_seed``: given by the driver, which does
     not run with the hash seed of its slots."""

@@ -72,7 +72,8 @@ from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.driver.slot_orders import SlotOrders
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
+from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec
+from clonos_standby.slot import run_slot
 
 logger = logging.getLogger("clonos.coordinator")
 
