@@ -35,14 +35,14 @@ TYPES: Final = {"int64": "int", "double": "float", "string": "str", "bool": "boo
 """Python types by their names."""
 
 
-class Node(Protocol):
+class WrittenNode(Protocol):
     """Node of an expression, as its text needs it."""
 
     @property
     def function(self) -> str: ...
 
     @property
-    def inputs(self) -> tuple[Node, ...]: ...
+    def inputs(self) -> tuple[WrittenNode, ...]: ...
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]: ...
@@ -50,12 +50,12 @@ class Node(Protocol):
     def option(self, name: str) -> Any: ...
 
 
-def written(expression: Node) -> str:
+def written(expression: WrittenNode) -> str:
     """Returns the code that makes an expression."""
     return _written(expression)[0]
 
 
-def _written(expression: Node) -> tuple[str, int]:
+def _written(expression: WrittenNode) -> tuple[str, int]:
     """Returns the code, and how tightly its outermost operator binds."""
     function, inputs = expression.function, expression.inputs
     if function == "column":
@@ -75,12 +75,12 @@ def _written(expression: Node) -> tuple[str, int]:
     return f"{_within(inputs[0], ATOM)}.{function}({', '.join(arguments)})", ATOM
 
 
-def _within(expression: Node, binding: int) -> str:
+def _within(expression: WrittenNode, binding: int) -> str:
     text, own = _written(expression)
     return text if own >= binding else f"({text})"
 
 
-def _infix(expression: Node) -> str:
+def _infix(expression: WrittenNode) -> str:
     left, right = expression.inputs
     binding = INFIX[expression.function]
     is_chained = binding == COMPARISON  # Python would chain them
@@ -100,7 +100,7 @@ def _is_bare(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < float("inf")
 
 
-def _when(inputs: tuple[Node, ...]) -> str:
+def _when(inputs: tuple[WrittenNode, ...]) -> str:
     text = ""
     for index in range(0, len(inputs) - 1, 2):
         text += f"{'.' if text else ''}when({_argument(inputs[index], 'when')})"
@@ -108,7 +108,7 @@ def _when(inputs: tuple[Node, ...]) -> str:
     return text + (f".otherwise({_argument(inputs[-1], 'when')})" if len(inputs) % 2 else "")
 
 
-def _argument(expression: Node, function: str) -> str:
+def _argument(expression: WrittenNode, function: str) -> str:
     """Returns the code of an argument; a constant stands for itself, unless it would be the name of a column."""
     if expression.function != "literal":
         return written(expression)
@@ -116,7 +116,7 @@ def _argument(expression: Node, function: str) -> str:
     return written(expression) if isinstance(value, str) and function in NAMES_COLUMNS else _value(value)
 
 
-def _options(expression: Node) -> list[str]:
+def _options(expression: WrittenNode) -> list[str]:
     texts = []
     is_positional = True
     for name, value in expression.options:
