@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.event_time.local_times import Ambiguous, LocalTimes, NonExistent
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import Unit
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness, WatermarkStrategy
@@ -35,12 +37,15 @@ class Timestamps:
         watermark_every: Duration = "200ms",
         idle_after: Duration | None = None,
         future_max: Duration | None = "1d",
+        timezone: str | None = None,
+        ambiguous: Literal["raise", "earliest", "latest"] = "raise",
+        non_existent: Literal["raise", "shift_forward"] = "raise",
     ) -> None:
         """Describes the timestamps of records.
 
         Args:
             of: the name of a field or column, or a function of the record. It gives an aware datetime, an ISO 8601 text
-                with a UTC offset, or a number.
+                with a UTC offset, or a number; with ``timezone`` also a datetime or a text without one.
             unit: unit of timestamps that are numbers: "s", "ms", "us" or "ns" since the Unix epoch.
             out_of_order: how far a timestamp may lie behind the latest one of its split without being late. A record
                 further behind may be late: watermarks come after the reads of the source, not after each record.
@@ -50,6 +55,12 @@ class Timestamps:
             idle_after: time after which a split without records does not hold event time back any more; it may take
                 twice as long. None: it holds it back for ever.
             future_max: how far a timestamp may be ahead of the clock; a record beyond it is an error. None: any.
+            timezone: name of the time zone whose clocks show the times that have no UTC offset, such as
+                "Europe/Berlin". None: such a time is an error of its record.
+            ambiguous: which instant a local time is that comes twice, when clocks are set back: "earliest", "latest",
+                or "raise", an error of its record.
+            non_existent: what a local time is that never comes, when clocks are set forward: "shift_forward", the first
+                instant after the missing hour, or "raise", an error of its record.
 
         Raises:
             InvalidJob: an argument cannot be used. InvalidDuration: a length of time is malformed.
@@ -58,32 +69,65 @@ class Timestamps:
             isinstance(of, str) or callable(of), f"of={of!r:.80}", "Give the name of a field or a function."
         )
         self._refuse_unless(unit in tuple(Unit), f"the unit {unit!r:.80}", f"Give one of {', '.join(Unit)}.")
+        if callable(of):
+            check_function("timestamps", "timestamps", of)
+        self._assigner = TimestampAssigner(
+            of,
+            Unit(unit),
+            self._strategy(watermarks, out_of_order),
+            duration_ns(watermark_every),
+            0 if idle_after is None else duration_ns(idle_after),
+            None if future_max is None else duration_ns(future_max),
+            self._local_times(timezone, ambiguous, non_existent),
+        )
+
+    def _strategy(self, watermarks: WatermarkStrategy | None, out_of_order: Duration | None) -> WatermarkStrategy:
+        if watermarks is None:
+            return IN_ORDER if out_of_order is None else BoundedOutOfOrderness(duration_ns(out_of_order))
         self._refuse_unless(
-            watermarks is None or isinstance(watermarks, WatermarkStrategy),
+            isinstance(watermarks, WatermarkStrategy),
             f"watermarks={watermarks!r:.80}",
             'Give a WatermarkStrategy, or a length of time as out_of_order="5s".',
         )
         self._refuse_unless(
-            watermarks is None or out_of_order is None,
-            "watermarks and out_of_order",
-            "A strategy decides alone: leave one of them out.",
+            out_of_order is None, "watermarks and out_of_order", "A strategy decides alone: leave one of them out."
         )
-        if callable(of):
-            check_function("timestamps", "timestamps", of)
-        bounded = IN_ORDER if out_of_order is None else BoundedOutOfOrderness(duration_ns(out_of_order))
-        self._assigner = TimestampAssigner(
-            of,
-            Unit(unit),
-            watermarks or bounded,
-            duration_ns(watermark_every),
-            0 if idle_after is None else duration_ns(idle_after),
-            None if future_max is None else duration_ns(future_max),
-        )
+        return watermarks
+
+    def _local_times(self, timezone: str | None, ambiguous: str, non_existent: str) -> LocalTimes | None:
+        for name, given, known in (
+            ("ambiguous", ambiguous, tuple(Ambiguous)),
+            ("non_existent", non_existent, tuple(NonExistent)),
+        ):
+            self._refuse_unless(given in known, f"{name}={given!r:.80}", f"Give one of {', '.join(known)}.")
+            self._refuse_unless(
+                timezone is not None or given == "raise",
+                f"{name}={given!r} without timezone=",
+                'Say whose clocks show the local times, as in timezone="Europe/Berlin".',
+            )
+        if timezone is None:
+            return None
+        return LocalTimes(known_timezone("timestamps", timezone), Ambiguous(ambiguous), NonExistent(non_existent))
 
     @staticmethod
     def _refuse_unless(condition: bool, given: str, advice: str) -> None:
         if not condition:
             raise InvalidJob("timestamps", f"gets {given}", advice)
+
+
+def known_timezone(step: str, timezone: object) -> str:
+    """Returns the name of a time zone.
+
+    Raises: InvalidJob: it is unknown.
+    """
+    if isinstance(timezone, ZoneInfo) and timezone.key:
+        return timezone.key
+    try:
+        return ZoneInfo(timezone).key  # type: ignore[arg-type]
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise InvalidJob(
+            step, f"gets timezone={timezone!r:.80}, which is unknown", 'Give a name such as "Europe/Berlin".'
+        ) from None
 
 
 AnyTimestamps = str | Callable[[Any], Any] | Timestamps

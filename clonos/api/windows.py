@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import Any, Final, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from clonos.api.event_time import known_timezone
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
@@ -292,13 +292,7 @@ def _checked_timezone(timezone: Any, *lengths_ns: int) -> str | None:
         raise InvalidJob(
             "window", f"gets timezone={timezone!r:.80} for parts of days", "Give whole days, or offset= instead."
         )
-    try:
-        ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-        raise InvalidJob(
-            "window", f"gets timezone={timezone!r:.80}, which is unknown", 'Give a name such as "Europe/Berlin".'
-        ) from None
-    return str(timezone)
+    return known_timezone("window", timezone)
 
 
 def _alignment(offset_ns: int, timezone: str | None) -> str:

@@ -53,7 +53,8 @@ def timestamps_text(assigner: TimestampAssigner) -> str:
     """Returns where timestamps come from."""
     if callable(assigner.of):
         return function_text(assigner.of)
-    return f"the field {assigner.of!r} (if it is a number: {assigner.unit})"
+    local = "" if assigner.local is None else f"; without a UTC offset: {assigner.local.text()}"
+    return f"the field {assigner.of!r} (if it is a number: {assigner.unit}{local})"
 
 
 def watermarks_text(assigner: TimestampAssigner, place: str) -> str:

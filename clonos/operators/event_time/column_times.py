@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.event_time.local_times import LocalTimes
 from clonos.operators.event_time.timestamps import (
     FIRST_PLAUSIBLE,
     LAST_PLAUSIBLE,
@@ -33,14 +34,15 @@ from clonos.operators.event_time.timestamps import (
 IntArray: TypeAlias = NDArray[numpy.int64]
 BoolArray: TypeAlias = NDArray[numpy.bool_]
 
-ISO_TEXT: Final = (
-    r"^[12]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
-    r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
-)
+ISO_TEXT: Final = r"^[12]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
+OFFSET_TEXT: Final = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
 """Texts that Arrow reads as Python does; all others go to Python. Arrow refuses days such as February 30."""
 
 MARGIN: Final = 1_000
 """Width of the zones around the limits of plausible numbers, in nanoseconds: Python divides there with rounding."""
+
+ARROW_ZONES_END_NS: Final = 2_114_380_800 * 1_000_000_000
+"""The begin of 2037: Arrow reads the tables of time zones without the rule for the years after them."""
 
 _PER_SECOND: Final = 1_000_000_000
 
@@ -62,11 +64,11 @@ class FailedCell(NamedTuple):
 def times_of(batch: RecordBatch, column: TimestampColumn) -> tuple[IntArray, list[FailedCell]]:
     """Returns the timestamps of a batch that has the column, and the rows without one, which get INSTANT_NS_MIN."""
     cells = batch.column(column.name)
-    times, doubtful = _times_of(cells, column.unit)
+    times, doubtful = _times_of(cells, column)
     failed: list[FailedCell] = []
     for index in numpy.flatnonzero(doubtful).tolist():
         try:
-            times[index] = _decided(cells[index], column.unit)
+            times[index] = _decided(cells[index], column)
         except TimestampError as error:
             times[index] = INSTANT_NS_MIN
             failed.append(FailedCell(index, error))
@@ -109,12 +111,14 @@ def record_at(batch: RecordBatch, index: int) -> Any:
         return {name: _python(column[0]) for name, column in zip(batch.schema.names, row.columns, strict=True)}
 
 
-def _decided(cell: Any, unit: Unit) -> int:
+def _decided(cell: Any, column: TimestampColumn) -> int:
+    if _TYPES.is_timestamp(cell.type) and cell.type.unit == "ns":
+        cell = cell.cast(pyarrow.timestamp("us", cell.type.tz), safe=False)
     try:
         given = cell.as_py()
     except (OverflowError, ValueError):
         raise TimestampError(f"the timestamp {_python(cell)} lies {RANGE_TEXT}") from None
-    return event_time_ns(given, unit)
+    return event_time_ns(given, column.unit, column.local)
 
 
 def _python(cell: Any) -> Any:
@@ -124,12 +128,12 @@ def _python(cell: Any) -> Any:
         return f"{cell.cast(pyarrow.int64()).as_py()} of {cell.type}" if _TYPES.is_temporal(cell.type) else repr(cell)
 
 
-def _times_of(cells: Any, unit: Unit) -> ColumnTimes:
+def _times_of(cells: Any, column: TimestampColumn) -> ColumnTimes:
     if pyarrow.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     for applies, convert in _CONVERSIONS:
         if applies(cells.type):
-            return convert(cells, unit)
+            return convert(cells, column)
     return _all_doubtful(cells)
 
 
@@ -137,9 +141,26 @@ def _all_doubtful(cells: Any) -> ColumnTimes:
     return ColumnTimes(numpy.zeros(len(cells), numpy.int64), numpy.ones(len(cells), numpy.bool_))
 
 
-def _of_instants(cells: Any, unit: Unit) -> ColumnTimes:
+def _of_instants(cells: Any, column: TimestampColumn) -> ColumnTimes:
     if cells.type.tz is None:
+        return _all_doubtful(cells) if column.local is None else _of_local_times(cells, column.local)
+    return _of_utc(cells)
+
+
+def _of_local_times(cells: Any, local: LocalTimes) -> ColumnTimes:
+    """Times that come twice or never are doubtful, where Arrow's two readings differ, and those of the far future."""
+    try:
+        first, second = (
+            pyarrow.compute.assume_timezone(cells, local.timezone, ambiguous=which, nonexistent=which)
+            for which in ("earliest", "latest")
+        )
+    except pyarrow.ArrowInvalid:  # Arrow does not know the zone
         return _all_doubtful(cells)
+    times, doubtful = _of_utc(first)
+    return ColumnTimes(times, doubtful | (times != _of_utc(second).nanoseconds) | (times >= ARROW_ZONES_END_NS))
+
+
+def _of_utc(cells: Any) -> ColumnTimes:
     given, missing = _numbers(cells.cast(pyarrow.int64()))
     factor = NANOSECONDS_PER[Unit(cells.type.unit)]
     times, beyond = _scaled(given, factor)
@@ -148,7 +169,8 @@ def _of_instants(cells: Any, unit: Unit) -> ColumnTimes:
     return ColumnTimes(times, missing | beyond)
 
 
-def _of_ints(cells: Any, unit: Unit) -> ColumnTimes:
+def _of_ints(cells: Any, column: TimestampColumn) -> ColumnTimes:
+    unit = column.unit
     given, doubtful = _numbers(cells)
     if given.dtype == numpy.uint64:
         doubtful = doubtful | (given >= LIMIT_NS)
@@ -160,7 +182,8 @@ def _of_ints(cells: Any, unit: Unit) -> ColumnTimes:
     return ColumnTimes(times, doubtful | too_large | (~plausible & _may_mean_another(numbers, unit)))
 
 
-def _of_floats(cells: Any, unit: Unit) -> ColumnTimes:
+def _of_floats(cells: Any, column: TimestampColumn) -> ColumnTimes:
+    unit = column.unit
     given = cells.to_numpy(zero_copy_only=False).astype(numpy.float64)  # NaN for null
     with numpy.errstate(all="ignore"):
         rounded = numpy.rint(given * NANOSECONDS_PER[unit] / NANOSECONDS_PER_MICROSECOND)
@@ -172,14 +195,22 @@ def _of_floats(cells: Any, unit: Unit) -> ColumnTimes:
     return ColumnTimes(microseconds * NANOSECONDS_PER_MICROSECOND, doubtful)
 
 
-def _of_texts(cells: Any, unit: Unit) -> ColumnTimes:
-    usual = pyarrow.compute.match_substring_regex(cells, ISO_TEXT).fill_null(False)
-    found = pyarrow.compute.if_else(usual, cells, pyarrow.scalar(None, cells.type))
+def _of_texts(cells: Any, column: TimestampColumn) -> ColumnTimes:
+    found = _of_utc(_read(cells, ISO_TEXT + OFFSET_TEXT + "$", "UTC"))
+    if column.local is None or not found.doubtful.any():
+        return found
+    times, doubtful = _of_local_times(_read(cells, ISO_TEXT + "$", None), column.local)
+    return ColumnTimes(numpy.where(found.doubtful, times, found.nanoseconds), found.doubtful & doubtful)
+
+
+def _read(cells: Any, usual: str, zone: str | None) -> Any:
+    """Returns texts as instants, those that are not usual as null; all if a month does not have one of the days."""
+    is_usual = pyarrow.compute.match_substring_regex(cells, usual).fill_null(False)
+    type_ = pyarrow.timestamp("us", zone)
     try:
-        instants = found.cast(pyarrow.timestamp("us", "UTC"))
-    except pyarrow.ArrowInvalid:  # a day that its month does not have
-        return _all_doubtful(cells)
-    return _of_instants(instants, unit)
+        return pyarrow.compute.if_else(is_usual, cells, pyarrow.scalar(None, cells.type)).cast(type_)
+    except pyarrow.ArrowInvalid:
+        return pyarrow.nulls(len(cells), type_)
 
 
 def _numbers(cells: Any) -> tuple[NDArray[Any], BoolArray]:
@@ -209,7 +240,7 @@ def _may_mean_another(numbers: NDArray[Any], unit: Unit) -> BoolArray:
 
 
 _TYPES: Final = pyarrow.types
-_CONVERSIONS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Unit], ColumnTimes]], ...]] = (
+_CONVERSIONS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, TimestampColumn], ColumnTimes]], ...]] = (
     (_TYPES.is_timestamp, _of_instants),
     (_TYPES.is_integer, _of_ints),
     (_TYPES.is_floating, _of_floats),

@@ -12,6 +12,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.event_time.local_times import LocalTimes
 from clonos.operators.event_time.timestamps import (
     NoTimestampColumn,
     TimestampColumn,
@@ -60,7 +61,7 @@ class TimestampAssigner:
     """Rule by which records get timestamps and a stream its watermarks.
 
     ``of``: a function of the record, or the name of a field or a column. ``future_max_ns``: how far a timestamp may be
-    ahead of the clock; None for any.
+    ahead of the clock; None for any. ``local``: what a time without a UTC offset is; None: an error of its record.
     """
 
     of: Callable[[Any], Any] | str
@@ -69,12 +70,13 @@ class TimestampAssigner:
     every_ns: int
     idle_after_ns: int
     future_max_ns: int | None
+    local: LocalTimes | None = None
 
     @property
     def column(self) -> TimestampColumn:
         """Column of the timestamps in batches of columns."""
         assert isinstance(self.of, str), "the graph refuses a function on columns"
-        return TimestampColumn(self.of, self.unit)
+        return TimestampColumn(self.of, self.unit, self.local)
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -90,11 +92,11 @@ class TimestampAssigner:
 
         ``where`` names the split. Raises: StepFailed: there is no error output.
         """
-        of, unit, limit_ns = self._function(), self.unit, self._limit_ns(recorder)
+        of, unit, local, limit_ns = self._function(), self.unit, self.local, self._limit_ns(recorder)
         times: list[int] = []
 
         def converted(given: object) -> int:
-            timestamp_ns = event_time_ns(given, unit)
+            timestamp_ns = event_time_ns(given, unit, local)
             if timestamp_ns > limit_ns:
                 raise self._too_late(timestamp_ns, limit_ns, "")
             return timestamp_ns
@@ -128,7 +130,7 @@ class TimestampAssigner:
 
     def timestamp_ns(self, row: Any) -> int:
         """Returns the timestamp of a row. Raises: TimestampError: it has none."""
-        return event_time_ns(self._function()(row), self.unit)
+        return event_time_ns(self._function()(row), self.unit, self.local)
 
     def _function(self) -> Callable[[Any], Any]:
         return self.of if callable(self.of) else _field(self.of)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import JobError
+from clonos.operators.event_time.local_times import LocalTimeError, LocalTimes
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -93,10 +94,11 @@ class TimestampError(ValueError):
     """
 
 
-def event_time_ns(given: object, unit: Unit) -> int:
+def event_time_ns(given: object, unit: Unit, local: LocalTimes | None = None) -> int:
     """Converts the timestamp of a record to nanoseconds since the Unix epoch.
 
-    ``given`` is an aware datetime, an ISO 8601 text with a UTC offset, or a number of units.
+    ``given`` is an aware datetime, an ISO 8601 text with a UTC offset, or a number of units. With ``local`` a datetime
+    or a text may also have no offset.
 
     Raises: TimestampError: it is none of these, or another unit is meant.
     """
@@ -106,10 +108,7 @@ def event_time_ns(given: object, unit: Unit) -> int:
         given = _from_text(given)
     if isinstance(given, datetime):
         if given.tzinfo is None:
-            raise TimestampError(
-                f"the timestamp {given.isoformat()} has no time zone: give an aware datetime, for a local time by"
-                " timestamps= with a function that adds its zone, .replace(tzinfo=ZoneInfo('Europe/Berlin'))"
-            )
+            given = _from_local(given, local)
         nanoseconds = (given - EPOCH) // MICROSECOND * NANOSECONDS_PER_MICROSECOND
         if not abs(nanoseconds) < LIMIT_NS:
             raise TimestampError(f"the timestamp {given.isoformat()} lies {RANGE_TEXT}")
@@ -120,6 +119,20 @@ def event_time_ns(given: object, unit: Unit) -> int:
         f"the timestamp {given!r:.80} is a {type(given).__name__}: give an aware datetime, an ISO 8601 text with a UTC"
         " offset, or a number"
     )
+
+
+def _from_local(given: datetime, local: LocalTimes | None) -> datetime:
+    if local is None:
+        raise TimestampError(
+            f"the timestamp {given.isoformat()} has no time zone: for local times say which by"
+            ' Timestamps(..., timezone="Europe/Berlin"), or give an aware datetime'
+        )
+    try:
+        return local.instant(given)
+    except LocalTimeError as error:
+        raise TimestampError(f"the timestamp {given.isoformat()} {error}") from None
+    except OverflowError:
+        raise TimestampError(f"the timestamp {given.isoformat()} lies {RANGE_TEXT}") from None
 
 
 def _from_text(given: str) -> datetime:
@@ -165,6 +178,7 @@ class TimestampColumn(NamedTuple):
 
     name: str
     unit: Unit = Unit.SECONDS
+    local: LocalTimes | None = None
 
 
 class NoTimestampColumn(JobError):

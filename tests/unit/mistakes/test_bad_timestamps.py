@@ -43,7 +43,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         Timestamps("at", future_max="1h"),
         "is 2:00:00 ahead of the clock, and future_max allows 1:00:00, in split 0 of readings",
     ),
-    "no zone": ({"at": "2026-01-01T12:00:00"}, "at", "has no time zone: give an aware datetime, for a local time by"),
+    "no zone": ({"at": "2026-01-01T12:00:00"}, "at", "has no time zone: for local times say which by Timestamps("),
     "no time": (
         {"at": "yesterday"},
         "at",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.event_time.column_times import record_at, time_array
+from clonos.operators.event_time.local_times import Ambiguous, LocalTimes, NonExistent
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import (
     NANOSECONDS_PER,
@@ -35,18 +36,32 @@ from tests.unit.operators.driver import START_NS, Clock
 
 NOW = START_NS // 1_000_000_000
 UNITS = list(Unit)
+BERLIN = LocalTimes("Europe/Berlin")
 
 NUMBERS = [0, 1, -1, 7, 100, NOW, 999_999_999, 1_000_000_000, 4_102_444_799, 4_102_444_800]
 EDGES = [number * factor + shift for number in NUMBERS for factor in NANOSECONDS_PER.values() for shift in (-1, 0, 1)]
 INTS = st.sampled_from([*EDGES, (1 << 63) - 1, -(1 << 63), (1 << 63) // 1_000, 1 << 62]) | st.integers(
     -(1 << 63), (1 << 63) - 1
 )
-INSTANTS = st.sampled_from([0, NOW, -1, (1 << 63) // 1_000_000_000]) | st.integers(-(1 << 33), 1 << 33)
+CHANGES = [1_774_746_000, 1_792_890_000]  # clocks of Berlin are set forward and back
+INSTANTS = (
+    st.sampled_from([0, NOW, -1, (1 << 63) // 1_000_000_000])
+    | st.integers(-(1 << 33), 1 << 33)
+    | st.builds(lambda change, shift: change + shift, st.sampled_from(CHANGES), st.integers(-7_300, 7_300))
+)
+LOCAL = st.none() | st.builds(
+    LocalTimes,
+    st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"]),
+    st.sampled_from(Ambiguous),
+    st.sampled_from(NonExistent),
+)
 TEXTS = st.one_of(
     st.datetimes(datetime(1600, 1, 1), datetime(2300, 1, 1)).map(lambda time: time.replace(tzinfo=UTC).isoformat()),
     st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(lambda time: f"{time.isoformat(' ')}Z"),
     st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(lambda time: f"{time.isoformat()}-11:30"),
     st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(datetime.isoformat),
+    st.datetimes(datetime(2026, 10, 25, 1), datetime(2026, 10, 25, 4)).map(datetime.isoformat),
+    st.datetimes(datetime(2026, 3, 29, 1), datetime(2026, 3, 29, 4)).map(str),
     st.from_regex(
         r"20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,9})?)?Z", fullmatch=True
     ),
@@ -138,8 +153,10 @@ class Routed:
         self.records += rows
 
 
-def assigner(unit: Unit, future_max_ns: int | None = None, strategy: Any = None) -> TimestampAssigner:
-    return TimestampAssigner("at", unit, strategy or BoundedOutOfOrderness(0), 1, 0, future_max_ns)
+def assigner(
+    unit: Unit, future_max_ns: int | None = None, strategy: Any = None, local: LocalTimes | None = None
+) -> TimestampAssigner:
+    return TimestampAssigner("at", unit, strategy or BoundedOutOfOrderness(0), 1, 0, future_max_ns, local)
 
 
 def batch_of(column: Any) -> Any:
@@ -168,12 +185,14 @@ def of_columns(batch: Any, found: TimestampAssigner) -> tuple[list[Any], list[in
     unit=st.sampled_from(UNITS),
     cut=st.tuples(st.integers(0, 3), st.integers(0, 8)),
     future_max_ns=st.none() | st.sampled_from([0, 86_400_000_000_000]),
+    local=LOCAL,
 )
-@example(pyarrow.array(["2026-02-30T00:00:00Z", "2026-02-28T00:00:00Z"]), Unit.SECONDS, (0, 8), None)
+@example(pyarrow.array(["2026-02-30T00:00:00Z", "2026-02-28T00:00:00Z"]), Unit.SECONDS, (0, 8), None, None)
+@example(pyarrow.array(["2026-02-30T00:00:00", "2026-02-28T00:00:00"]), Unit.SECONDS, (0, 8), None, BERLIN)
 def test_columns_get_the_timestamps_and_errors_of_their_rows(
-    column: Any, unit: Unit, cut: tuple[int, int], future_max_ns: int | None
+    column: Any, unit: Unit, cut: tuple[int, int], future_max_ns: int | None, local: LocalTimes | None
 ) -> None:
-    batch, found = batch_of(column).slice(*cut), assigner(unit, future_max_ns)
+    batch, found = batch_of(column).slice(*cut), assigner(unit, future_max_ns, local=local)
     assert repr(of_columns(batch, found)) == repr(of_rows(batch, found))
 
 
@@ -183,25 +202,27 @@ def test_usual_timestamps_become_no_python_objects(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("clonos.operators.event_time.column_times.event_time_ns", refused)
     second = pyarrow.array([NOW, NOW + 1, NOW])
-    text = "2026-01-01T12:00:00.25+02:00"
+    text, local = "2026-01-01T12:00:00.25+02:00", "2026-01-01T12:00:00.25"
     columns = [
         second,
         pyarrow.array([0, 7, -5]),  # made-up times of tests
         second.cast(pyarrow.float64()),
         second.cast(pyarrow.timestamp("s", "Europe/Berlin")),
         pyarrow.array([text, text.replace("T", " "), "2026-01-01T12:00:00Z"]),
+        pyarrow.array([local, text, local.replace("T", " ")]),
+        second.cast(pyarrow.timestamp("ms")),
     ]
     for column in columns:
-        times = time_array("step", batch_of(column), TimestampColumn("at"))
-        assert times.tolist() == [event_time_ns(cell, Unit.SECONDS) for cell in column.to_pylist()]
+        times = time_array("step", batch_of(column), TimestampColumn("at", Unit.SECONDS, BERLIN))
+        assert times.tolist() == [event_time_ns(cell, Unit.SECONDS, BERLIN) for cell in column.to_pylist()]
 
 
 def test_only_the_record_with_a_bad_timestamp_becomes_python(monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[object] = []
 
-    def deciding(given: object, unit: Unit) -> int:
+    def deciding(given: object, unit: Unit, local: LocalTimes | None) -> int:
         decided.append(given)
-        return event_time_ns(given, unit)
+        return event_time_ns(given, unit, local)
 
     monkeypatch.setattr("clonos.operators.event_time.column_times.event_time_ns", deciding)
     batch = batch_of(pyarrow.array([NOW, None, NOW + 1, NOW * 1_000]))

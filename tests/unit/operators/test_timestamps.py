@@ -145,7 +145,7 @@ def test_a_timestamp_is_a_time_a_text_or_a_number(given_value: Any, unit: str, f
     [
         (1_700_000_000_000, "s", r'the year 55841 in seconds: give unit="ms" if it is a number of milliseconds'),
         (1_700_000_000, "ms", r'the year 1970 in milliseconds: give unit="s" if it is a number of seconds'),
-        (datetime(2024, 1, 1), "s", r"has no time zone: give an aware datetime"),
+        (datetime(2024, 1, 1), "s", r"has no time zone: for local times say which by"),
         ("2024-01-01", "s", r"has no time zone"),
         ("yesterday", "s", r"'yesterday' is not a text in ISO 8601"),
         (None, "s", r"the record has no timestamp: it is None"),
