@@ -112,8 +112,6 @@ def record_at(batch: RecordBatch, index: int) -> Any:
 
 
 def _decided(cell: Any, column: TimestampColumn) -> int:
-    if _TYPES.is_timestamp(cell.type) and cell.type.unit == "ns":
-        cell = cell.cast(pyarrow.timestamp("us", cell.type.tz), safe=False)
     try:
         given = cell.as_py()
     except (OverflowError, ValueError):

@@ -41,6 +41,8 @@ class LocalTimes(NamedTuple):
         Raises: LocalTimeError: the local time comes twice or never. OverflowError: it is outside the years of Python.
         """
         zone = _zone(self.timezone)
+        if type(local) is not datetime:  # pandas has a subclass, with nanoseconds
+            local = datetime.combine(local.date(), local.time())
         first = local.replace(tzinfo=zone, fold=0)
         second = first.replace(fold=1)
         offset, offset_second = first.utcoffset(), second.utcoffset()
