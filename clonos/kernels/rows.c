@@ -210,13 +210,19 @@ static int is_immutable(PyObject *value)
 
 static int is_pair(PyObject *object) { return PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 2; }
 
+/* Returns whether a key represents itself in state, whatever other keys there are. */
+static int is_own_key(PyObject *key)
+{
+    return PyLong_CheckExact(key) || PyUnicode_CheckExact(key) || PyBytes_CheckExact(key);
+}
+
 /* Looks up the state of a pair, and fetches its first cells. Returns 1, 0 if it is no pair or its key does not represent
  * itself in state, or -1 with an exception. */
 static int fetch_state(PyObject *pair, PyObject *entries)
 {
     if (!is_pair(pair)) return 0;
     PyObject *key = PyTuple_GET_ITEM(pair, 0);
-    if (!PyLong_CheckExact(key) && !PyUnicode_CheckExact(key) && !PyBytes_CheckExact(key)) return 0;
+    if (!is_own_key(key)) return 0;
     PyObject *state = PyDict_GetItemWithError(entries, key);
     if (state == NULL && PyErr_Occurred()) return -1;
     if (state != NULL && PyTuple_CheckExact(state))
@@ -328,11 +334,58 @@ static PyObject *fold_rows(PyObject *Py_UNUSED(module), PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_True);
 }
 
+/* Returns (key, next number of its counter), or NULL with an exception. The dict makes a counter that is missing. */
+static PyObject *counted(PyObject *counters, PyObject *key)
+{
+    PyObject *counter = Py_XNewRef(PyDict_GetItemWithError(counters, key));
+    if (counter == NULL && !PyErr_Occurred()) counter = PyObject_GetItem(counters, key);
+    if (counter == NULL) return NULL;
+    PyObject *number = PyIter_Check(counter) ? PyIter_Next(counter) : NULL;
+    if (number == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%R has no next number", counter);
+    Py_DECREF(counter);
+    PyObject *pair = number == NULL ? NULL : PyTuple_New(2);
+    if (pair == NULL) {
+        Py_XDECREF(number);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(pair, 0, Py_NewRef(key));
+    PyTuple_SET_ITEM(pair, 1, number);
+    return pair;
+}
+
+/* count_keys(keys: list, counters: dict) -> list: (key, next number of its counter) for each key; None, and no counter
+ * has changed, if not all keys represent themselves. */
+static PyObject *count_keys(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *keys, *counters;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &keys, &PyDict_Type, &counters)) return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(keys);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (index + AHEAD < count) FETCH((const char *)PyList_GET_ITEM(keys, index + AHEAD) + 16);
+        if (!is_own_key(PyList_GET_ITEM(keys, index))) Py_RETURN_NONE;
+    }
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t index = 0; found != NULL && index < count; index++) {
+        PyObject *pair = NULL;
+        if (index < PyList_GET_SIZE(keys)) { /* a comparison may have dropped keys */
+            PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index));
+            pair = counted(counters, key);
+            Py_DECREF(key);
+        } else {
+            PyErr_SetString(PyExc_ValueError, "keys became fewer");
+        }
+        if (pair == NULL) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, index, pair);
+    }
+    return found;
+}
+
 PyMethodDef rows_methods[] = {
     {"split_rows", split_rows, METH_VARARGS, "Appends each row to the list of the receiver of its key."},
     {"take_rows", take_rows, METH_VARARGS, "Moves rows out of pieces of lists into a new list."},
     {"split_by_time", split_by_time, METH_VARARGS, "split_by_time(rows, times, starts): the rows of each span of time."},
     {"bounds", bounds, METH_O, "bounds(times): the least and the most of numbers of 64 bits."},
+    {"count_keys", count_keys, METH_VARARGS, "count_keys(keys, counters): each key with the next number of its counter."},
     {"fold_rows", fold_rows, METH_VARARGS, "Calls a function with the state of the key of each row."},
     {NULL, NULL, 0, NULL},
 };

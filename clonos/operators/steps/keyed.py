@@ -161,8 +161,7 @@ class Counters(dict[Any, "count[int]"]):
 class RunningCount(Keyed):
     """Count that emits (key, count so far) after each record.
 
-    Until the next barrier each key has a counter. Thus a record costs calls into C only, and the table is updated once
-    per key.
+    Until the next barrier each key has a counter. Thus a batch is counted in C, and the table is updated once per key.
     """
 
     def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:
@@ -181,8 +180,11 @@ class RunningCount(Keyed):
         self.keys([key for key, _ in rows], times)
 
     def keys(self, keys: list[Any], times: Times = None) -> None:
-        stored = state_keys(keys)
-        self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)), times)
+        counted = None if choice.native is None else choice.native.count_keys(keys, self._counters)
+        if counted is None:
+            counters = map(self._counters.__getitem__, state_keys(keys))
+            counted = list(zip(keys, map(next, counters), strict=True))
+        self.out.rows(counted, times)
 
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.keys(python_keys(batch, key), self.times_of(batch))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime, timedelta
-from itertools import product
+from itertools import count, product
 from typing import Any, Final
 
 import msgspec
@@ -58,6 +59,7 @@ def _samples() -> list[bytes]:
         *(_input(4, flag, order, bytes(range(7))) for flag in (0, 1, 2)),
         *(_input(5, flag, struct.pack("<4q", 0, -1, FIRST_US, END_US - 1), b"") for flag in (0, 1, 2)),
         *(_input(6, flag, b"abc", b"abcdef") for flag in (0, 1, 2, 16)),
+        *(_input(7, flag, b"abcab", second) for flag, second in ((0, b""), (1, b"a"), (128, b""), (0, b"c"))),
     ]
 
 
@@ -183,6 +185,17 @@ def _fold(native: Any, flag: int, first: bytes, second: bytes) -> None:
     assert len(results) == (count if is_done and rows else len(results))
 
 
+def _count(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    """Keys are counted, unless one of them or a counter is none."""
+    keys: list[Any] = [first[place : place + 1 + flag % 3] for place in range(len(first))]
+    keys += [None] * (flag >> 7)
+    counters: dict[Any, Any] = {key: count(place) for place, key in enumerate(keys)}
+    counters.update({bytes([each]): each for each in second[:1]})
+    twin = {key: copy(counter) for key, counter in counters.items()}
+    found = native.count_keys(keys, counters)
+    assert found == (None if flag >> 7 else [(key, next(twin[key])) for key in keys])
+
+
 def _datetimes(native: Any, flag: int, first: bytes, second: bytes) -> None:
     """Datetimes are those that Python computes."""
     zone = (None, UTC, second)[flag % 3]
@@ -217,4 +230,5 @@ KERNELS: Final[list[Callable[[Any, int, bytes, bytes], None]]] = [
     _fold,
     _datetimes,
     _dicts,
+    _count,
 ]

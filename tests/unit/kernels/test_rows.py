@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -370,3 +371,44 @@ def test_rows_whose_keys_do_not_represent_themselves_are_left_alone(native: Any,
     places = table.entries, table.changed, results
     assert not native.fold_rows(records, rows, listed, *places, table.delete, _pair_of, _beside)
     assert (results, table.entries, list(records)) == ([], {}, rows)
+
+
+class Numbers(dict[Any, Any]):
+    """Counters, as the operator that counts has them: it makes those that are missing."""
+
+    def __missing__(self, key: Any) -> Any:
+        counter = self[key] = itertools.count(10)
+        return counter
+
+
+@given(st.lists(st.one_of(st.integers(0, 3), st.integers(), st.sampled_from(["a", "b", b"a"])), max_size=40))
+def test_keys_are_counted_as_without_the_kernel(keys: list[Any]) -> None:
+    counters, twin = Numbers(), Numbers()
+    assert choice.native is not None
+    assert choice.native.count_keys(keys, counters) == [(key, next(twin[key])) for key in keys]
+    assert repr(counters) == repr(twin)
+
+
+@pytest.mark.parametrize("key", [True, 1.5, None, ("a",), [1]])
+def test_keys_that_do_not_represent_themselves_are_not_counted(native: Any, key: Any) -> None:
+    counters = Numbers()
+    assert native.count_keys([1, key], counters) is None
+    assert not counters
+
+
+def test_keys_may_be_dropped_while_they_are_counted(native: Any) -> None:
+    keys: list[Any] = []
+    counters = {Dropping("key", keys, is_equal=True): itertools.count(5)}
+    keys += [made("key"), made("other")]
+    with pytest.raises(ValueError, match="keys became fewer"):
+        native.count_keys(keys, counters)
+    keys.append(made("key"))
+    assert native.count_keys(keys, counters) == [("key", 6)]
+
+
+@pytest.mark.parametrize("counter", [5, "text", iter(())])
+def test_a_counter_without_a_next_number_is_refused(native: Any, counter: Any) -> None:
+    with pytest.raises(TypeError, match="has no next number"):
+        native.count_keys(["a"], {"a": counter})
+    with pytest.raises(KeyError):
+        native.count_keys(["b"], {"a": counter})
