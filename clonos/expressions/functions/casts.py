@@ -16,9 +16,8 @@ from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided
 from clonos.expressions.functions.value_types import is_bytes, is_number, is_text, is_time, kind_name, settled
+from clonos.expressions.functions.zones import PER_SECOND
 from clonos.expressions.type_names import arrow_type
-
-PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 WHOLE: Final = r"^[+-]?[0-9]+$"
 FLOAT: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity|nan)$"

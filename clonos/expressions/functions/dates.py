@@ -15,6 +15,7 @@ from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided, numbers_of, with_numbers
 from clonos.expressions.functions.value_types import is_time, kind_name, settled
+from clonos.expressions.functions.zones import PER_SECOND, instants, wall_times
 from clonos.expressions.periods import Period, parsed_period
 
 PARTS: Final[dict[str, tuple[Kernel, Any]]] = {
@@ -29,7 +30,6 @@ PARTS: Final[dict[str, tuple[Kernel, Any]]] = {
 OF_TIME: Final = ("dt.hour", "dt.minute", "dt.second")
 """Parts that a date does not have."""
 
-PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 SECONDS_PER_DAY: Final = 86_400
 FIRST_MONDAY_DAYS: Final = 4
 """Day of the first Monday after 1 January 1970, where weeks begin."""
@@ -55,7 +55,7 @@ def part(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     if types.is_date32(value.type) and node.function in OF_TIME:
         raise CannotBind("", f"{kind_name(value.type)} has no time of day")
     kernel, type_ = PARTS[node.function]
-    return binder.cast(binder.call(node.function, kernel, value), type_)
+    return binder.cast(binder.call(node.function, lambda column: kernel(wall_times(column)), value), type_)
 
 
 def weekday(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
@@ -65,7 +65,7 @@ def weekday(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
 
 
 def _weekday(column: Any) -> Any:
-    return compute.day_of_week(column, count_from_zero=False, week_start=1)
+    return compute.day_of_week(wall_times(column), count_from_zero=False, week_start=1)
 
 
 def date(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
@@ -76,7 +76,7 @@ def date(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
 def _date(column: Any) -> Any:
     if types.is_date32(column.type):
         return column
-    return compute.cast(compute.local_timestamp(column) if column.type.tz else column, pyarrow.date32(), safe=False)
+    return compute.cast(wall_times(column), pyarrow.date32(), safe=False)
 
 
 def epoch(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
@@ -130,12 +130,12 @@ def _truncated(column: Any, period: Period) -> Any:
         return compute.cast(_truncated(day, period), type_, safe=False)
     if type_.tz in (None, "UTC"):
         return _begin(column, column, period)
-    local = compute.local_timestamp(column)
+    local = wall_times(column)
     begin = _begin(local, local, period)
     if not period.months and period.nanoseconds < DAY_NS:  # the distance holds where the clock is put back too
         numbers = numbers_of(column) - (numbers_of(local) - numbers_of(begin))
         return with_numbers(numbers, pyarrow.int64(), column).cast(type_)
-    return compute.assume_timezone(begin, type_.tz, ambiguous="earliest", nonexistent="earliest")
+    return instants(begin, type_)
 
 
 def _begin(column: Any, nulls: Any, period: Period) -> Any:

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import polars
 import pyarrow
@@ -170,6 +171,23 @@ def test_intervals_follow_the_clock_of_a_zone(every: str) -> None:
     frame = polars.DataFrame({"a": times})
     wanted = frame.select(polars.col("a").dt.truncate(every).dt.epoch("us"))["a"].to_list()
     assert computed(col("a").dt.truncate(every).dt.epoch(), times).to_pylist() == wanted
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_clocks_of_a_zone_are_right_in_years_after_its_tables(unit: str) -> None:
+    """In 2040 Berlin has summer time by a rule. Arrow knew none, and gave hours of winter time."""
+    summer = [datetime(2040, 7, 1, 22, 30, tzinfo=UTC), None, datetime(2040, 1, 31, 23, 5, tzinfo=UTC)]
+    times = pyarrow.array(summer, pyarrow.timestamp(unit, "Europe/Berlin"))
+    for column in (times, times.slice(1)):
+        wanted = [each and each.astimezone(ZoneInfo("Europe/Berlin")) for each in column.to_pylist()]
+        assert computed(col("a").dt.hour(), column).to_pylist() == [each and each.hour for each in wanted]
+        assert computed(col("a").dt.day(), column).to_pylist() == [each and each.day for each in wanted]
+        assert computed(col("a").dt.weekday(), column).to_pylist() == [each and each.isoweekday() for each in wanted]
+        assert computed(col("a").dt.date(), column).to_pylist() == [each and each.date() for each in wanted]
+        days = [each and each.replace(hour=0, minute=0) for each in wanted]
+        assert computed(col("a").dt.truncate("1d"), column).to_pylist() == days
+        hours = [each and each.replace(minute=0) for each in wanted]
+        assert computed(col("a").dt.truncate("1h"), column).to_pylist() == hours
 
 
 TEXTS = ["12", "+3", "-0", "007", " 3", "3 ", "1.5", "1e3", "", "x", "0x10", "1_0", "inf", "-NaN", "9" * 30, "٣", None]
