@@ -5,6 +5,7 @@ Options for the tests of simulated worlds are here too: how many worlds, and fro
 
 import atexit
 import functools
+import gc
 import logging
 import os
 import subprocess
@@ -74,6 +75,17 @@ def pytest_report_header() -> str:
     return f"speed: this machine takes {SLOWNESS:g} times as long as the one for which the time limits are written"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Leave what is collected out of each later search for garbage: it stays, and to look at it takes half a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the stages in their order, each test with the time limit of its stage, scaled to the machine."""
     if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
@@ -86,10 +98,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives the groups of tests to the workers, in their order."""
+    """Gives the groups of tests to the workers, in their order.
+
+    It forgets what is done: xdist counts at each message of a worker what that worker has left.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {nodeid: number for number, nodeid in enumerate(self.collection)}
+
+    def _assign_work_unit(self, node: Any) -> None:
+        group, tests = self.workqueue.popitem(last=False)
+        self.assigned_work[node][group] = tests
+        node.send_runtest_some([self._numbers[nodeid] for nodeid in tests])
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Takes a test out of the work of a worker, and gives it more when it is almost done."""
+        nodeid = self.collection[item_index]
+        group, work = group_of(nodeid), self.assigned_work[node]
+        del work[group][nodeid]
+        if not work[group]:
+            del work[group]
+        self._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:

@@ -6,10 +6,10 @@ killed, so that it cannot disturb the tests that follow, and reported.
 
 import os
 import re
+import stat
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -44,11 +44,11 @@ COMMANDS_OF_A_SESSION = (
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """A snapshot. Sockets are named by their inode, which is not used again as quickly as a file number."""
+    """A snapshot. A socket is its inode, which is not used again as quickly as a file number."""
 
     threads: frozenset[threading.Thread]
     processes: frozenset[psutil.Process]
-    sockets: frozenset[str]
+    sockets: frozenset[int]
 
     @classmethod
     def now(cls) -> "Holdings":
@@ -74,7 +74,8 @@ def left_behind(
         if thread.is_alive():
             complaints.append(f"thread {thread.name!r} still runs")
     complaints += _end(list(now.processes - before.processes), deadline)
-    if sockets_count and (leaked := _sockets_after(before.sockets, deadline)):
+    opened = sockets_count and not now.sockets <= before.sockets
+    if opened and (leaked := _sockets_after(before.sockets, deadline)):
         complaints.append(f"{len(leaked)} sockets are still open: {_describe_sockets(leaked)}")
     return complaints
 
@@ -141,36 +142,32 @@ def _command(process: psutil.Process) -> str:
         return str(gone)
 
 
-def _open_sockets() -> frozenset[str]:
-    descriptors = Path("/proc/self/fd")
-    if not descriptors.exists():
-        return frozenset(str(connection) for connection in psutil.Process().net_connections(kind="all"))
+def _open_sockets() -> frozenset[int]:
     sockets = set()
-    for descriptor in descriptors.iterdir():
+    for descriptor in os.listdir("/dev/fd"):
         try:
-            target = os.readlink(descriptor)
+            status = os.fstat(int(descriptor))
         except OSError:  # the descriptor that lists the folder is closed by now
             continue
-        if target.startswith("socket:"):
-            sockets.add(target)
+        if stat.S_ISSOCK(status.st_mode):
+            sockets.add(status.st_ino)
     return frozenset(sockets)
 
 
-def _sockets_after(before: frozenset[str], deadline: float) -> frozenset[str]:
+def _sockets_after(before: frozenset[int], deadline: float) -> frozenset[int]:
     """Returns the sockets that are new and open at the deadline: a client's threads close theirs soon after it."""
     while (leaked := _open_sockets() - before) and time.monotonic() < deadline:
         threading.Event().wait(LOOK_EVERY_S)
     return leaked
 
 
-def _describe_sockets(leaked: frozenset[str]) -> str:
-    ours = Path("/proc/self/fd")
+def _describe_sockets(leaked: frozenset[int]) -> str:
     described = []
     for connection in psutil.Process().net_connections(kind="all"):
         try:
-            target = os.readlink(ours / str(connection.fd)) if ours.exists() else str(connection)
+            inode = os.fstat(connection.fd).st_ino
         except OSError:  # it closed meanwhile
             continue
-        if target in leaked:
+        if inode in leaked:
             described.append(f"{connection.laddr} -> {connection.raddr} {connection.status}")
     return "; ".join(described) or "they closed meanwhile"

@@ -32,6 +32,7 @@ STAGES = (
     Stage("exhaustive", budget_s=120, timeout_s=600),
 )
 UNIT = STAGES[1]
+_STAGE = pytest.StashKey[Stage]()
 RUNS = (STAGES[:4], STAGES[4:7], STAGES[7:])
 """Stages of each run of pytest in `make test`."""
 SHARES: Final = {
@@ -70,8 +71,10 @@ def group_of(nodeid: str) -> str:
 
 def stage_of(item: pytest.Item) -> Stage:
     """The stage of a test; the last one where it bears several markers."""
-    marked = [stage for stage in STAGES if item.get_closest_marker(stage.name)]
-    return marked[-1] if marked else UNIT
+    if _STAGE not in item.stash:
+        marks = {mark.name for mark in item.iter_markers()}
+        item.stash[_STAGE] = next((stage for stage in reversed(STAGES) if stage.name in marks), UNIT)
+    return item.stash[_STAGE]
 
 
 @dataclass(slots=True, eq=False)
