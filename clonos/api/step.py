@@ -13,6 +13,7 @@ from clonos.api.key_by import KeyBy
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.expressions.stages import Stage
 from clonos.operators.columnar.column_form import ColumnForm
+from clonos.operators.columnar.joins.join_form import JoinForm
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -127,8 +128,14 @@ class Step:
     partial: Callable[[str], Callable[[], Operator]] | None = None
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
-    form: ColumnForm | None = None
+    form: ColumnForm | JoinForm | None = None
     columns: Any = None
     is_described: bool = False
     schema_from: Callable[..., Any] | None = None
     rule: PlacementRule = ANYWHERE
+
+    @property
+    def sides(self) -> tuple[tuple[StepInput, ...], ...]:
+        """Returns the inputs, or those of the first and of the second one of a step of two inputs."""
+        second = self.second_from
+        return (self.inputs,) if second is None else (self.inputs[:second], self.inputs[second:])

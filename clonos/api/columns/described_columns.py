@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
-from clonos.api.columns.schemas import known_input, why_unknown
+from clonos.api.columns.forms import former_of
+from clonos.api.columns.schemas import DIFFERENT, known_schema, why_unknown
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.operators.column_contract import DescribedSource, SampledSource
 from clonos.operators.columnar.column_form import ColumnForm
+from clonos.operators.columnar.joins.join_form import JoinForm
+from clonos.operators.columnar.row_forms import have_equal_rows
 from clonos.operators.operator import Operator
 
 
@@ -32,20 +36,48 @@ def _columns_of(source: Any, splits: Sequence[bytes]) -> Any | None:
     return source.column_schema() if isinstance(source, DescribedSource) else None
 
 
-def stored_columns(step: Step, steps: Sequence[Step]) -> Any | None:
-    """Returns the columns that the operator of a step over columns depends on; None if it works on rows."""
+def stored_columns(step: Step, steps: Sequence[Step]) -> tuple[Any, ...]:
+    """Returns the columns that the operator of a step over columns depends on, of each side; () if it works on rows."""
     if step.form is None or form_reason(step.form, step, steps):
-        return None
-    schema = known_input(steps, step)
-    return None if schema is None else step.form.stored(schema)
+        return ()
+    return _stored(step.form, next(_schemas(step, steps)))
 
 
-def form_reason(form: ColumnForm, step: Step, steps: Sequence[Step]) -> str:
-    """Returns why a step that has a form over columns works on rows; "" if it works on columns."""
-    if form.keeps_records and not all(_has_plain_rows(steps, each) for each in step.inputs):
+def form_reason(form: ColumnForm | JoinForm, step: Step, steps: Sequence[Step]) -> str:
+    """Returns why a step that has a form over columns works on rows; "" if it works on columns.
+
+    Streams of a union may differ in columns that the operator does not depend on.
+    """
+    if not all(_may_keep(form, steps, each) for each in step.inputs):
         return "it keeps results as they came"
-    schema = known_input(steps, step)
-    return why_unknown(steps, step.inputs) if schema is None else form.row_reason(schema)
+    if any(known_schema(steps, each) is None for each in step.inputs):
+        return why_unknown(steps, step.inputs)
+    schemas = list(_schemas(step, steps))
+    if reason := next(filter(None, (form.row_reason(*each) for each in schemas)), ""):
+        return reason
+    first, *others = (_stored(form, each) for each in schemas)
+    return "" if all(_are_equal(first, each) for each in others) else DIFFERENT
+
+
+def _schemas(step: Step, steps: Sequence[Step]) -> Iterator[tuple[Any, ...]]:
+    """Yields the schemas of both sides of a join, or that of the only side, for each stream of unions."""
+    return product(*([known_schema(steps, each) for each in side] for side in step.sides))
+
+
+def _stored(form: ColumnForm | JoinForm, schemas: tuple[Any, ...]) -> tuple[Any, ...]:
+    return form.stored(*schemas) if isinstance(form, JoinForm) else (form.stored(*schemas),)
+
+
+def _are_equal(these: Sequence[Any], others: Sequence[Any]) -> bool:
+    return all(map(have_equal_rows, these, others))
+
+
+def _may_keep(form: ColumnForm | JoinForm, steps: Sequence[Step], step_input: StepInput) -> bool:
+    """Returns whether the state of a step can have the records of a stream: the form of their rows is one it knows."""
+    if isinstance(form, JoinForm):
+        former = former_of(steps, step_input)  # a full join says of each null key which side it is of
+        return former is None or ("how", "full") not in (former.state or ())
+    return not form.keeps_records or _has_plain_rows(steps, step_input)
 
 
 def _has_plain_rows(steps: Sequence[Step], step_input: StepInput) -> bool:
@@ -59,6 +91,6 @@ def _has_plain_rows(steps: Sequence[Step], step_input: StepInput) -> bool:
 def maker_of(step: Step, steps: Sequence[Step]) -> Callable[[], Operator] | None:
     """Returns what makes the operator of a step, over columns or over rows."""
     columns = stored_columns(step, steps)
-    if columns is None or step.form is None:
+    if not columns or step.form is None:
         return step.make
-    return partial(step.form.operator, step.name, columns)
+    return partial(step.form.operator, step.name, *columns)

@@ -14,6 +14,7 @@ from clonos.core.model.errors import ClonosError
 from clonos.expressions.expression_errors import ExpressionMisused
 from clonos.expressions.type_names import arrow_type, type_name
 from clonos.operators.column_contract import DescribedSource
+from clonos.operators.columnar.row_forms import have_equal_rows
 from clonos.operators.steps.data_frames import hint_of
 
 KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct")
@@ -23,6 +24,8 @@ ADVICE: Final = (
     "Give a pyarrow.Schema, or a dataclass, NamedTuple or TypedDict with a type per column: int, float, str, bool,"
     " bytes, date, datetime, a list of one of these, or Annotated[T, t] with a type t of Arrow."
 )
+
+DIFFERENT: Final = "the streams in front of it have different columns"
 
 
 def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
@@ -41,9 +44,7 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return step.columns
     if step.stage is None and step.schema_from is None and step.kind not in KEEPING:
         return None
-    second = step.second_from
-    inputs = [step.inputs] if second is None else [step.inputs[:second], step.inputs[second:]]
-    schemas = [input_schema(steps, each) for each in inputs]
+    schemas = [input_schema(steps, each) for each in step.sides]
     if any(each is None for each in schemas):
         return None
     if step.form is not None and step.form.row_reason(*schemas):
@@ -60,7 +61,7 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
 def input_schema(steps: Sequence[Step], inputs: Sequence[StepInput]) -> Any | None:
     """Returns the schema that several streams have, None if it is not known or they differ."""
     first, *others = (schema_of(steps, each) for each in inputs)
-    if first is None or any(each is None or not first.equals(each) for each in others):
+    if first is None or any(each is None or not have_equal_rows(first, each) for each in others):
         return None
     return first
 
@@ -87,7 +88,7 @@ def why_unknown(steps: Sequence[Step], inputs: Sequence[StepInput]) -> str:
         return ""
     unknown = next((steps[each.step] for each in inputs if known_schema(steps, each) is None), None)
     if unknown is None:
-        return "the streams in front of it have different columns"
+        return DIFFERENT
     if (
         unknown.kind != "map_batches"
         and unknown.inputs

@@ -73,7 +73,7 @@ def column_totals(
         "emits_columns": True,
         "reads": reads if is_keyed else reads or None,
         "rows_for": partial(type_reason, aggregation, keys, has_tables=True),
-        "schema_from": partial(_result_schema, aggregation, keys, names, emit.has_before),
+        "schema_from": partial(_result_schema, aggregation, keys, names, emit.has_before, is_count),
     }
 
 
@@ -85,8 +85,13 @@ def _emits(emit: Emission) -> str:
 
 
 def _result_schema(
-    aggregation: Aggregation[Any, Any], keys: tuple[str, ...], names: list[str], has_before: bool, schema: Any
+    aggregation: Aggregation[Any, Any],
+    keys: tuple[str, ...],
+    names: list[str],
+    has_before: bool,
+    is_count: bool,
+    schema: Any,
 ) -> Any | None:
     from clonos.operators.columnar.result_schemas import schema_of_totals  # loads pyarrow
 
-    return schema_of_totals(aggregation, keys, names, schema, has_before=has_before)
+    return schema_of_totals(aggregation, keys, names, schema, has_before=has_before, is_count=is_count)

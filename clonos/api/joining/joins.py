@@ -14,17 +14,24 @@ from clonos.api.columns.column_checks import check_joined_keys, check_key
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.column_joins import over_columns
 from clonos.api.key_by import KeyBy, checked_key
 from clonos.api.step import Exchange, StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Tumbling
-from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
+from clonos.operators.columnar.joins.join_form import (
+    JoinForm,
+    MakeJoin,
+    as_of_columns,
+    clock_columns,
+    column_lookup,
+    event_columns,
+)
+from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.durations import Duration, duration_ns
-from clonos.operators.joins.as_of import AsOfJoin, Direction
-from clonos.operators.joins.buffered_join import BUFFER_TABLES, ClockJoin, EventJoin
-from clonos.operators.joins.lookup import TABLE_NAME, Lookup
-from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.joins.as_of import AsOfJoin, Direction, Lookup
+from clonos.operators.joins.buffered_join import ClockJoin, EventJoin, Select
+from clonos.operators.joins.match_rules import Between, How, Keys, MatchRule, SameWindow
 from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -119,18 +126,17 @@ def join_step(
     else:
         make_rows = partial(ClockJoin, rule=rule, how=kind, select=select)
         make_columns = partial(clock_columns, rule=rule, how=kind)
-    has_pairs = kind.gives_pairs
-    make, columns = over_columns(
-        *(left, right, make_rows, make_columns, BUFFER_TABLES, select),
-        gives_pairs=has_pairs,
+    columns = _over_columns(
+        *(left, right, make_columns, select),
+        may_lack=(kind.keeps(False), kind.keeps(True)) if kind.gives_pairs else None,
         has_times=is_timed,
-        has_join_time=has_pairs and is_timed,
+        has_join_time=kind.gives_pairs and is_timed,
     )
     return add_step(
         left,
         right,
         "join",
-        make,
+        partial(partial, make_rows),
         common,
         select,
         has_times=is_timed,
@@ -179,12 +185,19 @@ def as_of_step(
         "is_inner": kind is How.INNER,
         "late": next(iter(tags), None),
     }
-    make_rows = partial(AsOfJoin, select=select, **rule)
-    make_columns = partial(as_of_columns, **rule)
-    make, columns = over_columns(left, right, make_rows, make_columns, BUFFER_TABLES, select, has_times=True)
-    state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
+    may_lack = (False, kind is How.LEFT)
+    columns = _over_columns(left, right, partial(as_of_columns, **rule), select, may_lack=may_lack, has_times=True)
     return add_step(
-        left, right, "join_as_of", make, common, select, has_times=True, side_tags=tags, state=state, **columns
+        left,
+        right,
+        "join_as_of",
+        partial(partial, AsOfJoin, select=select, **rule),
+        common,
+        select,
+        has_times=True,
+        side_tags=tags,
+        state=(("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns")),
+        **columns,
     )
 
 
@@ -205,10 +218,50 @@ def lookup_step(
     check_select(step, select, True)
     has_times, _ = (each._graph.have_same_times(step, each._inputs) for each in (left, table))
     is_inner = kind is How.INNER
-    make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
-    make_columns = partial(column_lookup, is_inner=is_inner)
-    make, columns = over_columns(left, table, make_rows, make_columns, (TABLE_NAME,), select, has_times=has_times)
+    make = partial(partial, Lookup, is_inner=is_inner, select=select, has_times=has_times)
+    columns = _over_columns(
+        *(left, table, partial(column_lookup, is_inner=is_inner), select),
+        may_lack=(False, not is_inner),
+        has_times=has_times,
+        has_left=False,
+    )
     return add_step(left, table, "lookup", make, common, select, has_times=has_times, state=(), **columns)
+
+
+def _over_columns(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    make: MakeJoin,
+    select: Select | None,
+    *,
+    may_lack: tuple[bool, bool] | None,
+    has_times: bool,
+    has_join_time: bool = False,
+    has_left: bool = True,
+) -> dict[str, Any]:
+    """Returns what the step of a join has beside its operator over rows if the keys of both sides are columns.
+
+    ``make`` and ``has_left``: see ``JoinForm``. ``may_lack``: a result may be without the left or the right side; None:
+    it has the left side alone. ``has_join_time``: results have the later timestamp of both sides, else that of the left
+    one.
+    """
+    graph = left._graph
+    keys = key_columns(graph, left._inputs), key_columns(right._graph, right._inputs)
+    if graph is not right._graph or not all(keys) or len(keys[0]) != len(keys[1]):
+        return {}
+    time = graph.steps[left._inputs[0].step].timestamp_column if has_times else None
+    time = TimestampColumn(JOIN_TIME) if has_join_time else time
+    form = JoinForm(keys, make, has_left, select, time)
+    if select is not None:
+        return {"form": form}
+    schema_from = partial(_result_schema, keys, may_lack, has_join_time)
+    return {"form": form, "emits_columns": True, "timestamp_column": time, "schema_from": schema_from}
+
+
+def _result_schema(keys: Keys, may_lack: tuple[bool, bool] | None, has_time: bool, left: Any, right: Any) -> Any:
+    from clonos.operators.columnar.joins.join_results import schema_of_results  # loads pyarrow
+
+    return schema_of_results((left, right), keys, may_lack, has_time)
 
 
 def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common: Common) -> tuple[StepInput, ...]:

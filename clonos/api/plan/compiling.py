@@ -16,6 +16,7 @@ from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
+from clonos.api.columns.column_checks import check_joined_keys
 from clonos.api.columns.described_columns import described, maker_of, stored_columns
 from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
@@ -44,6 +45,7 @@ from clonos.operators.chain_outputs import (
     routes_refused,
 )
 from clonos.operators.column_contract import gives_columns, writes_columns
+from clonos.operators.columnar.joins.join_form import JoinForm
 from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
@@ -208,6 +210,8 @@ class _Compiler:
         check_names(step, self._graph.steps)
         check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
         check_timestamps_remain(step, self._graph.steps)
+        if isinstance(step.form, JoinForm):
+            check_joined_keys(self._graph, step.name, step.sides, step.form.keys)
         for each in step.inputs:
             if needs_columns(self._graph.steps, step, each, reason := reason_for_rows(each, self._graph.steps)):
                 raise ColumnsNeeded(step.name, self._graph.steps[each.step].name, reason)
@@ -254,11 +258,9 @@ class _Compiler:
         self._node_of.append(number)
         if is_head:
             vertex.inputs = [
-                Input(
-                    head + (step.second_from is not None and index >= step.second_from),
-                    *self._connect(step_input, vertex, step),
-                )
-                for index, step_input in enumerate(step.inputs)
+                Input(head + place, *self._connect(step_input, vertex, step, place))
+                for place, side in enumerate(step.sides)
+                for step_input in side
             ]
 
     def _new_vertex(self, parallelism: int, begins: str) -> PlannedVertex:
@@ -309,9 +311,12 @@ class _Compiler:
     # --- edges
 
     def _connect(
-        self, step_input: StepInput, target: PlannedVertex, reader: Step
+        self, step_input: StepInput, target: PlannedVertex, reader: Step, place: int
     ) -> tuple[InputShape, tuple[str, ...]]:
-        """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key columns."""
+        """Adds the edge to the vertex that reads a step, at a ``place`` among its sides.
+
+        Returns the shape of its batches and the key columns.
+        """
         vertex = self._vertex_of[step_input.step]
         port = vertex.allocate_port()
         partitioning = PARTITIONINGS[step_input.exchange]
@@ -321,7 +326,7 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name, is_timed))
         self.inputs[len(self._edges) - 1] = step_input
         if step_input.key is not None:
-            return self._connect_by_key(step_input, step_input.key, vertex, port, reader)
+            return self._connect_by_key(step_input, step_input.key, vertex, port, reader, place)
         output: Callable[[], Operator] = partial(ToEdge, port, bool(getattr(reader.sink, "is_columnar", False)))
         if step_input.route is not None:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
@@ -335,14 +340,14 @@ class _Compiler:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
 
     def _connect_by_key(
-        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int, reader: Step
+        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int, reader: Step, place: int
     ) -> tuple[InputShape, tuple[str, ...]]:
         key, columns = key_by.key, key_by.fields
         by_column = bool(columns) and self._graph.gives_columns(step_input)
         has_keys_alone = reader.reads == () or (callable(key) and is_identity(key))
         parent, tag = self._node_of[step_input.step], step_input.tag
-        if (stored := stored_columns(reader, self._graph.steps)) is not None:
-            parent = self._fitted(vertex, parent, step_input, stored.names)
+        if stored := stored_columns(reader, self._graph.steps):
+            parent = self._fitted(vertex, parent, step_input, stored[place].names)
         if by_column and reader.partial is not None:
             make_partial = reader.partial(reader.name)
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
@@ -373,11 +378,11 @@ class _Compiler:
 
     def _fittings(self, step: Step) -> Iterator[Callable[[], Operator]]:
         """Yields what makes the operator in front of a step over columns that has no exchange by key before it."""
-        columns = stored_columns(step, self._graph.steps)
-        if columns is not None:
+        for columns in stored_columns(step, self._graph.steps):
             from clonos.operators.columnar.fitting import Fitting  # loads pyarrow
 
-            yield partial(Fitting, known_input(self._graph.steps, step), columns.names)
+            schema = known_input(self._graph.steps, step)  # None: the streams of a union have other columns, too
+            yield partial(Fitting, columns if schema is None else schema, columns.names)
 
     def _fitted(self, vertex: PlannedVertex, parent: int, step_input: StepInput, needed: Sequence[str]) -> int:
         """Returns the node behind which results have the columns of the plan, for a reader that needs some of them."""
@@ -437,9 +442,9 @@ def _stateful(step: Step, steps: Sequence[Step]) -> StatefulStep:
     keys = dict.fromkeys(_key_text(each.key) for each in step.inputs if each.key is not None)
     properties = (("key", " and ".join(keys)),) if keys else ()
     if step.form is not None:
-        stored = stored_columns(step, steps)
-        form = "rows" if stored is None else ", ".join(f"{field.name}: {field.type}" for field in stored)
-        properties = (*properties, ("state of", form))
+        sides = stored_columns(step, steps)
+        texts = [", ".join(f"{field.name}: {field.type}" for field in side) for side in sides]
+        properties = (*properties, ("state of", " and ".join(texts) or "rows"))
     return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
 
 

@@ -122,8 +122,8 @@ def row_reason(step: Step, steps: Sequence[Step], keys: tuple[StepInput, ...], i
 
     ``keys``: its inputs with a key. ``is_immediate``: it is an immediate sink without columns.
     """
-    if step.form is not None:
-        return form_reason(step.form, step, steps)
+    if step.form is not None and (reason := form_reason(step.form, step, steps)):
+        return reason
     if step.emits_columns:
         schema = known_schema(steps, step.inputs[0])
         return "" if schema is None or step.rows_for is None else step.rows_for(schema)

@@ -1,7 +1,7 @@
 """Form of a step over columns: what it needs of its input, which the plan knows before the job runs.
 
 The plan asks it once: for columns that it can work on it makes the operator over columns, for others, and where columns
-are not known, the plan takes the operator over rows.
+are not known, the plan takes the operator over rows. ``JoinForm`` is that of steps with two inputs.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.aggregate_maker import column_aggregates
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.value_log import ValueLog
-from clonos.operators.columnar.row_forms import END, START, TIME
+from clonos.operators.columnar.row_forms import END, START, TIME, TotalForm, WindowForm, metadata_of
 from clonos.operators.columnar.running.stored_keys import are_keys
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.steps.running_aggregates import name_before
@@ -29,7 +29,8 @@ def schema_of_windows(
     if found is None:
         return None
     times = [pyarrow.field(name, INSTANT) for name in (START, END, TIME)]
-    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]])
+    form = WindowForm(tuple(keys), tuple(field.name for field in found[len(keys) :]))
+    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]], metadata_of(form))
 
 
 def schema_of_totals(
@@ -39,10 +40,11 @@ def schema_of_totals(
     schema: Any,
     *,
     has_before: bool = False,
+    is_count: bool = False,
 ) -> Any | None:
     """Returns the same for aggregates of keys. ``names`` has the time of records last, if results have it.
 
-    ``has_before``: results have those that they replace.
+    ``has_before``: results have those that they replace. ``is_count``: they are those of ``count()``.
     """
     found = _fields(aggregation, keys, schema, has_tables=True)
     if found is None:
@@ -50,7 +52,8 @@ def schema_of_totals(
     if has_before:
         found += [field.with_name(name_before(field.name)) for field in found[len(keys) :]]
     times = [schema.field(name).remove_metadata() for name in names[len(found) :]]
-    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]])
+    form = TotalForm(tuple(keys), tuple(field.name for field in found[len(keys) :]), is_count)
+    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]], metadata_of(form))
 
 
 def _fields(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool) -> Any | None:

@@ -133,6 +133,16 @@ def rows_of(batch: RecordBatch) -> list[Any]:
     return _window_rows(batch, form)
 
 
+def form_of(schema: Any) -> bytes:
+    """Returns the form of the rows of a schema, b"" for dicts."""
+    return (schema.metadata or {}).get(FORM_KEY, b"")  # type: ignore[no-any-return]
+
+
+def have_equal_rows(schema: Any, other: Any) -> bool:
+    """Returns whether two schemas have the same columns, and rows of one form."""
+    return bool(schema.equals(other)) and form_of(schema) == form_of(other)
+
+
 def has_own_form(batch: RecordBatch) -> bool:
     """Returns whether rows of a batch are not dicts by the names of its columns."""
     metadata = batch.schema.metadata

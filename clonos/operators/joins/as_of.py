@@ -5,6 +5,8 @@ when no left record can meet it any more; without a tolerance, the last one of e
 
 A version behind the watermark is late, unless the join looks backward and a left record that is still to come may meet
 it: no later version of its key is before the watermark.
+
+A lookup takes the version that came last.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
@@ -25,6 +27,8 @@ from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import Scope, Times, TwoInputOperator, without
 from clonos.operators.warn_once import WarnOnce
+
+TABLE_NAME: Final = "table"
 
 Waiting = tuple[int, int, Any, Buffered]
 """Left record that waits: timestamp, number, state key, record."""
@@ -191,6 +195,41 @@ class AsOfJoin(TwoInputOperator):
                 self._versions.remove_replaced(stored, earliest_ns)
             if self._tolerance_ns is not None:
                 self._versions.remove_before(stored, earliest_ns - self._tolerated_ns())
+
+
+class Lookup(TwoInputOperator):
+    """Join with the row of the key that came last. The order in which records of both inputs come decides."""
+
+    def __init__(self, step: str, is_inner: bool, select: Select | None, has_times: bool) -> None:
+        self._step, self._is_inner, self._select, self._has_times = step, is_inner, select, has_times
+
+    def open(self, scope: Scope) -> None:
+        self._table = scope.state.table(f"{self._step}/{TABLE_NAME}")
+        self._key_types = KeyTypes(self._step, scope.context.recorder)
+
+    def second(self, rows: list[Any], times: Times = None) -> None:
+        self._key_types.see(False, rows[0][0])
+        for stored, (_, row) in zip(join_keys(rows), rows, strict=True):
+            if stored is not NULL_KEY:
+                self._table.set(stored, row)
+
+    def first(self, rows: list[Any], times: Times = None) -> None:
+        self._key_types.see(True, rows[0][0])
+        entries = self._table.entries
+        pairs: list[Any] = []
+        found_times: list[int] | None = [] if self._has_times else None
+        for index, (stored, (_, row)) in enumerate(zip(join_keys(rows), rows, strict=True)):
+            found = entries.get(stored)
+            if found is None and self._is_inner:
+                continue
+            pairs.append((row, copied(found)))
+            if found_times is not None and times is not None:
+                found_times.append(times[index])
+        if (select := self._select) is not None and pairs:
+            pairs, failed = self.guard.each(lambda pair: select(*pair), pairs)
+            found_times = without(found_times, failed) if failed and found_times is not None else found_times
+        if pairs:
+            self.out.rows(pairs, found_times)
 
 
 def missed_text(step: str, timestamp_ns: int, reached_ns: int) -> str:

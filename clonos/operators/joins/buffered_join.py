@@ -27,9 +27,6 @@ NUMBERS_NAME: Final = "numbers"
 """Table with one entry, the number of the next record."""
 WATERMARK_NAME: Final = "watermark"
 
-BUFFER_TABLES: Final = (LEFT_NAME, RIGHT_NAME)
-"""Tables with the records of a join over rows."""
-
 Select = Callable[[Any, Any], Any]
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+Keys = tuple[tuple[str, ...], tuple[str, ...]]
+"""Key columns of the left and of the right side."""
+
 
 class How(StrEnum):
     """Kind of a join: which records it emits."""

@@ -33,6 +33,7 @@ from clonos.api.plan.explaining import explain_graph
 from clonos.api.plan.explanation import Explanation, StepInfo
 from clonos.core.model.options import Options
 from clonos.job.description import graph_of
+from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.samples import ColumnsGiven
 
 
@@ -231,7 +232,8 @@ def test_a_step_on_columns_after_rows_names_the_reason(tmp_path: Path) -> None:
 
 def test_a_sink_after_columns_whose_rows_have_another_form_writes_rows(tmp_path: Path) -> None:
     job = Job("columns")
-    keyed = job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="read").key_by("a")
+    schema = pyarrow.schema({"a": pyarrow.int64(), "n": pyarrow.int64()})
+    keyed = job.source(DescribedColumns([{"a": 1, "n": 2}], schema), name="read").key_by("a")
     streams: dict[str, Any] = {
         "aggregated": keyed.aggregate(total=sum_("n"), name="totals"),
         "chosen": keyed.aggregate(total=sum_("n"), name="others").select("a", "total"),

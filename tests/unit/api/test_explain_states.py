@@ -35,10 +35,10 @@ def plan_of(graph: JobGraph) -> Explanation:
     [
         (lambda one, _: one.deduplicate("b", within="90s"), {"keep": "first", "within": "90s", "field": "'b'"} | ROWS),
         (lambda one, _: one.deduplicate(), {"keep": "first"} | ROWS),
-        (lambda one, other: one.join(other, between=("-1s", "2min")), {"how": "inner", "match": "-1s to 2min"}),
-        (lambda one, other: one.join(other, between=(0, "500ms")), {"how": "inner", "match": "0s to 500ms"}),
-        (lambda one, other: one.join_as_of(other, tolerance="1h"), {"direction": "backward", "tolerance": "1h"}),
-        (lambda one, other: one.join_as_of(other), {"direction": "backward"}),
+        (lambda one, other: one.join(other, between=("-1s", "2min")), {"how": "inner", "match": "-1s to 2min"} | ROWS),
+        (lambda one, other: one.join(other, between=(0, "500ms")), {"how": "inner", "match": "0s to 500ms"} | ROWS),
+        (lambda one, other: one.join_as_of(other, tolerance="1h"), {"direction": "backward", "tolerance": "1h"} | ROWS),
+        (lambda one, other: one.join_as_of(other), {"direction": "backward"} | ROWS),
     ],
     ids=["within", "for ever", "between", "zero", "tolerance", "no tolerance"],
 )

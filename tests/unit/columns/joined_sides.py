@@ -13,7 +13,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.operators.tags import Tag
-from tests.unit.columns.test_column_windows import ChangingReader, ColumnsOf
+from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.driver import START_NS, Given, Outbox, run
 
 START = START_NS // 1_000_000_000
@@ -55,25 +55,9 @@ SIDES = st.one_of(
 )
 
 
-class Growing(ColumnsOf):
-    """Columns of which ``x`` is a float from the third record on."""
-
-    def reader(self) -> Any:
-        return GrowingReader(self.given.reader(), self.schema)
-
-
-class GrowingReader(ChangingReader):
-    """Reader of one record at a time."""
-
-    def read(self, records_max: int) -> Any:
-        batch = super(ChangingReader, self).read(1)
-        if batch is None or int(self.mark()) < 3:
-            return batch
-        place = batch.schema.names.index("x")
-        return batch.set_column(place, "x", batch.column(place).cast(pa.float64()))
-
-
-def joined(graph: JobGraph, sides: Any, join: Callable[..., Any], make: Any = ColumnsOf, is_timed: bool = True) -> Any:
+def joined(
+    graph: JobGraph, sides: Any, join: Callable[..., Any], make: Any = DescribedColumns, is_timed: bool = True
+) -> Any:
     """Adds both sides, as rows with ``Given``, and their join."""
     timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None) if is_timed else None
     streams: list[Stream[Any]] = []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
-from tests.unit.columns.joined_sides import LATE, SIDES, START, Growing, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.columns.joined_sides import LATE, SIDES, START, joined, stamped, written_by
+from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -46,33 +46,20 @@ def test_as_of_joins_over_columns_give_what_those_over_rows_do(
 ) -> None:
     found = [
         written_by(partial(valid, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
-        for make in (Given, ColumnsOf)
+        for make in (Given, DescribedColumns)
     ]
     assert found[1] == found[0]
 
 
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
-@given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+@given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_as_of_joins_over_columns_restored_at_any_barrier_give_the_same(
-    sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int, make: Any
+    sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(valid, sides=sides, how=how, rule=rule, make=make)
+    build = partial(valid, sides=sides, how=how, rule=rule, make=DescribedColumns)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None)
-@given(SIDES, HOWS, RULES, st.integers(1, 2))
-def test_an_as_of_join_over_rows_takes_over_when_a_side_changes_its_columns(
-    sides: Any, how: str, rule: Any, parallelism: int
-) -> None:
-    found = [
-        written_by(partial(valid, sides=sides, how=how, rule=rule, make=make), parallelism, 1)
-        for make in (Given, Growing)
-    ]
-    assert found[1] == found[0]
 
 
 @pytest.mark.parametrize("rule", [{}, {"direction": "forward", "tolerance": 3}])
@@ -82,8 +69,7 @@ def test_versions_that_no_record_meets_any_more_are_forgotten(rule: Any, monkeyp
 
     def forgetting(self: ColumnAsOf, earliest_ns: int) -> None:
         forget(self, earliest_ns)
-        if self._index is not None:
-            most[:] = [max(each) for each in zip(most, (len(self._versions), len(self._index)), strict=True)]
+        most[:] = [max(each) for each in zip(most, (len(self._versions), len(self._index)), strict=True)]
 
     monkeypatch.setattr(ColumnAsOf, "forget_before", forgetting)
     count = 300
@@ -118,7 +104,7 @@ def test_a_version_after_a_late_one_of_its_batch_is_late() -> None:
     rights += [{"key": "a", "at": START + at, "name": "n", "x": x} for at, x in ((6, 6), (7, 7), (6, -6))]
     written = [
         written_by(partial(valid, sides=(lefts, rights), how="inner", rule={}, make=make), 1, 3)
-        for make in (Given, ColumnsOf)
+        for make in (Given, DescribedColumns)
     ]
     assert written[1] == written[0]
     late = written[1].pop("late")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from clonos import files
 from clonos.agg import count, last, max_, mean, quantile, sum_, top_k
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.windows import Session, Tumbling
+from clonos.core.model.options import Options
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
-from clonos.operators.columnar.joins.key_classes import JoinKeysDiffer
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Outbox, run
 
@@ -106,17 +108,17 @@ def test_columns_that_fit_are_taken(build: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["join", "lookup"])
-def test_a_join_whose_keys_are_never_equal_ends_with_an_error_at_the_first_batches(method: Any) -> None:
+def test_a_join_of_files_whose_keys_are_never_equal_is_refused_when_the_plan_has_their_columns(
+    method: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "left.csv").write_text("user,at\n1,0\n")
+    (tmp_path / "right.csv").write_text("user,at\nann,0\n")
     graph = JobGraph("job")
-    lefts = [{"user": 1, "at": 0}]
-    left = graph.source(ColumnsOf(lefts, pa.schema([("user", pa.int16()), ("at", pa.int64())])))
-    right = graph.source(ColumnsOf([{"user": "1", "id": 1, "at": 0}], RIGHT))
+    left, right = (graph.source(files.csv(f"{tmp_path}/{side}.csv")) for side in ("left", "right"))
     rule: Any = {"ttl": "1h"} if method == "join" else {}
     getattr(left, method)(right, on="user", name="both", **rule).sink(Outbox())
-    with pytest.raises(
-        JoinKeysDiffer, match=r"the step both joins the column 'user' .*int16.*large_string.*never equal"
-    ):
-        run(graph, parallelism=1)
+    with pytest.raises(InvalidJob, match=r"the step both joins the column 'user' .*int64.*string.*never equal"):
+        graph.compile(Options())
 
 
 def test_widths_of_whole_numbers_are_equal_as_keys_of_a_join() -> None:

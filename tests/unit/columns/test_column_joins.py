@@ -15,8 +15,8 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
-from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, joined, stamped, written_by
+from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -55,33 +55,20 @@ def test_joins_over_columns_give_what_joins_over_rows_do(
         patch.setattr(SortedRuns, "pairs_max", pairs_max)
         found = [
             written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
-            for make in (Given, ColumnsOf)
+            for make in (Given, DescribedColumns)
         ]
     assert found[1] == found[0]
 
 
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
-@given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+@given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_joins_over_columns_restored_at_any_barrier_give_the_same(
-    sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int, make: Any
+    sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(matched, sides=sides, how=how, rule=rule, make=make)
+    build = partial(matched, sides=sides, how=how, rule=rule, make=DescribedColumns)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
-
-
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(SIDES, HOWS, RULES, st.integers(1, 2))
-def test_a_join_over_rows_takes_over_when_a_side_changes_its_columns(
-    sides: Any, how: str, rule: Any, parallelism: int
-) -> None:
-    found = [
-        written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, 1)
-        for make in (Given, Growing)
-    ]
-    assert found[1] == found[0]
 
 
 def by_the_clock(sides: Any, how: str, make: Any, actions: list[str], records_max: int, restores: bool) -> Any:
@@ -107,11 +94,11 @@ def by_the_clock(sides: Any, how: str, make: Any, actions: list[str], records_ma
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(SIDES, HOWS, ACTIONS, st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+@given(SIDES, HOWS, ACTIONS, st.integers(1, 5))
 def test_joins_by_the_clock_over_columns_give_what_those_over_rows_do(
-    sides: Any, how: str, actions: list[str], records_max: int, make: Any
+    sides: Any, how: str, actions: list[str], records_max: int
 ) -> None:
-    records_max = 1 if make is Growing else records_max
+    make = DescribedColumns
     rows = by_the_clock(sides, how, Given, actions, records_max, False)
     assert by_the_clock(sides, how, make, actions, records_max, False) == rows
     assert by_the_clock(sides, how, make, actions, records_max, True) == rows
@@ -141,7 +128,7 @@ def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatc
 
     def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
         drop(self, reached_ns, at_once=at_once)
-        if reached_ns is not None and self._index is not None:
+        if reached_ns is not None:
             held = [*map(len, self._sides), len(self._index)]
             most[:] = [max(*each) for each in zip(most, held, strict=True)]
 
@@ -180,7 +167,7 @@ def test_a_window_keeps_one_right_record_of_a_key_where_results_are_of_the_left_
         found = joined(graph, (lefts, rights), lambda a, b: a.join(b, on="key", how=how, window=Tumbling(10)), make)
         found.sink(Outbox())
 
-    rows, columns = (written_by(partial(build, make=make), 1, 20) for make in (Given, ColumnsOf))
+    rows, columns = (written_by(partial(build, make=make), 1, 20) for make in (Given, DescribedColumns))
     assert columns == rows
     assert [row["key"] for row in next(iter(rows.values()))] == (["a", "a", "b"] if how == "semi" else ["c"])
     assert max(held) <= 2
@@ -191,14 +178,14 @@ def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
 
     def build(graph: JobGraph, make: Any) -> None:
         streams = [
-            graph.source(make(rows, schema) if make is ColumnsOf else make(rows), name=f"s{place}")
+            graph.source(make(rows, schema) if make is DescribedColumns else make(rows), name=f"s{place}")
             for place, (rows, schema) in enumerate(zip((*sides, sides[1]), (LEFT, RIGHT, RIGHT), strict=True))
         ]
         pairs = streams[0].join(streams[1], on="key", ttl="1h")
-        by = "key" if make is ColumnsOf else lambda pair: pair[0]["key"]
+        by = "key" if make is DescribedColumns else lambda pair: pair[0]["key"]
         pairs.join(streams[2], on=(by, "key"), ttl="1h", how="left").sink(Outbox())
 
-    found = [written_by(partial(build, make=make), 1, 3) for make in (Given, ColumnsOf)]
+    found = [written_by(partial(build, make=make), 1, 3) for make in (Given, DescribedColumns)]
     assert found[1] == found[0]
     assert len(next(iter(found[0].values()))) == 2
 
@@ -213,7 +200,7 @@ def test_joins_by_several_columns_give_what_joins_over_rows_do(
         found = joined(graph, sides, lambda a, b: a.join(b, on=["key", "x"], how=how, between=(-5, 5)), make)
         found.sink(Outbox(), name="out")
 
-    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, ColumnsOf)]
+    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, DescribedColumns)]
     assert found[1] == found[0]
-    steady, troubled = steady_and_troubled(partial(build, make=ColumnsOf), actions, parallelism, records_max)
+    steady, troubled = steady_and_troubled(partial(build, make=DescribedColumns), actions, parallelism, records_max)
     assert troubled == steady

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.api.graph import JobGraph
-from clonos.core.ports.operator_chain import StepFailed
+from clonos.api.graph_errors import ColumnsNeeded
 from clonos.operators.columnar.joins.column_lookup import ColumnLookup
-from clonos.operators.columnar.row_forms import ColumnsLost
-from clonos.operators.joins.lookup import Lookup
-from tests.unit.columns.joined_sides import LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import ColumnsOf
+from clonos.operators.joins.as_of import Lookup
+from tests.unit.columns.joined_sides import LEFT, RIGHT, SIDES, START, joined, stamped, written_by
+from tests.unit.columns.test_column_windows import ColumnsOf, DescribedColumns
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -36,31 +35,21 @@ def test_lookups_over_columns_give_what_lookups_over_rows_do(
 ) -> None:
     found = [
         written_by(partial(looked_up, sides=sides, how=how, make=make, is_timed=is_timed), parallelism, records_max)
-        for make in (Given, ColumnsOf)
+        for make in (Given, DescribedColumns)
     ]
     assert found[1] == found[0]
 
 
 @settings(max_examples=20, deadline=None)
-@given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+@given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_lookups_over_columns_restored_at_any_barrier_give_the_same(
-    sides: Any, how: str, actions: list[str], parallelism: int, records_max: int, make: Any
+    sides: Any, how: str, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        looked_up(graph, sides, how, make, True)
+        looked_up(graph, sides, how, DescribedColumns, True)
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
-
-
-@settings(max_examples=20, deadline=None)
-@given(SIDES, HOWS, st.integers(1, 2))
-def test_a_lookup_over_rows_takes_over_when_a_side_changes_its_columns(sides: Any, how: str, parallelism: int) -> None:
-    found = [
-        written_by(partial(looked_up, sides=sides, how=how, make=make, is_timed=True), parallelism, 1)
-        for make in (Given, Growing)
-    ]
-    assert found[1] == found[0]
 
 
 ROWS = ([{"key": key, "at": START, "x": 1} for key in "ab"], [{"key": "a", "at": START, "name": "n", "x": 2}])
@@ -83,7 +72,7 @@ def classes_used(monkeypatch: pytest.MonkeyPatch, left: Any, right: Any, rows: A
     tracked(Lookup, "second")
 
     def build(graph: JobGraph) -> None:
-        streams = [graph.source(ColumnsOf(*each)) for each in zip(rows, (left, right), strict=True)]
+        streams = [graph.source(DescribedColumns(*each)) for each in zip(rows, (left, right), strict=True)]
         streams[0].lookup(streams[1], on="key").sink(Outbox())
 
     written_by(build, 1, 3)
@@ -98,21 +87,14 @@ def test_keys_of_types_that_are_not_equal_as_in_rows_are_looked_up_in_rows(monke
     assert classes_used(monkeypatch, numbers, right, rows) == {Lookup}
 
 
-class Described(ColumnsOf):
-    """Columns that the plan knows."""
-
-    def column_schema(self) -> Any:
-        return self.schema
-
-
 @pytest.mark.parametrize("how", ["left", "inner"])
 def test_lookups_stay_in_columns(how: Any) -> None:
     rows = [{"key": key, "at": START + at, "x": at} for at, key in enumerate("ba", 3)]
     table = [{"key": "a", "at": START, "name": "n", "x": 2}]
 
     def build(graph: JobGraph) -> None:
-        first = graph.source(Described(table, RIGHT)).key_by("key")
-        left = graph.source(ColumnsOf(rows, LEFT))
+        first = graph.source(DescribedColumns(table, RIGHT)).key_by("key")
+        left = graph.source(DescribedColumns(rows, LEFT))
         left.key_by("key").lookup(first, how=how).select("key", "key_right", both=col("x") + col("x_right")).sink(
             Outbox()
         )
@@ -122,26 +104,35 @@ def test_lookups_stay_in_columns(how: Any) -> None:
     assert written == expected[1 if how == "inner" else 0 :]
 
 
-@pytest.mark.parametrize("make", [ColumnsOf, Described])
-def test_columns_of_a_table_without_rows_are_null_if_the_plan_knows_them(make: Any) -> None:
+def test_columns_of_a_table_without_rows_are_null() -> None:
     rows = [{"key": "a", "at": START, "x": 1}]
 
     def build(graph: JobGraph) -> None:
-        left, table = graph.source(ColumnsOf(rows, LEFT)), graph.source(make([], RIGHT))
+        left, table = graph.source(DescribedColumns(rows, LEFT)), graph.source(DescribedColumns([], RIGHT))
         left.lookup(table, on="key").select("key", "name", name="chosen").sink(Outbox())
 
-    if make is Described:
-        assert list(written_by(build, 1, 3).values()) == [[{"key": "a", "name": None}]]
-    else:
-        with pytest.raises(StepFailed) as failure:
-            written_by(build, 1, 3)
-        assert "no column 'name'" in str(failure.value.__cause__)
+    assert list(written_by(build, 1, 3).values()) == [[{"key": "a", "name": None}]]
 
 
-def test_a_step_on_columns_after_a_lookup_in_rows_fails_with_one_sentence() -> None:
+def test_a_step_on_columns_after_a_lookup_in_rows_is_refused_with_the_reason() -> None:
     def build(graph: JobGraph) -> None:
-        found = joined(graph, [ROWS[0] * 3, ROWS[1]], lambda left, right: left.lookup(right, on="key"), Growing, False)
-        found.select("key", name="next").sink(Outbox())
+        lookup = joined(graph, ROWS, lambda left, right: left.lookup(right, on="key"), ColumnsOf, False)
+        lookup.select("key", name="next").sink(Outbox())
 
-    with pytest.raises(ColumnsLost, match="the step next works on columns, and gets rows"):
+    with pytest.raises(ColumnsNeeded, match=r"next .*lookup.* the plan does not know the columns of source"):
         written_by(build, 1, 1)
+
+
+def test_rows_of_a_table_of_results_have_the_form_of_these() -> None:
+    rows = [{"key": "a", "at": START, "x": at} for at in range(3)]
+
+    def build(graph: JobGraph, make: Any) -> None:
+        table, left = (graph.source(make(rows) if make is Given else make(rows, LEFT)) for _ in range(2))
+        counts: Any = table.key_by("key").count()
+        by = "key" if make is DescribedColumns else lambda pair: pair[0]
+        left.lookup(counts, on=("key", by), how="inner").sink(Outbox())
+
+    found = [written_by(partial(build, make=make), 1, 1) for make in (Given, DescribedColumns)]
+    assert found[1] == found[0]
+    (written,) = found[0].values()
+    assert written[-1] == (rows[2], ("a", 2))

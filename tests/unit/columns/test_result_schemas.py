@@ -38,9 +38,9 @@ class Described(ColumnsOf):
 
 
 def _shown(batch: Any) -> Any:
-    """Records with the columns of their batch as a text."""
-    batch = batch.replace_schema_metadata(None)
-    return batch.append_column("columns", pa.array([batch.schema.to_string()] * batch.num_rows))
+    """Records with the columns of their batch, and the form of its rows, as a text."""
+    text = batch.schema.to_string(truncate_metadata=False)
+    return batch.replace_schema_metadata(None).append_column("columns", pa.array([text] * batch.num_rows))
 
 
 STREAMS: dict[str, Callable[[Any], Any]] = {
@@ -80,7 +80,7 @@ def test_the_plan_knows_the_columns_of_results(name: str) -> None:
     results.map_batches(_shown).sink(Outbox())
     (written,) = run(graph, 1, 9).written.values()
     assert found is not None
-    assert {row["columns"] for row in written} == {found.to_string()}
+    assert {row["columns"] for row in written} == {found.to_string(truncate_metadata=False)}
 
 
 def test_the_plan_does_not_know_the_columns_of_results_that_are_rows() -> None:
@@ -110,6 +110,6 @@ def test_finding_the_columns_of_a_join_imports_no_pandas() -> None:
     program = (
         "import sys, pyarrow; from clonos.operators.columnar.joins.join_results import schema_of_results;"
         "left, right = (pyarrow.schema({key: pyarrow.int64(), 't': pyarrow.string()}) for key in 'ab');"
-        "print(schema_of_results((left, right), (('a',), ('b',)), True, True).names, 'pandas' in sys.modules)"
+        "print(schema_of_results((left, right), (('a',), ('b',)), (False, False), True).names, 'pandas' in sys.modules)"
     )
     assert printed_by(program) == "['a', 't', 'b', 't_right', 'join_time'] False"

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.operators.columnar.joins.column_join import ColumnJoin
-from tests.unit.columns.joined_sides import SIDES, Growing, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import ColumnsOf
+from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
+from clonos.operators.columnar.joins.column_lookup import ColumnLookup
+from clonos.operators.columnar.joins.timed_columns import EventColumns
+from tests.unit.columns.joined_sides import SIDES, joined, stamped, written_by
+from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -45,45 +47,46 @@ def selected(graph: JobGraph, sides: Any, join: str, make: Any) -> None:
     stamped(joined(graph, sides, JOINS[join], make))
 
 
-@pytest.mark.parametrize("make", [ColumnsOf, Growing])
 @pytest.mark.parametrize("join", JOINS)
 @settings(max_examples=12, deadline=None)
 @given(SIDES, st.integers(1, 2), st.integers(1, 9))
 def test_a_function_of_pairs_over_columns_gives_what_it_does_over_rows(
-    join: str, make: Any, sides: Any, parallelism: int, records_max: int
+    join: str, sides: Any, parallelism: int, records_max: int
 ) -> None:
-    records_max = 1 if make is Growing else records_max
     found = [
         written_by(partial(selected, sides=sides, join=join, make=each), parallelism, records_max)
-        for each in (Given, make)
+        for each in (Given, DescribedColumns)
     ]
     assert found[1] == found[0]
 
 
 @pytest.mark.parametrize("join", JOINS)
 @settings(max_examples=8, deadline=None)
-@given(SIDES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+@given(SIDES, ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_a_function_of_pairs_over_columns_restored_at_any_barrier_gives_the_same(
-    join: str, sides: Any, actions: list[str], parallelism: int, records_max: int, make: Any
+    join: str, sides: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(selected, sides=sides, join=join, make=make)
+    build = partial(selected, sides=sides, join=join, make=DescribedColumns)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
 
 
 @pytest.mark.parametrize("join", JOINS)
 def test_joins_with_a_function_of_pairs_keep_columns(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    known: list[list[Any]] = []
-    knowing = ColumnJoin.know
-
-    def tracked(self: ColumnJoin, schemas: Any) -> None:
-        known.append(list(schemas))
-        knowing(self, schemas)
-
-    monkeypatch.setattr(ColumnJoin, "know", tracked)
+    taken: list[bool] = []
+    for cls in (EventColumns, ColumnAsOf, ColumnLookup):
+        monkeypatch.setattr(cls, "take", _counting(taken, cls.take))
     graph = JobGraph("job")
     rows = [{"key": "a", "at": 1_700_000_000, "x": 1, "name": "x"}]
     joined(graph, (rows, rows), JOINS[join]).sink(Outbox())
     (written,) = run(graph, 1).written.values()
     assert written in ([(1, "x")], [(1, None)])
-    assert None not in known[-1]
+    assert sorted(taken) == [False, True]
+
+
+def _counting(taken: list[bool], take: Any) -> Any:
+    def counted(self: Any, is_left: bool, *given: Any) -> None:
+        taken.append(is_left)
+        take(self, is_left, *given)
+
+    return counted

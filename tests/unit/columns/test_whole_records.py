@@ -69,14 +69,11 @@ TIMED = ("windows", "windows without a key", "records without a key", "sessions"
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("give", [windows, totals, pairs, sampled])
-@pytest.mark.parametrize("cls", [ColumnsOf, DescribedColumns])
-def test_a_step_after_results_in_columns_gives_what_it_does_after_their_columns(
-    cls: type[ColumnsOf], give: Any, step: str
-) -> None:
+def test_a_step_after_results_in_columns_gives_what_it_does_after_their_columns(give: Any, step: str) -> None:
     found = []
     for is_selected in (True, False):
         graph = JobGraph("job")
-        stream, names = give(source(graph, cls))
+        stream, names = give(source(graph))
         STEPS[step](stream.select(*names) if is_selected else stream).sink(Outbox())
         found.append(list(run(graph, 1, 7).written.values()))
     assert found[1] == found[0]

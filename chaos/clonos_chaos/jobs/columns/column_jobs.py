@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
+from clonos.api.columns.schemas import input_schema
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
@@ -199,7 +200,7 @@ class Steps:
         return self._rng.choice((stream.rebalance, stream.shuffle))()
 
     def _batched(self, stream: Columns) -> Columns:
-        return stream.map_batches(_same)
+        return stream.map_batches(_same, schema=input_schema(stream._graph.steps, stream._inputs))
 
 
 class ColumnJob(ApiJob):

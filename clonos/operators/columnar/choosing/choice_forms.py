@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator
 from clonos.operators.columnar.key_reasons import key_reason
-from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME
+from clonos.operators.columnar.row_forms import SPAN_TIME
 
 K_MAX: Final = 1 << 10
 """Largest k for which the state is in columns: a key has room for k records."""
@@ -82,12 +82,9 @@ class DeduplicateForm(ColumnForm):
 
     def stored(self, schema: Any) -> Any:
         """See ``ColumnForm``."""
-        from clonos.operators.columnar.running.stored_keys import plain
+        from clonos.operators.columnar.running.stored_keys import plain, plain_records
 
-        if not self.keeps_records:
-            return plain(schema, self.names)
-        form = (schema.metadata or {}).get(FORM_KEY)
-        return plain(schema, schema.names).with_metadata(None if form is None else {FORM_KEY: form})
+        return plain_records(schema) if self.keeps_records else plain(schema, self.names)
 
     def operator(self, step: str, schema: Any) -> ColumnOperator:
         """See ``ColumnForm``."""

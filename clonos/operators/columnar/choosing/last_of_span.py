@@ -18,7 +18,7 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.column_deduplicate import INSTANT_NS_MIN, FirstOfSpan, filtered
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
-from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, metadata_of
+from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, form_of, metadata_of
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND
 from clonos.operators.operator import DueTimer, Scope
@@ -49,7 +49,7 @@ class LastOfSpan(FirstOfSpan):
         super().__init__(step, compared, has_times, within_ns)
         columns = dict.fromkeys((OPENED, NUMBER, LATEST, ROW), numpy.int64)
         self._spec = ColumnSpec(self._types, columns, {LATEST: INSTANT_NS_MIN, ROW: -1})
-        form = (schema.metadata or {}).get(FORM_KEY, b"")
+        form = form_of(schema)
         self._form = {FORM_KEY: form} if form else None
         self._timed_form = metadata_of(RecordForm(tuple(schema.names), form))
         self._stores: dict[int, RowStore] = {}
@@ -189,4 +189,5 @@ def schema_of_spans(schema: Any) -> Any | None:
     """Returns the columns of the results in event time; None if they are rows."""
     if SPAN_TIME in schema.names:
         return None
-    return schema.append(pyarrow.field(SPAN_TIME, INSTANT))
+    form = RecordForm(tuple(schema.names), form_of(schema))
+    return schema.append(pyarrow.field(SPAN_TIME, INSTANT)).with_metadata(metadata_of(form))

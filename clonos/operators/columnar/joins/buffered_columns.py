@@ -7,8 +7,6 @@ is on time, so only memory depends on it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy
@@ -19,19 +17,13 @@ from clonos.kernels.index import new_index
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
-from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
+from clonos.operators.columnar.joins.column_join import ColumnJoin
 from clonos.operators.columnar.joins.join_results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
-from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
+from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of
 from clonos.operators.columnar.joins.sorted_runs import Matches
-from clonos.operators.columnar.row_forms import rows_of
-from clonos.operators.joins.buffered_join import (
-    LEFT_NAME,
-    NUMBERS_NAME,
-    RIGHT_NAME,
-    UNMATCHED_NAME,
-)
-from clonos.operators.joins.match_rules import How, MatchRule
+from clonos.operators.joins.buffered_join import LEFT_NAME, NUMBERS_NAME, RIGHT_NAME
+from clonos.operators.joins.match_rules import How, Keys, MatchRule
 from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 
@@ -55,17 +47,20 @@ class BufferedColumns(ColumnJoin):
     keys_spare: ClassVar[int] = 1 << 10
     """Keys without a record beyond which the index of keys is made anew, if they are half of all."""
 
-    def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How, has_time: bool) -> None:
-        super().__init__(step, keys)
+    def __init__(
+        self, step: str, keys: Keys, schemas: tuple[Any, Any], rule: MatchRule, how: How, has_time: bool
+    ) -> None:
+        super().__init__(step, keys, schemas)
         self._rule, self._how = rule, how
         self._keeps = how.keeps(True), how.keeps(False)
         self._results = JoinResults(keys, (self._keeps[1], self._keeps[0]), has_time)
-        self._index: KeyIndex | None = None
 
     def open(self, scope: Scope) -> None:
-        self._state = scope.state
         self._recorder: Recorder = scope.context.recorder
-        self._sides = [SideRows(scope.state.row_store(f"{self._step}/{name}{ROWS_SUFFIX}")) for name in NAMES]
+        self._sides = [
+            SideRows(scope.state.row_store(f"{self._step}/{name}{ROWS_SUFFIX}"), schema)
+            for name, schema in zip(NAMES, self.schemas, strict=True)
+        ]
         self._alone: list[ColumnTable | None] = [
             scope.state.column_table(f"{self._step}/{name}{ALONE_SUFFIX}", ALONE) if keeps else None
             for name, keeps in zip(NAMES, self._keeps, strict=True)
@@ -75,13 +70,7 @@ class BufferedColumns(ColumnJoin):
         self._next_number: int = self._numbers.entries.get(0, 0)
         self._doubled = [self.records_min, self.records_min]
         """Numbers of records of both sides beyond which some may be forgotten."""
-
-    def know(self, schemas: Sequence[Any]) -> None:
-        super().know(schemas)
-        for side, schema in zip(self._sides, schemas, strict=True):
-            side.schema = schema
-        if self._index is None:
-            self._make_index()
+        self._make_index()
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
@@ -89,7 +78,6 @@ class BufferedColumns(ColumnJoin):
 
     def _make_index(self) -> None:
         """Makes the index of the keys of all buffered records."""
-        assert self.kinds is not None, "the key of a side that is known"
         self._index = KeyIndex(self.kinds)
         for side, keys in zip(self._sides, self.keys_of, strict=True):
             side.clear()
@@ -101,7 +89,6 @@ class BufferedColumns(ColumnJoin):
 
     def _add(self, is_left: bool, batch: RecordBatch, times: Any, reached_ns: int | None) -> None:
         """Matches records with the buffer of the other side, and buffers those that may still match."""
-        assert self._index is not None, "a batch comes when the columns of its side are known"
         slots = slots_of(self._index.add, self._key_columns(is_left, batch))
         arrivals = numpy.arange(self._next_number, self._next_number + len(times))
         self._next_number += len(times)
@@ -140,7 +127,6 @@ class BufferedColumns(ColumnJoin):
 
     def _is_first(self, slots: Any, firsts: Any, lasts: Any) -> Any:
         """Returns which right records are the first of their key in their window: the others decide nothing more."""
-        assert self._index is not None, "a batch comes when the columns of its side are known"
         is_first = self._sides[1].runs.counts(slots, firsts, lasts) == 0
         width = len(self._index) + 1  # NO_SLOT is in front of the slots
         if (int(lasts.max()) - int(lasts.min())) // self._rule.shared_ns < LIMIT.max // width:
@@ -184,15 +170,11 @@ class BufferedColumns(ColumnJoin):
     def _emit(self, is_left: bool, rows: Any, numbers: Any, times: Any) -> None:
         """Emits results of records of one side, and those of the other side by their numbers."""
         has = numbers >= 0
-        if has.any():
-            others = self._sides[is_left].take(numbers)
-        else:
-            schema = self.schemas[is_left] or self.expected[is_left]
-            others = None if schema is None else nulls(schema, len(numbers))
+        others = self._sides[is_left].take(numbers) if has.any() else nulls(self.schemas[is_left], len(numbers))
         left, right = (rows, others) if is_left else (others, rows)
         known = None if has.all() else has
         for batch in self._results.batches(left, right, (None, known) if is_left else (known, None), times):
-            self.out.columns(batch)
+            self._give(batch)
 
     def _decide(self, matches: Matches) -> None:
         """Lets the left records go for which a match decides."""
@@ -249,11 +231,10 @@ class BufferedColumns(ColumnJoin):
                 times[is_here] = side.times_at(numbers[is_here])
                 rows.append(side.take(numpy.where(is_here, numbers, MISSING)))
             else:
-                schema = self.schemas[place] or self.expected[place]
-                rows.append(None if schema is None else nulls(schema, len(numbers)))
+                rows.append(nulls(self.schemas[place], len(numbers)))
             has.append(None if is_here.all() else is_here)
         for batch in self._results.batches(rows[0], rows[1], has, times):
-            self.out.columns(batch)
+            self._give(batch)
 
     def drop_before(self, reached_ns: int | None, *, at_once: bool) -> None:
         """Removes the records that nothing from ``reached_ns`` on matches (None: all), of a side that has doubled or
@@ -270,40 +251,8 @@ class BufferedColumns(ColumnJoin):
 
             side.forget(is_over)
             self._doubled[place] = max(self.records_min, 2 * len(side))
-        if self._index is not None and len(self._index) > self.keys_spare + 2 * sum(map(len, self._sides)):
+        if len(self._index) > self.keys_spare + 2 * sum(map(len, self._sides)):
             self._make_index()
-
-    # --- rows
-
-    def hand_over(self) -> None:
-        state, step = self._state, self._step
-        unmatched = state.table(f"{step}/{UNMATCHED_NAME}")
-        for place, (name, side, alone) in enumerate(zip(NAMES, self._sides, self._alone, strict=True)):
-            table = state.table(f"{step}/{name}")
-            for each in side.stored() if side.schema is not None else ():
-                may_match = self._may_match(place == 0, each.times)
-                found = zip(
-                    each.arrivals.tolist(),
-                    user_keys(each.rows, self.keys_of[place]),
-                    each.times.tolist(),
-                    rows_of(each.rows),
-                    may_match.tolist(),
-                    strict=True,
-                )
-                for number, key, timestamp_ns, row, keeps in found:
-                    if keeps:
-                        table.set(number, (key, timestamp_ns, row))
-            if alone is not None:
-                if self._how.gives_pairs:
-                    for number in alone.values[ARRIVAL][alone.live()].tolist():
-                        unmatched.set(number, None)
-                state.drop(f"{step}/{name}{ALONE_SUFFIX}")
-            state.drop(f"{step}/{name}{ROWS_SUFFIX}")
-        self.prepare(0)
-
-    @abstractmethod
-    def _may_match(self, is_left: bool, times: Any) -> Any:
-        """Returns which records the join over rows would have in its buffers."""
 
 
 def _is_each_once(probes: Any, count: int) -> bool:

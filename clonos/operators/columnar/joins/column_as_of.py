@@ -20,16 +20,16 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
-from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
+from clonos.operators.columnar.joins.column_join import ColumnJoin
 from clonos.operators.columnar.joins.join_results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
-from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
+from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
-from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.event_time.column_times import distances
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
 from clonos.operators.joins.late_batch import LateBatch
+from clonos.operators.joins.match_rules import Keys
 from clonos.operators.operator import InputSide, Scope
 from clonos.operators.warn_once import WarnOnce
 
@@ -43,43 +43,44 @@ class ColumnAsOf(ColumnJoin):
     """Number of versions up to which none is forgotten."""
 
     def __init__(
-        self, step: str, keys: Keys, direction: Direction, tolerance_ns: int | None, is_inner: bool, late: str | None
+        self,
+        step: str,
+        keys: Keys,
+        schemas: tuple[Any, Any],
+        direction: Direction,
+        tolerance_ns: int | None,
+        is_inner: bool,
+        late: str | None,
     ) -> None:
-        super().__init__(step, keys)
+        super().__init__(step, keys, schemas)
         self._direction, self._tolerance_ns, self._is_inner, self._late_tag = direction, tolerance_ns, is_inner, late
         self._wait_ns = 0 if direction is Direction.BACKWARD else tolerance_ns or 0
         self._results = JoinResults(keys, (False, not is_inner), has_time=False)
-        self._index: KeyIndex | None = None  # of the versions
 
     def open(self, scope: Scope) -> None:
         state, step = scope.state, self._step
-        self._state = state
         recorder: Recorder = scope.context.recorder
         self._reached = state.table(f"{step}/{WATERMARK_NAME}", is_small=True)
         self._numbers = state.table(f"{step}/{NUMBERS_NAME}", is_small=True)
         self._next_number: int = self._numbers.entries.get(0, 0)
-        self._sides = [SideRows(state.row_store(f"{step}/{name}{ROWS_SUFFIX}")) for name in NAMES]
+        self._sides = [
+            SideRows(state.row_store(f"{step}/{name}{ROWS_SUFFIX}"), schema)
+            for name, schema in zip(NAMES, self.schemas, strict=True)
+        ]
         self._lefts, self._versions = self._sides
-        self._waiting: list[tuple[Any, Any]] = []  # timestamps and numbers of the left records
+        self._waiting = [(each.times, each.numbers) for each in self._lefts.stored()]
+        """Timestamps and numbers of the left records."""
         self._versions_max = self.versions_min
         self._late = LateBatch(step, self._late_tag, self, scope)
         self._missed = WarnOnce(step, recorder)
-
-    def know(self, schemas: Sequence[Any]) -> None:
-        super().know(schemas)
-        for side, schema in zip(self._sides, schemas, strict=True):
-            side.schema = schema
-        if self._index is None:
-            self._waiting = [(each.times, each.numbers) for each in self._lefts.stored()]
-            self._make_index()
+        self._make_index()
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
             self._numbers.set(0, self._next_number)
 
     def _make_index(self) -> None:
-        assert self.kinds is not None, "the key of a side that is known"
-        self._index = KeyIndex(self.kinds)
+        self._index = KeyIndex(self.kinds)  # of the versions
         self._versions.clear()
         for each in self._versions.stored():
             slots = self._index.add(key_columns(each.rows, self.keys_of[1], self.kinds))
@@ -89,7 +90,7 @@ class ColumnAsOf(ColumnJoin):
 
     def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         times = side.time_array(batch)
-        assert times is not None and self._index is not None, "an as-of join reads streams with timestamps"
+        assert times is not None, "an as-of join reads streams with timestamps"
         reached_ns: int | None = self._reached.entries.get(0)
         slots = None if is_left else slots_of(self._index.add, self._key_columns(False, batch))
         if reached_ns is not None and (is_late := times < reached_ns).any():
@@ -177,7 +178,6 @@ class ColumnAsOf(ColumnJoin):
         self._lefts.discard(numbers)
 
     def _emit(self, times: Any, numbers: Any) -> None:
-        assert self.kinds is not None and self._index is not None, "records have come"
         lefts = self._lefts.take(numbers)
         slots = slots_of(self._index.find, key_columns(lefts, self.keys_of[0], self.kinds))
         versions = self._versions_of(slots, times)
@@ -187,12 +187,11 @@ class ColumnAsOf(ColumnJoin):
                 return
             lefts, versions, times, has = lefts.filter(pyarrow.array(has)), versions[has], times[has], None
         if has is not None and not has.any():
-            schema = self.schemas[1] or self.expected[1]
-            rights = None if schema is None else nulls(schema, len(versions))
+            rights = nulls(self.schemas[1], len(versions))
         else:
             rights = self._versions.take(versions)
         for batch in self._results.batches(lefts, rights, (None, has), times):
-            self.out.columns(batch)
+            self._give(batch)
 
     def _versions_of(self, slots: Any, times: Any) -> Any:
         """Returns the number of the version of each left record, ``MISSING`` without one."""
@@ -230,20 +229,8 @@ class ColumnAsOf(ColumnJoin):
         self._versions.runs.merge()
         self._versions.forget(is_over)
         self._versions_max = max(self.versions_min, 2 * len(self._versions))
-        if self._index is not None and len(self._index) > self._versions_max:
+        if len(self._index) > self._versions_max:
             self._make_index()
-
-    # --- rows
-
-    def hand_over(self) -> None:
-        for name, side, keys in zip(NAMES, self._sides, self.keys_of, strict=True):
-            table = self._state.table(f"{self._step}/{name}")
-            for each in side.stored() if side.schema is not None else ():
-                found = (each.arrivals.tolist(), user_keys(each.rows, keys), each.times.tolist(), rows_of(each.rows))
-                for number, key, timestamp_ns, row in zip(*found, strict=True):
-                    table.set(number, (key, timestamp_ns, row))
-            self._state.drop(f"{self._step}/{name}{ROWS_SUFFIX}")
-        self.prepare(0)
 
 
 def _concatenated(parts: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

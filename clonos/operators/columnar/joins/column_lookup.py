@@ -5,21 +5,18 @@ State: the rows in a row store, ``step/rows``, and which of them a key has in a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy
 import pyarrow
 
-from clonos.core.values.keys import state_keys
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
+from clonos.operators.columnar.joins.column_join import ColumnJoin
 from clonos.operators.columnar.joins.join_results import MISSING, JoinResults, nulls, taken
-from clonos.operators.columnar.joins.sides import NO_SLOT, slots_of, user_keys
-from clonos.operators.columnar.row_forms import rows_of
-from clonos.operators.joins.lookup import TABLE_NAME
+from clonos.operators.columnar.joins.sides import NO_SLOT, slots_of
+from clonos.operators.joins.match_rules import Keys
 from clonos.operators.operator import InputSide, Scope
-from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+from clonos.operators.state.column_table import ColumnSpec
 
 KEYS_NAME: Final = "keys"
 ROWS_NAME: Final = "rows"
@@ -30,25 +27,17 @@ ROW: Final = "row"
 class ColumnLookup(ColumnJoin):
     """Join with the row of the key that came last. The order in which batches of both inputs come decides."""
 
-    def __init__(self, step: str, keys: Keys, is_inner: bool) -> None:
-        super().__init__(step, keys)
+    def __init__(self, step: str, keys: Keys, schemas: tuple[Any, Any], is_inner: bool) -> None:
+        super().__init__(step, keys, schemas)
         self._is_inner = is_inner
         self._results = JoinResults(keys, (False, not is_inner), has_time=False)
-        self._table: ColumnTable | None = None
 
     def open(self, scope: Scope) -> None:
-        self._state = scope.state
         self._rows = scope.state.row_store(f"{self._step}/{ROWS_NAME}")
-
-    def know(self, schemas: Sequence[Any]) -> None:
-        super().know(schemas)
-        if self._table is None:
-            assert self.kinds is not None, "the key of a side that is known"
-            spec = ColumnSpec(self.kinds, {ROW: numpy.int64}, {ROW: MISSING})
-            self._table = self._state.column_table(f"{self._step}/{KEYS_NAME}", spec)
+        spec = ColumnSpec(self.kinds, {ROW: numpy.int64}, {ROW: MISSING})
+        self._table = scope.state.column_table(f"{self._step}/{KEYS_NAME}", spec)
 
     def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
-        assert self._table is not None, "a batch comes when the columns of its side are known"
         columns = self._key_columns(is_left, batch)
         if not is_left:
             slots = slots_of(self._table.slots, columns)
@@ -68,25 +57,14 @@ class ColumnLookup(ColumnJoin):
             has = None
         times = numpy.zeros(batch.num_rows, numpy.int64)
         for result in self._results.batches(batch, self._found(numbers, has), (None, has), times):
-            self.out.columns(result)
+            self._give(result)
 
     def _found(self, numbers: Any, has: Any) -> Any:
-        """Returns the rows with these numbers, of nulls where a record has none; None if their columns are unknown."""
+        """Returns the rows with these numbers, of nulls where a record has none."""
+        if has is not None and not has.any():
+            return nulls(self.schemas[1], len(numbers))
         if has is None or has.all():
-            return self._rows.take(numbers)
-        if not has.any():
-            schema = self.schemas[1] or self.expected[1]
-            return None if schema is None else nulls(schema, len(numbers))
-        return taken(self._rows.take(numbers[has]), numpy.where(has, numpy.cumsum(has) - 1, MISSING))
-
-    def hand_over(self) -> None:
-        table, rows = self._table, self._state.table(f"{self._step}/{TABLE_NAME}")
-        if table is not None and len(table):
-            live = table.live()
-            batch = self._rows.take(table.values[ROW][live])
-            batch = batch.replace_schema_metadata(self.schemas[1].metadata)
-            for key, row in zip(state_keys(user_keys(batch, self.keys_of[1])), rows_of(batch), strict=True):
-                rows.set(key, row)
-        self._state.drop(f"{self._step}/{ROWS_NAME}")
-        if table is not None:
-            self._state.drop(f"{self._step}/{KEYS_NAME}")
+            rows = self._rows.take(numbers)
+        else:
+            rows = taken(self._rows.take(numbers[has]), numpy.where(has, numpy.cumsum(has) - 1, MISSING))
+        return rows.replace_schema_metadata(self.schemas[1].metadata)

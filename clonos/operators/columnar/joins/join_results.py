@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from clonos.operators.columnar.joins.sides import form_of, key_kinds, plain
-from clonos.operators.columnar.row_forms import JOIN_TIME, PairForm, SideForm, metadata_of
+from clonos.operators.columnar.row_forms import JOIN_TIME, PairForm, SideForm, form_of, metadata_of
+from clonos.operators.columnar.running.stored_keys import plain_records
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
 
 RIGHT_SUFFIX: Final = "_right"
@@ -38,7 +38,7 @@ class JoinResults:
     def batches(self, left: Any, right: Any, has: Sequence[Any], times: Any) -> Iterator[Any]:
         """Yields the results of rows of both sides, in their order.
 
-        ``left`` and ``right`` have a row of nulls where a result lacks the side; None: its columns are not known.
+        ``left`` and ``right`` have a row of nulls where a result lacks the side.
         ``has`` tells for each side where there is a record, None for everywhere. ``times``: in nanoseconds.
         """
         count = len(times)
@@ -51,13 +51,13 @@ class JoinResults:
         bounds = [0, *(numpy.flatnonzero(numpy.diff(states)) + 1).tolist(), count]
         for start, end in pairwise(bounds):
             state = int(states[start])
-            parts = [None if each is None else each.slice(start, end - start) for each in (left, right)]
+            parts = [each.slice(start, end - start) for each in (left, right)]
             known = (bool(state & 1), bool(state & 2)) if state else (None, None)
             yield self._batch(parts[0], parts[1], times[start:end], known)
 
     def _is_doubtful(self, rows: Any, has: Any, place: int) -> Any:
         """Returns which records have a side whose key is null."""
-        if rows is None or not self._may_lack[place]:
+        if not self._may_lack[place]:
             return numpy.False_
         key = rows.column(self._keys[place][0])
         if key.null_count == (0 if has is None else len(has) - int(has.sum())):
@@ -66,11 +66,11 @@ class JoinResults:
         return is_null if has is None else is_null & has
 
     def _batch(self, left: Any, right: Any, times: Any, known: tuple[bool | None, bool | None]) -> Any:
-        schemas = tuple(None if each is None else each.schema for each in (left, right))
+        schemas = left.schema, right.schema
         cached = self._schemas.get(known)
         if cached is None or cached[0] != schemas:
             cached = self._schemas[known] = schemas, self.schema(schemas, known)
-        columns = [column for each in (left, right) if each is not None for column in each.columns]
+        columns = [*left.columns, *right.columns]
         if self._has_time:
             columns.append(pyarrow.array(times // NANOSECONDS_PER_MICROSECOND).view(INSTANT))
         return pyarrow.RecordBatch.from_arrays(columns, schema=cached[1])
@@ -81,9 +81,6 @@ class JoinResults:
         forms: list[SideForm] = []
         fields: list[Any] = []
         for place, (schema, suffix) in enumerate(zip(schemas, (LEFT_SUFFIX, RIGHT_SUFFIX), strict=True)):
-            if schema is None:
-                forms.append(SideForm((), (), is_missing=True))
-                continue
             names = []
             for field in schema:
                 name = field.name
@@ -109,24 +106,17 @@ class JoinResults:
 
 
 def schema_of_results(
-    schemas: tuple[Any, Any], keys: tuple[Sequence[str], Sequence[str]], gives_pairs: bool, has_time: bool
-) -> Any | None:
-    """Returns the columns of the results of a join of two sides; None if it works on rows.
-
-    ``gives_pairs``: results have both sides, else the left one alone.
-    """
-    left, right = (plain(_empty(schema)).schema for schema in schemas)
-    kinds = key_kinds(left, keys[0])
-    if kinds is None or kinds != key_kinds(right, keys[1]):
-        return None
-    if not gives_pairs:
-        return left.remove_metadata()
-    results = JoinResults(keys, (False, False), has_time)
-    return results.schema((left, right), (None, None)).remove_metadata()
-
-
-def _empty(schema: Any) -> Any:
-    return pyarrow.RecordBatch.from_arrays([pyarrow.nulls(0, field.type) for field in schema], schema=schema)
+    schemas: tuple[Any, Any],
+    keys: tuple[Sequence[str], Sequence[str]],
+    may_lack: tuple[bool, bool] | None,
+    has_time: bool,
+) -> Any:
+    """Returns the columns of the results of a join of two sides. ``may_lack``: None if results have the left side
+    alone."""
+    left, right = map(plain_records, schemas)
+    if may_lack is None:
+        return left
+    return JoinResults(keys, may_lack, has_time).schema((left, right), (None, None))
 
 
 def taken(rows: Any, places: Any) -> Any:

@@ -10,19 +10,7 @@ from typing import Any, Final
 
 from pyarrow import types
 
-from clonos.core.model.errors import JobError
-
 CONVERT: Final = 'Convert one of them in front of the join, as in with_columns(id=col("id").cast(str)).'
-
-
-class JoinKeysDiffer(JobError):
-    """The key columns of both sides of a join have types whose values are never equal."""
-
-    step: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"the step {self.step} {self.problem}. {CONVERT}"
 
 
 def unequal(schemas: Sequence[Any], keys: Sequence[Sequence[str]]) -> str:

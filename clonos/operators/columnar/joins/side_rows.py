@@ -37,10 +37,9 @@ class Stored(NamedTuple):
 class SideRows:
     """Buffered records of one side, by their numbers in the store."""
 
-    def __init__(self, store: RowStore) -> None:
-        self._store = store
-        self.schema: Any = None
-        """Schema of the side, with the form of its rows."""
+    def __init__(self, store: RowStore, schema: Any) -> None:
+        """Creates it; ``schema`` has the form of the rows of the side."""
+        self._store, self._schema = store, schema
         self.runs = SortedRuns()
         self._gone = numpy.zeros(0, numpy.bool_)  # removed records of the index, by number - first
         self._first = 0
@@ -65,8 +64,8 @@ class SideRows:
         """Returns records by their numbers, with nulls where a number is ``MISSING``."""
         has = numbers >= 0
         if has.all():
-            return self._plain(self._store.take(numbers, len(self.schema)))
-        rows = self._plain(self._store.take(numbers[has], len(self.schema)))
+            return self._plain(self._store.take(numbers, len(self._schema)))
+        rows = self._plain(self._store.take(numbers[has], len(self._schema)))
         return taken(rows, numpy.where(has, numpy.cumsum(has) - 1, MISSING))
 
     def times_at(self, numbers: Any) -> Any:
@@ -123,4 +122,4 @@ class SideRows:
         self.runs = SortedRuns()
 
     def _plain(self, rows: Any) -> Any:
-        return pyarrow.RecordBatch.from_arrays(rows.columns[: len(self.schema)], schema=self.schema)
+        return pyarrow.RecordBatch.from_arrays(rows.columns[: len(self._schema)], schema=self._schema)

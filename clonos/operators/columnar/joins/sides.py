@@ -14,7 +14,8 @@ import pyarrow
 from pyarrow import types
 
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.row_forms import FORM_KEY
+from clonos.operators.columnar.row_forms import FORM_KEY, form_of
+from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 
 NO_SLOT: Final = -1
 """In place of the slot of a key that matches nothing."""
@@ -22,22 +23,31 @@ NO_SLOT: Final = -1
 
 def plain(batch: RecordBatch) -> Any:
     """Returns a batch without dictionary columns, and of its metadata only the form of its rows."""
-    form = (batch.schema.metadata or {}).get(FORM_KEY)
-    columns = [column.dictionary_decode() if types.is_dictionary(column.type) else column for column in batch.columns]
+    form = form_of(batch.schema)
+    columns = list(map(plain_cells, batch.columns))
     fields = [pyarrow.field(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)]
-    schema = pyarrow.schema(fields, None if form is None else {FORM_KEY: form})
+    schema = pyarrow.schema(fields, {FORM_KEY: form} if form else None)
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def form_of(schema: Any) -> bytes:
-    """Returns the form of the rows of a schema, b"" for dicts."""
-    return (schema.metadata or {}).get(FORM_KEY, b"")  # type: ignore[no-any-return]
+def rows_reason(schemas: Sequence[Any], keys: Sequence[Sequence[str]]) -> str:
+    """Returns why a join by these columns of both sides works on rows; "" if it does not."""
+    for left, right in zip(*keys, strict=True):
+        kinds = []
+        for schema, name in zip(schemas, (left, right), strict=True):
+            if schema.names.count(name) != 1:
+                return f"there is no column {name!r}" if name not in schema.names else f"two columns are named {name!r}"
+            if (kind := _kind_of(plain_type(schema.field(name).type))) is None:
+                return f"a key of the type {schema.field(name).type} works on rows"
+            kinds.append(kind)
+        if kinds[0] != kinds[1]:
+            return f"keys of the types {kinds[0]} and {kinds[1]} work on rows"
+    return ""
 
 
-def key_kinds(schema: Any, keys: Sequence[str]) -> tuple[Any, ...] | None:
-    """Returns the types to which key columns are cast; None if one of them is missing or has another type."""
-    kinds = [_kind_of(schema.field(name).type) if schema.names.count(name) == 1 else None for name in keys]
-    return None if None in kinds else tuple(kinds)
+def key_kinds(schema: Any, keys: Sequence[str]) -> tuple[Any, ...]:
+    """Returns the types to which key columns are cast."""
+    return tuple(_kind_of(schema.field(name).type) for name in keys)
 
 
 def key_columns(batch: RecordBatch, keys: Sequence[str], kinds: Sequence[Any]) -> list[Any]:
@@ -61,9 +71,9 @@ def slots_of(find: Callable[[list[Any]], Any], columns: list[Any]) -> Any:
 
 
 def widened(batch: RecordBatch, schemas: Sequence[Any]) -> Any | None:
-    """Returns the rows of a side with the columns of both sides, null where the side has none; None if the columns are
-    not known, have no common type, or the rows of a side are no dicts."""
-    if any(each is None or form_of(each) for each in schemas):
+    """Returns the rows of a side with the columns of both sides, null where the side has none; None if the columns have
+    no common type, or the rows of a side are no dicts."""
+    if any(map(form_of, schemas)):
         return None
     try:
         schema = pyarrow.unify_schemas([each.remove_metadata() for each in schemas], promote_options="permissive")
@@ -76,12 +86,6 @@ def widened(batch: RecordBatch, schemas: Sequence[Any]) -> Any | None:
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError):
         return None
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def user_keys(batch: RecordBatch, keys: Sequence[str]) -> list[Any]:
-    """Returns the keys of the rows as users have them: a value, or a tuple of several."""
-    columns = [batch.column(name).to_pylist() for name in keys]
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
 def _kind_of(type_: Any) -> Any:

@@ -11,10 +11,9 @@ import pyarrow
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
-from clonos.operators.columnar.joins.column_join import Keys
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
 from clonos.operators.joins.late_batch import LateBatch
-from clonos.operators.joins.match_rules import How, MatchRule
+from clonos.operators.joins.match_rules import How, Keys, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope
 
 
@@ -23,8 +22,10 @@ class EventColumns(BufferedColumns):
 
     holds_watermarks: ClassVar[bool] = True
 
-    def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How, late: str | None) -> None:
-        super().__init__(step, keys, rule, how, how.gives_pairs)
+    def __init__(
+        self, step: str, keys: Keys, schemas: tuple[Any, Any], rule: MatchRule, how: How, late: str | None
+    ) -> None:
+        super().__init__(step, keys, schemas, rule, how, how.gives_pairs)
         self._late_tag = late
 
     def open(self, scope: Scope) -> None:
@@ -65,20 +66,14 @@ class EventColumns(BufferedColumns):
         self._forget(None)
         self.drop_before(None, at_once=True)
 
-    def _may_match(self, is_left: bool, times: Any) -> Any:
-        reached_ns = self._reached.entries.get(0)
-        if reached_ns is None:
-            return numpy.ones(len(times), numpy.bool_)
-        return self._partners(is_left, times)[1] >= reached_ns
-
 
 class ClockColumns(BufferedColumns):
     """Join by the times at which the records come, which are recorded. It forgets a record by the clock."""
 
     has_timers: ClassVar[bool] = True
 
-    def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How) -> None:
-        super().__init__(step, keys, rule, how, False)
+    def __init__(self, step: str, keys: Keys, schemas: tuple[Any, Any], rule: MatchRule, how: How) -> None:
+        super().__init__(step, keys, schemas, rule, how, False)
 
     def take(self, is_left: bool, batch: RecordBatch, side: InputSide) -> None:
         now_ns = self._recorder.instant_ns(False)
@@ -99,6 +94,3 @@ class ClockColumns(BufferedColumns):
         for timer in due:
             self._forget(timer.token)
             self.drop_before(timer.token, at_once=True)
-
-    def _may_match(self, is_left: bool, times: Any) -> Any:
-        return numpy.ones(len(times), numpy.bool_)

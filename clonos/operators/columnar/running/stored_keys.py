@@ -10,6 +10,7 @@ from pyarrow import types
 
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
+from clonos.operators.columnar.row_forms import FORM_KEY, form_of
 
 
 def plain_type(type_: Any) -> Any:
@@ -25,6 +26,12 @@ def plain_cells(cells: Any) -> Any:
 def plain(schema: Any, names: Sequence[str]) -> Any:
     """Returns the names and types of some columns, and nothing else of their schema."""
     return pyarrow.schema([pyarrow.field(name, plain_type(schema.field(name).type)) for name in names])
+
+
+def plain_records(schema: Any) -> Any:
+    """Returns what state with whole records depends on: names and types of all columns, and the form of the rows."""
+    form = form_of(schema)
+    return plain(schema, schema.names).with_metadata({FORM_KEY: form} if form else None)
 
 
 def has_types(schema: Any, wanted: Any) -> bool:
