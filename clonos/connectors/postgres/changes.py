@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.kit.splits import decoded_split
-from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier

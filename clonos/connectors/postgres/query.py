@@ -14,10 +14,10 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
-from clonos.connectors.postgres.attempts import Attempts
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret

@@ -1,4 +1,4 @@
-"""Repeated attempts at what a database may refuse for a while: nine of them within about 15 seconds."""
+"""Repeated attempts at what an external system may refuse for a while: nine of them within about 15 seconds."""
 
 from __future__ import annotations
 
