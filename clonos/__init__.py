@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from clonos.connectors import nats as nats
     from clonos.connectors import postgres as postgres
     from clonos.connectors import rabbitmq as rabbitmq
+    from clonos.connectors import redis as redis
     from clonos.connectors import secrets as secrets
     from clonos.connectors import sockets as sockets
     from clonos.connectors import sqlite as sqlite
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from clonos.connectors import values as values
     from clonos.connectors import web as web
     from clonos.connectors.kit.external_system import MessageRefused as MessageRefused
+    from clonos.connectors.kit.external_system import MessagesLost as MessagesLost
+    from clonos.connectors.kit.external_system import NumberLost as NumberLost
     from clonos.connectors.kit.external_system import PayloadMalformed as PayloadMalformed
     from clonos.connectors.kit.external_system import SystemRefused as SystemRefused
     from clonos.connectors.kit.external_system import SystemUnreachable as SystemUnreachable
@@ -142,6 +145,7 @@ _MODULES = {
         "nats",
         "postgres",
         "rabbitmq",
+        "redis",
         "secrets",
         "sockets",
         "web",
@@ -179,7 +183,8 @@ _NAMES = {
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.connectors.kit.external_system": (
-        *("SystemUnreachable", "SystemRefused", "MessageRefused", "PayloadMalformed"),
+        *("SystemUnreachable", "SystemRefused", "MessageRefused", "MessagesLost"),
+        *("NumberLost", "PayloadMalformed"),
     ),
     "clonos.operators.connector_contract": (
         *(

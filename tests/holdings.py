@@ -33,6 +33,7 @@ COMMANDS_OF_A_SESSION = (
     "bin/postgres -D data",
     "postgres: ",
     "nats-server",
+    "redis-server",
     "beam.smp",  # RabbitMQ and its helpers
     "erl_child_setup",
     "inet_gethost",

@@ -56,6 +56,7 @@ OPTIONAL: Final = {
     "confluent-kafka": "kafka",
     "pika": "rabbitmq",
     "nats-py": "nats",
+    "redis": "redis",
     "psycopg": "postgres",
     "hdfs-native": "hdfs",
     "fastavro": "avro",

@@ -10,6 +10,7 @@ from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.connectors.servers.redis import RedisProcess
 from tests.harnesses.s3_server import CREDENTIALS, S3Server
 
 
@@ -100,6 +101,24 @@ def nats_server(shared_nats: NatsServer) -> NatsServer:
     """The server, which runs: a test may have killed it."""
     shared_nats.ensure_started()
     return shared_nats
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """One server."""
+    server = RedisProcess(tmp_path_factory.mktemp("redis"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def redis_server(shared_redis: RedisProcess) -> RedisProcess:
+    """The server, which runs: a test may have killed it."""
+    shared_redis.ensure_started()
+    return shared_redis
 
 
 @pytest.fixture(scope="session")

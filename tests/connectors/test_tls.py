@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from clonos.connectors import codecs, kafka, nats, rabbitmq
+from clonos.connectors import codecs, kafka, nats, rabbitmq, redis
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import WriterIdentity
 from tests.connectors.nats.streams import add_stream, found, read_all
+from tests.connectors.redis.streams import add_stream as add_entries
+from tests.connectors.redis.streams import found as entries
+from tests.connectors.redis.streams import read_all as read_entries
 from tests.connectors.servers.certificates import OTHER_ADDRESS, Authority
 from tests.connectors.servers.kafka import PASSWORD as KAFKA_PASSWORD
 from tests.connectors.servers.kafka import USER as KAFKA_USER
@@ -26,6 +29,7 @@ from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.connectors.servers.redis import RedisProcess
 
 pytestmark = pytest.mark.connectors
 
@@ -167,6 +171,45 @@ def test_rabbitmq_whose_authority_is_unknown_is_refused(rabbit: RabbitServer, st
         sink = rabbitmq.exchange("", url=rabbit.secure_url, routing_key="tls", ca=ca)
         with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
             sink.check_start()
+
+
+# ---------------------------------------------------------------------- Redis
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], RedisProcess]]:
+    """Starts a server that has a certificate, and asks for one on request."""
+    servers: list[RedisProcess] = []
+
+    def start(asks_client: bool) -> RedisProcess:
+        servers.append(RedisProcess(tmp_path, authority, asks_client))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+def test_redis_with_tls_is_read_and_written(start_redis: Callable[[bool], RedisProcess], authority: Authority) -> None:
+    server = start_redis(True)
+    add_entries(server, "tls")
+    trust: Any = {"url": server.full_url, "ca": authority.ca, "certificate": authority.client("ann")}
+    written(redis.sink("tls", **trust), [1, 2])
+    assert [fields[b"data"] for _, fields in entries(server, "tls")] == [b"1", b"2"]
+    source = redis.source("tls", decode=codecs.json(), until="latest", **trust)
+    assert read_entries(source, source.splits(1)[0]) == [1, 2]
+
+
+def test_redis_whose_authority_is_unknown_or_that_asks_for_a_certificate_is_refused(
+    start_redis: Callable[[bool], RedisProcess], authority: Authority, stranger: Authority
+) -> None:
+    server = start_redis(True)
+    for ca in (None, stranger.ca):
+        with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+            redis.sink("tls", url=server.full_url, ca=ca).check_start()
+    with pytest.raises((SystemRefused, SystemUnreachable)):  # it may end the connection without a word
+        redis.sink("tls", url=server.full_url, ca=authority.ca).check_start()
 
 
 # ---------------------------------------------------------------------- Kafka

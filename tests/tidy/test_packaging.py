@@ -147,6 +147,7 @@ def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.Conf
         "postgres",
         "protobuf",
         "rabbitmq",
+        "redis",
         "server",
         "sftp",
         "websocket",

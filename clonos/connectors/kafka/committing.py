@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from clonos.connectors.kafka.kafka_errors import KAFKA, NumberLost
+from clonos.connectors.kafka.kafka_errors import KAFKA, number_lost
 from clonos.connectors.kafka.numbering import (
     SESSIONS_MAX,
     Answer,
@@ -53,7 +53,7 @@ class TaskOutput:
                 if isinstance(found, Outcome):
                     continue
                 if found is None and not may_be_first:
-                    raise NumberLost(self._group, 1)
+                    raise number_lost(self._group, 1)
                 self._number = 0 if found is None else found.number
             if self._number > checkpoint:
                 return

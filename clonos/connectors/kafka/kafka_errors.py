@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clonos.connectors.kit.external_system import ExternalSystem, MessageRefused
+from clonos.connectors.kit.external_system import ExternalSystem, MessageRefused, MessagesLost, NumberLost
 from clonos.core.model.errors import EnvironmentFault, JobError
 
 KAFKA: Final = ExternalSystem(
@@ -30,22 +30,13 @@ class UnknownTopic(JobError):
         return f"Kafka at {self.servers} has no topic {self.topic!r}.{hint} Create it first, or correct its name."
 
 
-class RecordsLost(EnvironmentFault):
-    """The records that a source reads next are no longer in the topic."""
-
-    topic: str
-    partition: int
-    offset: int
-    first: int
-    end: int
-
-    def __str__(self) -> str:
-        return (
-            f"the topic {self.topic} has lost records that the job has not read: offset {self.offset} of partition"
-            f" {self.partition} is next, but Kafka has the offsets from {self.first} up to {self.end}. They were"
-            " deleted by retention, or the topic was created anew. To go on without them, start afresh with"
-            " --overwrite."
-        )
+def records_lost(topic: str, partition: int, offset: int, first: int, end: int) -> MessagesLost:
+    """Returns the error of a source whose next records are no longer in the topic."""
+    reason = (
+        f"Kafka has the offsets from {first} up to {end}: records were deleted by retention, or the topic was created"
+        " anew"
+    )
+    return MessagesLost(f"the topic {topic}", f"offset {offset} of partition {partition}", reason)
 
 
 class TopicMadeAnew(EnvironmentFault):
@@ -64,20 +55,11 @@ class TopicMadeAnew(EnvironmentFault):
         )
 
 
-class NumberLost(EnvironmentFault):
-    """Kafka does not have the number of a sink task's next row, although the task has written rows."""
-
-    group: str
-    written: int
-
-    def __str__(self) -> str:
-        return (
-            f"Kafka has no number of the next row in the group {self.group}, but at least {self.written} rows have been"
-            " written: the offsets of the group have expired or were deleted, or the topic was created anew."
-            " Which rows are in the topic cannot be known any more, so nothing is written. Set"
-            " offsets.retention.minutes of the brokers above the longest time that a job may stand still; to go on,"
-            " start afresh with --overwrite."
-        )
+def number_lost(group: str, written: int) -> NumberLost:
+    """Returns the error of a sink task whose number is not there, although it has written rows."""
+    reason = "the offsets of the group have expired or were deleted, or the topic was created anew"
+    advice = "Set offsets.retention.minutes of the brokers above the longest time that a job may stand still"
+    return NumberLost(f"the group {group} of Kafka", written, reason, advice)
 
 
 class GroupForeign(JobError):

@@ -23,7 +23,7 @@ from collections.abc import Generator
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
-from clonos.connectors.kafka.kafka_errors import KAFKA, GroupForeign, NumberLost
+from clonos.connectors.kafka.kafka_errors import KAFKA, GroupForeign, number_lost
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
@@ -159,7 +159,7 @@ class Numbering:
         _, _, generation, incarnation = self._identity
         if found is None:
             if self._restored_number:
-                raise NumberLost(self._group, self._restored_number)
+                raise number_lost(self._group, self._restored_number)
             return Committed(0, Stamp(generation, incarnation, 0, False))
         number, stamp = found
         if (stamp.generation, stamp.incarnation) > (generation, incarnation):
@@ -168,7 +168,7 @@ class Numbering:
                 by=(stamp.generation, stamp.incarnation),
             )
         if stamp.highest < self._restored_number:
-            raise NumberLost(self._group, self._restored_number)
+            raise number_lost(self._group, self._restored_number)
         if stamp.generation == generation:
             return Committed(number, stamp._replace(incarnation=incarnation))
         return Committed(self._restored_number, Stamp(generation, incarnation, stamp.highest, True))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
-from clonos.connectors.kafka.kafka_errors import KAFKA, RecordsLost, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import KAFKA, UnknownTopic, records_lost
 from clonos.connectors.kafka.message import Message
 from clonos.connectors.kafka.partitions import NO_END, Partition, bounds, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
@@ -63,7 +63,7 @@ class PartitionReader:
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a partition at an offset.
 
-        Raises: RecordsLost: the partition has no such offset any more. SplitMalformed: the mark is no offset.
+        Raises: MessagesLost: the partition has no such offset any more. SplitMalformed: the mark is no offset.
         TopicMadeAnew: the topic is another one of the same name. SystemRefused, SystemUnreachable, UnknownTopic.
         """
         self._split = found = partition_of(split)
@@ -73,7 +73,7 @@ class PartitionReader:
         self._topic_ids.check(found.topic, found.topic_id)
         first, self._known_end = bounds(client, found.topic, found.number)
         if not first <= self._next <= self._known_end:
-            raise RecordsLost(found.topic, found.number, self._next, first, self._known_end)
+            raise records_lost(found.topic, found.number, self._next, first, self._known_end)
         self._has_ended = 0 <= found.end <= self._next
         client.raw.assign([client.place(found.topic, found.number, self._next)])
 
@@ -129,7 +129,7 @@ class PartitionReader:
     def _take_event(self, message: Any) -> None:
         """Takes over the end of the partition; control records count in its offset.
 
-        Raises: RecordsLost, TopicMadeAnew, UnknownTopic, SystemRefused: the partition cannot be read any more.
+        Raises: MessagesLost, TopicMadeAnew, UnknownTopic, SystemRefused: the partition cannot be read any more.
         """
         assert self._client is not None, "a split is opened before it is read"
         error, split = message.error(), self._split
@@ -139,7 +139,7 @@ class PartitionReader:
             self._has_ended = 0 <= split.end <= self._next
         elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
             self._topic_ids.check(split.topic, split.topic_id)
-            raise RecordsLost(split.topic, split.number, self._next, *bounds(self._client, split.topic, split.number))
+            raise records_lost(split.topic, split.number, self._next, *bounds(self._client, split.topic, split.number))
         elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
             raise UnknownTopic(self._cluster.servers, split.topic)
         else:

@@ -1,8 +1,9 @@
 """Base of immediate sinks that publish rows to a broker, each confirmed and under its own id.
 
-A broker has no memory of the task that publishes, so a task that takes over publishes the rows since the last snapshot
-again. Each row has the same id then: its job, task, generation and number. A consumer that ignores an id it has seen
-gets each row once. After a rollback rows have new ids, because their content may differ.
+Most brokers have no memory of the task that publishes, so a task that takes over publishes the rows since the last
+snapshot again. Each row has the same id then: its job, task, generation and number. A consumer that ignores an id it
+has seen gets each row once. After a rollback rows have new ids, because their content may differ. A broker that can
+keep the number of the next row together with the rows has a ``NumberingPublisher``: there each row is once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    runtime_checkable,
+)
 
 from clonos.connectors.codecs import Codec, for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
@@ -73,6 +84,17 @@ class Publisher(Protocol):
 
     def close(self) -> None:
         """Closes the connection."""
+
+
+@runtime_checkable
+class NumberingPublisher(Publisher, Protocol):
+    """``Publisher`` to a broker that keeps the next number of each task, and drops rows below it. It reconnects."""
+
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        """See ``ImmediateWriter``.
+
+        Raises: WriterFenced, NumberLost. SystemRefused, SystemUnreachable.
+        """
 
 
 class BrokerSink(ABC):
@@ -153,11 +175,18 @@ class ConfirmedWriter:
         self._pause = threading.Event()  # never set
 
     def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
-        """Continues after the snapshot, because no broker says what it has of this task."""
+        """Continues where the broker says, or after the snapshot if it does not say what it has of this task.
+
+        Raises: as ``NumberingPublisher``.
+        """
         self._key = identity.id_space
-        self._next = restored_number
-        self._connect()
-        return Registration(restored_number, None, knows_output=False)
+        publisher = self._connect()
+        if isinstance(publisher, NumberingPublisher):
+            registration = publisher.register(identity, restored_number)
+        else:
+            registration = Registration(restored_number, None, knows_output=False)
+        self._next = registration.next_number
+        return registration
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Publishes rows until the broker has confirmed each; returns the number of the next row.

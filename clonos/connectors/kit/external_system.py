@@ -83,6 +83,36 @@ class MessageRefused(JobError):
         return f"{self.target} refused the row {self.row}: {self.reason}. {self.advice}"
 
 
+class MessagesLost(EnvironmentFault):
+    """Messages that a source reads next are no longer there. ``stream`` and ``following`` say where, in words."""
+
+    stream: str
+    following: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stream} has lost messages that the job may not have read: {self.following} is next, but"
+            f" {self.reason}. To go on without them, start afresh with --overwrite."
+        )
+
+
+class NumberLost(EnvironmentFault):
+    """An external system does not have the number of a sink task's next row, although the task has written rows."""
+
+    place: str
+    written: int
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place} has no number of the next row, or a smaller one, but at least {self.written} rows have been"
+            f" written: {self.reason}. Which rows are there cannot be known any more, so nothing is written."
+            f" {self.advice}; to go on, start afresh with --overwrite."
+        )
+
+
 class PayloadMalformed(RecordError):
     """The payload of a message, a request or an answer cannot be decoded. ``where`` tells it from others."""
 

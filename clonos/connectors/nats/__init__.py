@@ -6,9 +6,6 @@ It needs nats-py: ``pip install 'clonos[nats]'``.
 from __future__ import annotations
 
 from clonos.connectors.nats.message import Message
-from clonos.connectors.nats.nats_errors import (
-    MessagesLost,
-)
 from clonos.connectors.nats.stream_source import source
 from clonos.connectors.nats.subject_sink import sink
 from clonos.core.model.missing_names import explains_names
@@ -17,7 +14,6 @@ __all__ = [
     "source",
     "sink",
     "Message",
-    "MessagesLost",
 ]
 
 explains_names(

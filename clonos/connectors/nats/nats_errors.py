@@ -7,7 +7,7 @@ from typing import Final
 
 from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
 from clonos.connectors.tls_context import is_of_tls, tls_advice
-from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import ClonosError
 
 ACCOUNT_WITHOUT_JETSTREAM: Final = 10039
 TOO_LARGE: Final = 10054
@@ -32,20 +32,6 @@ ROW_ADVICE: Final = (
     "Drop or cut such rows in a step before the sink, or raise the limit of the stream or of the server, and resume the"
     " job: no row is lost."
 )
-
-
-class MessagesLost(EnvironmentFault):
-    """The messages that a source reads next are no longer in the stream."""
-
-    stream: str
-    sequence: int
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"the stream {self.stream} has lost messages that the job may not have read: sequence {self.sequence} is"
-            f" next, but {self.reason}. To go on without them, start afresh with --overwrite."
-        )
 
 
 def failure_of(server: str, doing: str, error: BaseException, clean: Callable[[str], str]) -> ClonosError:

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kit.external_system import SystemRefused
+from clonos.connectors.kit.external_system import MessagesLost, SystemRefused
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.nats.nats_address import Connection, NatsAddress
-from clonos.connectors.nats.nats_errors import NATS, MessagesLost
+from clonos.connectors.nats.nats_errors import NATS
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
 
@@ -166,7 +166,7 @@ def check_sequences(split: StreamSplit, info: Any, sequence: int) -> None:
         reason = f"the stream ends at {state.last_seq}"
     else:
         return
-    raise MessagesLost(split.stream, sequence, reason)
+    raise MessagesLost(f"the stream {split.stream}", f"sequence {sequence}", reason)
 
 
 def _check_replayable(server: NatsAddress, stream: str, config: Any) -> None:

@@ -13,6 +13,7 @@ from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.connectors.servers.redis import RedisProcess
 from tests.connectors.servers.server_process import ServerProcess
 from tests.harnesses.s3_server import S3Server
 from tests.tidy.source import ROOT
@@ -102,6 +103,12 @@ def rabbit_link(rabbit: RabbitServer) -> Iterator[NetworkLink]:
 @pytest.fixture
 def nats_link(nats_server: NatsServer) -> Iterator[NetworkLink]:
     with NetworkLink(nats_server.place) as link:
+        yield link
+
+
+@pytest.fixture
+def redis_link(redis_server: RedisProcess) -> Iterator[NetworkLink]:
+    with NetworkLink(redis_server.place) as link:
         yield link
 
 

@@ -17,20 +17,23 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 
-from clonos import dbapi, delta, files, kafka, nats, rabbitmq, sqlite, web
+from clonos import dbapi, delta, files, kafka, nats, rabbitmq, redis, sqlite, web
 from clonos import postgres as pg
 from clonos.io.http.http_client import close_shared_client
 from clonos.testing import NetworkLink, check_sink
 from tests.connectors.guarantees.conftest import REPEATING, numbered, server_outages
-from tests.connectors.guarantees.places import WORLDS, nats_url, postgres_url, rabbit_url, s3_url
+from tests.connectors.guarantees.places import WORLDS, nats_url, postgres_url, rabbit_url, redis_url, s3_url
 from tests.connectors.kafka.producing import committed
 from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.object_stores.objects import contents
 from tests.connectors.rabbitmq.messages import declare, taken
+from tests.connectors.redis.streams import add_stream as add_entries
+from tests.connectors.redis.streams import found as entries
 from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.connectors.servers.redis import RedisProcess
 from tests.harnesses.s3_server import S3Server
 from tests.unit.connectors.web.receiving_server import Receiver, receiver
 
@@ -202,6 +205,19 @@ def test_a_subject_has_each_row_once(nats_server: NatsServer, nats_link: Network
     report = check_sink(make, read, outages=outages, worlds=())
     numbered(report)
     expect("`nats.sink`", report, REPEATING)
+
+
+def test_entries_have_each_row_once(redis_server: RedisProcess, redis_link: NetworkLink, expect: Any) -> None:
+    def make(place: str) -> Any:
+        return redis.sink(add_entries(redis_server, f"out-{place}"), url=redis_url(redis_link))
+
+    def read(place: str) -> list[Any]:
+        return [json.loads(fields[b"data"]) for _, fields in entries(redis_server, f"out-{place}")]
+
+    outages = redis_link.outages() | server_outages(redis_server)
+    report = check_sink(make, read, outages=outages, worlds=())
+    numbered(report)
+    expect("`redis.sink`", report, REPEATING)
 
 
 def test_objects_have_each_row_once(s3: S3Server, s3_link: NetworkLink, expect: Any) -> None:

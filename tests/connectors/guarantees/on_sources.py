@@ -15,20 +15,23 @@ import fastavro
 import pyarrow
 import pytest
 
-from clonos import codecs, files, kafka, nats, rabbitmq, sockets, values, web
+from clonos import codecs, files, kafka, nats, rabbitmq, redis, sockets, values, web
 from clonos import postgres as pg
 from clonos.testing import Evidence, Guarantees, NetworkLink, check_source
 from tests.connectors.guarantees.conftest import server_outages
-from tests.connectors.guarantees.places import WORLDS, WRITERS, nats_url, postgres_url, rabbit_url, s3_url
+from tests.connectors.guarantees.places import WORLDS, WRITERS, nats_url, postgres_url, rabbit_url, redis_url, s3_url
 from tests.connectors.kafka.producing import produce
 from tests.connectors.nats.streams import add_stream
 from tests.connectors.nats.streams import publish as publish_to_stream
 from tests.connectors.object_stores.objects import put
 from tests.connectors.rabbitmq.messages import declare, publish
+from tests.connectors.redis.streams import add_stream as add_entries
+from tests.connectors.redis.streams import publish as add_to_entries
 from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.connectors.servers.redis import RedisProcess
 from tests.harnesses.s3_server import S3Server
 from tests.processes.harness.line_server import LineServer
 from tests.unit.connectors.web.feed_server import Feeds, after
@@ -161,6 +164,18 @@ def test_messages_of_a_stream_are_read_once(nats_server: NatsServer, nats_link: 
 
     outages = nats_link.outages() | server_outages(nats_server)
     expect("`nats.source`", check_source(make, write, int, outages=outages))
+
+
+def test_entries_of_a_stream_are_read_once(redis_server: RedisProcess, redis_link: NetworkLink, expect: Any) -> None:
+    def make(place: str) -> Any:
+        key = add_entries(redis_server, f"in-{place}")
+        return redis.source(key, url=redis_url(redis_link), decode=codecs.json())
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        add_to_entries(redis_server, f"in-{place}", numbers)
+
+    outages = redis_link.outages() | server_outages(redis_server)
+    expect("`redis.source`", check_source(make, write, int, outages=outages))
 
 
 def test_lines_of_objects_are_read_once(s3: S3Server, s3_link: NetworkLink, expect: Any) -> None:

@@ -17,6 +17,8 @@ from tests.connectors.servers.nats import USER as NATS_USER
 from tests.connectors.servers.postgres import DATABASE, PASSWORD, USER
 from tests.connectors.servers.rabbitmq import PASSWORD as RABBIT_PASSWORD
 from tests.connectors.servers.rabbitmq import USER as RABBIT_USER
+from tests.connectors.servers.redis import PASSWORD as REDIS_PASSWORD
+from tests.connectors.servers.redis import USER as REDIS_USER
 
 WORLDS = range(20)
 """Seeds of simulated worlds."""
@@ -49,3 +51,7 @@ def s3_url(link: NetworkLink, key: str) -> str:
 
 def rabbit_url(link: NetworkLink) -> str:
     return f"amqp://{RABBIT_USER}:{RABBIT_PASSWORD}@{link.address}/%2F"
+
+
+def redis_url(link: NetworkLink) -> str:
+    return f"redis://{REDIS_USER}:{REDIS_PASSWORD}@{link.address}"

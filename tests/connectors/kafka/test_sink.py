@@ -11,8 +11,8 @@ import pytest
 from clonos.connectors import kafka
 from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
 from clonos.connectors.kafka.immediate import TopicWriter, group_of
-from clonos.connectors.kafka.kafka_errors import GroupForeign, NumberLost, UnknownTopic
-from clonos.connectors.kit.external_system import MessageRefused, SystemRefused
+from clonos.connectors.kafka.kafka_errors import GroupForeign, UnknownTopic
+from clonos.connectors.kit.external_system import MessageRefused, NumberLost, SystemRefused
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.connectors.kafka.producing import committed, produce
 from tests.connectors.servers.kafka import USER, KafkaServer

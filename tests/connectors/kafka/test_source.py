@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException, Producer
 from clonos.connectors import kafka, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Cluster
-from clonos.connectors.kafka.kafka_errors import RecordsLost, TopicMadeAnew, UnknownTopic
+from clonos.connectors.kafka.kafka_errors import TopicMadeAnew, UnknownTopic
 from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
-from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
+from clonos.connectors.kit.external_system import MessagesLost, SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import MalformedRecord
 from tests.connectors.kafka.producing import produce
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
@@ -191,7 +191,7 @@ def test_records_that_retention_has_deleted_are_an_error_and_never_skipped(broke
     (done,) = admin.delete_records([TopicPartition(topic, 0, 5)]).values()
     done.result()
     with pytest.raises(
-        RecordsLost, match=r"offset 0 of partition 0 is next, but Kafka has the offsets from 5 up to 10"
+        MessagesLost, match=r"offset 0 of partition 0 is next, but Kafka has the offsets from 5 up to 10"
     ):
         read_all(source, split)
     assert read_all(source, split, b"5") == [5, 6, 7, 8, 9]
@@ -199,7 +199,7 @@ def test_records_that_retention_has_deleted_are_an_error_and_never_skipped(broke
 
 def test_an_offset_after_the_end_of_a_topic_that_was_created_again_is_an_error(broker: KafkaServer) -> None:
     source = unbounded(broker, broker.create_topic("anew"))
-    with pytest.raises(RecordsLost, match="or the topic was created anew"):
+    with pytest.raises(MessagesLost, match="or the topic was created anew"):
         read_all(source, source.splits(1)[0], b"7", 1)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, kafka
-from clonos.connectors.kafka.kafka_errors import NumberLost
 from clonos.connectors.kafka.transactional import TransactionalKafkaSink
+from clonos.connectors.kit.external_system import NumberLost
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import WriterContext

@@ -13,8 +13,7 @@ import pytest
 
 from clonos.connectors import nats
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.kit.external_system import PayloadMalformed, SystemRefused, SystemUnreachable
-from clonos.connectors.nats import MessagesLost
+from clonos.connectors.kit.external_system import MessagesLost, PayloadMalformed, SystemRefused, SystemUnreachable
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.stream_splits import split_of

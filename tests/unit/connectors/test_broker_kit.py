@@ -11,7 +11,7 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.broker_sink import BrokerSink, Outgoing, Published
 from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
 from clonos.connectors.kit.source_options import is_bounded, own_timestamps
-from clonos.operators.connector_contract import WriterIdentity
+from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
 
 LEDGER = ExternalSystem("Ledger", "ledger", "pyledger", "ledger", "Start it, then resume.", "Correct its name.")
@@ -57,6 +57,15 @@ class LedgerSink(BrokerSink):
         return {**headers, "id": message_id}
 
 
+class NumberingLedger(Ledger):
+    """Ledger that has the rows before its number."""
+
+    number = 0
+
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        return Registration(self.number, None)
+
+
 ROWS = [{"account": "a"}, {"account": "b"}, {"account": "c"}]
 
 
@@ -75,6 +84,15 @@ def test_rows_before_the_restored_number_are_not_published_again() -> None:
     writer.register(TASK, 1)
     assert writer.write(0, ROWS) == 3
     assert [each[1] for each in ledger.entries] == ["b", "c"]
+
+
+def test_rows_before_the_number_of_the_broker_are_not_published_again() -> None:
+    ledger = NumberingLedger([1])
+    ledger.number = 2
+    writer = LedgerSink(ledger).immediate_writer()
+    assert writer.register(TASK, 1) == Registration(2, None)
+    assert writer.write(0, ROWS) == 3
+    assert [each[1] for each in ledger.entries] == ["c"]
 
 
 def test_a_connection_that_has_ended_is_replaced() -> None:

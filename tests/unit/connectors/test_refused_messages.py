@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clonos import codecs, kafka, nats, rabbitmq, web
+from clonos import codecs, kafka, nats, rabbitmq, redis, web
 from tests.unit.connectors.refusing import numbered
 
 NAN = float("nan")
@@ -26,11 +26,13 @@ SINKS: dict[str, Any] = {
     "kafka.sink": kafka.sink("t", servers="localhost:1"),
     "nats.sink": nats.sink("t", url="nats://localhost:1"),
     "rabbitmq": rabbitmq.exchange("t", url="amqp://localhost:1"),
+    "redis.sink": redis.sink("t", url="redis://localhost:1"),
     "web.post": web.post("http://localhost:1/"),
     "web.post, batches": web.post("http://localhost:1/", batch=5),
     "kafka.sink, registry": kafka.sink("t", servers="localhost:1", encode=registered()),
     "nats.sink, registry": nats.sink("t", url="nats://localhost:1", encode=registered()),
     "rabbitmq, registry": rabbitmq.exchange("t", url="amqp://localhost:1", encode=registered()),
+    "redis.sink, registry": redis.sink("t", url="redis://localhost:1", encode=registered()),
     "web.post, registry": web.post("http://localhost:1/", encode=registered()),
     "web.post, encoded": web.post("http://localhost:1/", encode=only_numbers),
 }

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from clonos.connectors.kafka.committing import TaskOutput, is_started, mark_started
-from clonos.connectors.kafka.kafka_errors import NumberLost
+from clonos.connectors.kit.external_system import NumberLost
 from tests.unit.connectors.kafka.fake_kafka import FATES, Died, FakeClient, FakeKafka, Fate
 
 CHECKPOINTS = [(3, 2), (4, 1), (7, 3)]

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from clonos.connectors.kafka.kafka_errors import GroupForeign, NumberLost
+from clonos.connectors.kafka.kafka_errors import GroupForeign
 from clonos.connectors.kafka.numbering import Numbering, Stamp, committed_of
-from clonos.connectors.kit.external_system import SystemUnreachable
+from clonos.connectors.kit.external_system import NumberLost, SystemUnreachable
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.unit.connectors.kafka.fake_kafka import FATES, Died, FakeClient, FakeKafka, Fate
 
