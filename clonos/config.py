@@ -60,7 +60,10 @@ BYTES: Final = {
 QUANTITY_MAX: Final = (1 << 62) - 1
 """Largest value of an option, in nanoseconds (146 years), bytes or counts."""
 
-SILENCE_OF_THREADS_MS: Final = 24 * 3_600_000
+SILENCE_MS_MAX: Final = 24 * 3_600_000
+"""Longest silence that counts: what waits for it takes milliseconds in 31 bits."""
+
+SILENCE_OF_THREADS_MS: Final = SILENCE_MS_MAX
 """Default of ``lease`` and ``orphan_after`` for slots that are threads: while a debugger holds their process, all are
 silent."""
 
@@ -138,13 +141,28 @@ class OptionIllTyped(JobError):
         return f"{self.origin} sets the option {self.key!r} to {self.value}, but {self.expected} is expected."
 
 
-AT_LEAST_ONE: Final = frozenset(
-    {
-        *("parallelism", "max_parallelism", "heartbeat", "lease", "step_cost", "step_records_max"),
-        *("step_records_first", "credit_window", "channel_delay", "failures_per_epoch_max"),
-    }
-)
-"""Options that mean nothing at 0: a job would wait for ever, or fail at its first heartbeat."""
+SLOTS_MAX: Final = 10_000
+KEY_GROUPS_MAX: Final = 1 << 15
+PORT_MAX: Final = (1 << 16) - 1
+HEARTBEATS_OF_LEASE_MIN: Final = 2
+
+RANGES: Final = {
+    **dict.fromkeys(
+        (
+            *("parallelism", "step_cost", "step_records_max", "step_records_first", "credit_window", "channel_delay"),
+            *("failures_per_epoch_max", "checkpoint_every", "checkpoint_timeout", "orphan_after", "slots_wait"),
+        ),
+        (1, QUANTITY_MAX),
+    ),
+    **dict.fromkeys(("heartbeat", "lease"), (1, SILENCE_MS_MAX)),
+    **dict.fromkeys(("spare_slots", "domains"), (0, SLOTS_MAX)),
+    "max_parallelism": (1, KEY_GROUPS_MAX),
+    "metrics_port": (0, PORT_MAX),
+}
+"""Smallest and largest value, in the unit of the field, of the options that have others than 0 and ``QUANTITY_MAX``.
+
+Those from 1 on mean nothing at 0: a job would wait for ever, fail at its first heartbeat or do nothing but checkpoints.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +176,9 @@ class _Option:
     unit: str  # "ns", "us", "ms", "bytes" or ""
 
     @property
-    def minimum(self) -> int:
-        """Smallest value, in the unit of the field."""
-        return 1 if self.key in AT_LEAST_ONE else 0
+    def range(self) -> tuple[int, int]:
+        """Smallest and largest value, in the unit of the field."""
+        return RANGES.get(self.key, (0, QUANTITY_MAX))
 
 
 def _options_of(owner: type, is_core: bool) -> Iterable[_Option]:
@@ -224,7 +242,13 @@ def resolve_settings(
         run["slots"], reason = chosen_slots("master" in run)
     if run["slots"] is SlotKind.THREAD:
         core = {"lease_ms": SILENCE_OF_THREADS_MS, "orphan_after_ms": SILENCE_OF_THREADS_MS} | core
-    return JobSettings(Options(**core), RunOptions(**run), origins, reason)  # type: ignore[arg-type]
+    options = Options(**core)  # type: ignore[arg-type]
+    if options.lease_ms < HEARTBEATS_OF_LEASE_MIN * options.heartbeat_ms:
+        raise JobError(
+            f"lease is {options.lease_ms} ms and heartbeat is {options.heartbeat_ms} ms: a process speaks once a"
+            f" heartbeat, and would count as dead. Set a lease of {HEARTBEATS_OF_LEASE_MIN} heartbeats or more."
+        )
+    return JobSettings(options, RunOptions(**run), origins, reason)  # type: ignore[arg-type]
 
 
 def chosen_slots(has_master: bool) -> tuple[SlotKind, str]:
@@ -325,14 +349,19 @@ def _parse(option: _Option, value: object, origin: str) -> object:
     except (ValueError, TypeError):
         raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), _expected(option)) from None
     if isinstance(parsed, int) and not isinstance(parsed, bool):
+        least, most = option.range
         limit = ""
-        if parsed < option.minimum:
-            limit = f", not below {option.minimum}," if option.minimum == 0 or not option.unit else ", above 0,"
-        elif parsed > QUANTITY_MAX:
-            limit = ", not above 2**62,"
+        if parsed < least:
+            limit = f", not below {least}," if least == 0 or not option.unit else ", above 0,"
+        elif parsed > most:
+            limit = f", not above {_limit_text(most)},"
         if limit:
             raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), f"{_expected(option)}{limit}")
     return parsed
+
+
+def _limit_text(most: int) -> str:
+    return {SILENCE_MS_MAX: "24h", QUANTITY_MAX: "2**62"}.get(most, str(most))
 
 
 def _parse_as(option: _Option, value: object) -> object:

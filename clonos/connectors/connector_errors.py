@@ -20,6 +20,16 @@ class InvalidConnector(JobError):
         return f"{self.connector}: {self.problem}. {self.advice}"
 
 
+def check_number(connector: str, option: str, value: object, what: str, largest: int | None = None) -> None:
+    """Checks an option that counts something. ``what``: the unit, in the plural.
+
+    Raises: InvalidConnector: the value is not an int from 1 to the largest.
+    """
+    if type(value) is not int or value < 1 or (largest is not None and value > largest):
+        advice = f"Give a number of {what}, {'at least 1' if largest is None else f'from 1 to {largest}'}."
+        raise InvalidConnector(connector, f"{option} is {value!r:.80}", advice)
+
+
 class InputMissing(JobError):
     """A path or pattern of an input matches no file."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.missing_names import explains_names
@@ -79,11 +79,9 @@ class SocketLines:
         line_bytes_max: int,
         acknowledge: bool,
     ) -> None:
-        if not 0 < port <= PORT_MAX:
-            raise InvalidConnector("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
-        if not 0 < line_bytes_max <= LINE_BYTES_LIMIT:
-            problem = f"line_bytes_max is {line_bytes_max}"
-            raise InvalidConnector("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
+        if type(port) is not int or not 0 < port <= PORT_MAX:
+            raise InvalidConnector("sockets.lines", f"the port is {port!r:.80}", f"Give a port from 1 to {PORT_MAX}.")
+        check_number("sockets.lines", "line_bytes_max", line_bytes_max, "bytes", LINE_BYTES_LIMIT)
         check_encoding(encoding)
         self.host = host
         self.port = port

@@ -80,7 +80,7 @@ def session(**settings: Unpack[SessionSettings]) -> Session:
     """Returns a session: requests with common settings, any field of ``SessionConfig`` such as base_url=, headers=,
     timeout=.
 
-    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``.
+    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``; SettingInvalid for an unusable value.
     """
     return Session(**settings)
 
@@ -90,6 +90,6 @@ def configure(**settings: Unpack[SessionSettings]) -> None:
 
     A job has the settings of its start. Call this where the job is built, not in the function of a step.
 
-    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``.
+    Raises: SettingUnknown when a setting is not a field of ``SessionConfig``; SettingInvalid for an unusable value.
     """
     use_common_settings(changed(common_settings(), settings))

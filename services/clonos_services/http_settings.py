@@ -42,11 +42,41 @@ class SettingUnknown(JobError):
         return f"HTTP requests have no setting {', '.join(self.names)}. The settings are: {known}."
 
 
+class SettingInvalid(JobError):
+    """The value of a setting cannot be used."""
+
+    name: str
+    value: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"the setting {self.name} of HTTP requests is {self.value}. Give {self.expected}."
+
+
+SECONDS_MAX: Final = 86_400
+
+
+def _check(name: str, value: Any) -> None:
+    """Raises: SettingInvalid: the value of a number is of another type, or out of its range."""
+    if name in ("timeout", "connect_timeout"):
+        if type(value) not in (int, float) or not 0 < value <= SECONDS_MAX:  # false for NaN too
+            raise SettingInvalid(name, f"{value!r:.80}", f"seconds: a number above 0, at most {SECONDS_MAX}")
+    elif name in ("retries", "redirects", "body_bytes_max"):
+        least = 1 if name == "body_bytes_max" else 0
+        if type(value) is not int or value < least:
+            raise SettingInvalid(name, f"{value!r:.80}", f"a whole number, at least {least}")
+
+
 def changed(settings: SessionConfig, changes: Mapping[str, Any]) -> SessionConfig:
-    """Returns the settings with these changes. Raises: SettingUnknown when a change is not a field."""
+    """Returns the settings with these changes.
+
+    Raises: SettingUnknown: a change is not a field. SettingInvalid: its value cannot be used.
+    """
     known = {field.name for field in fields(SessionConfig)}
     if unknown := tuple(sorted(set(changes) - known)):
         raise SettingUnknown(unknown)
+    for name, value in changes.items():
+        _check(name, value)
     if "keep_headers" in changes:
         changes = {**changes, "keep_headers": tuple(name.lower() for name in changes["keep_headers"])}
     return replace(settings, **changes)

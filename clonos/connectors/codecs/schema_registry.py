@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from clonos.connectors.codecs.codec import InvalidCodec
 from clonos.connectors.secrets import Secret, revealed
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
@@ -43,6 +44,8 @@ class SchemaRegistry:
     def __init__(
         self, url: str, user: str | None = None, password: Secret | str | None = None, retries_max: int = 5
     ) -> None:
+        if type(retries_max) is not int or retries_max < 0:
+            raise InvalidCodec("codecs.SchemaRegistry", f"retries_max is {retries_max!r:.80}", "Give a number, or 0.")
         self.url = url.rstrip("/")
         self.shown_url = redacted_url(self.url)
         self.user = user

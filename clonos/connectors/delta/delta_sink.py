@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, OutputInUse, UnexpectedOutput
+from clonos.connectors.connector_errors import (
+    InvalidConnector,
+    OutputFailed,
+    OutputInUse,
+    UnexpectedOutput,
+    check_number,
+)
 from clonos.connectors.delta.table_log import CONNECTOR, DeltaFile, TableLog, check_url
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import absolute
@@ -47,8 +53,8 @@ class DeltaTableSink:
             raise InvalidConnector(CONNECTOR, "the path is empty", "Name a folder, or the URL of one.")
         if is_url(path):
             check_url(path)
-        if part_rows is not None and (type(part_rows) is not int or part_rows < 1):
-            raise InvalidConnector(CONNECTOR, f"part_rows is {part_rows!r}", "Give a whole number, at least 1.")
+        if part_rows is not None:
+            check_number(CONNECTOR, "part_rows", part_rows, "rows")
         if part_rows is not None and partition_by:
             raise InvalidConnector(CONNECTOR, "part_rows= does not go with partition_by=", "Leave out one of them.")
         self.path = absolute(path)

@@ -87,7 +87,7 @@ class CsvFiles(OrderedFiles, FileSink):
         if isinstance(null_values, str) or not all(isinstance(text, str) for text in null_values):
             raise InvalidConnector(CONNECTOR, f"null_values is {null_values!r}", "Give a list of texts.")
         check_encoding(encoding, CONNECTOR)
-        check_line_options(CONNECTOR, paths, block_bytes, ordered)
+        check_line_options(CONNECTOR, paths, block_bytes, ordered, line_bytes_max)
         self.columns = None if columns is None else tuple(columns)
         self.schema = schema
         self.delimiter, self.header, self.newlines_in_values = delimiter, header, newlines_in_values

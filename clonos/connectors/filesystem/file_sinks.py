@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.filesystem.file_splits import format_suffix
 from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling, RowsFormat, decode_parts
@@ -142,8 +142,7 @@ class FileSink:
         for name, limit in zip(("part_rows", "part_bytes"), self.rolling, strict=True):
             if limit is None:
                 continue
-            if type(limit) is not int or limit < 1:
-                raise InvalidConnector(self.connector, f"{name} is {limit!r}", "Give a whole number, at least 1.")
+            check_number(self.connector, name, limit, name.removeprefix("part_"))
             if self.is_single_file or self.partition_by:
                 other = "single=" if self.is_single_file else "partition_by="
                 raise InvalidConnector(self.connector, f"{name}= does not go with {other}", "Leave out one of them.")

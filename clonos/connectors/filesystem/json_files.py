@@ -72,7 +72,7 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
             if self.folder_columns.are_added:
                 problem = "objects of schema= have no place for the columns that partitioned= adds"
                 raise InvalidConnector(CONNECTOR, problem, "Leave out schema=, which gives dicts.")
-        check_line_options(CONNECTOR, paths, block_bytes, ordered)
+        check_line_options(CONNECTOR, paths, block_bytes, ordered, line_bytes_max)
         self.patterns = self.paths
         self.ordered = ordered_of(ordered, block_bytes)
         self.block_bytes = block_bytes

@@ -11,7 +11,7 @@ from io import BytesIO
 from itertools import accumulate, repeat
 from typing import Any, Generic, TypeVar
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
@@ -48,7 +48,7 @@ class LineFiles(OrderedFiles, FileSink, Generic[AnyLine]):
         **parts: Any,
     ) -> None:
         super().__init__(CONNECTOR, patterns, **parts)
-        check_line_options(CONNECTOR, patterns, block_bytes, ordered)
+        check_line_options(CONNECTOR, patterns, block_bytes, ordered, line_bytes_max)
         check_encoding(encoding)
         self.patterns = self.paths
         self.encoding = encoding
@@ -95,18 +95,23 @@ def ordered_of(ordered: bool | None, block_bytes: int | None) -> bool | None:
 
 
 def check_line_options(
-    connector: str, patterns: Sequence[str], block_bytes: int | None, ordered: bool | None = None
+    connector: str,
+    patterns: Sequence[str],
+    block_bytes: int | None,
+    ordered: bool | None = None,
+    line_bytes_max: int = LINE_BYTES_MAX,
 ) -> None:
     """Checks the options of a source of lines.
 
-    Raises: InvalidConnector: no path is given, ``block_bytes`` is below 1, or files cannot be in order and in blocks.
+    Raises: InvalidConnector: no path is given, a size is below 1, or files cannot be in order and in blocks.
     """
     if ordered and block_bytes is not None:
         raise InvalidConnector(connector, "ordered=True reads whole files, not blocks", "Leave out block_bytes=.")
     if not patterns:
         raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
-    if block_bytes is not None and block_bytes < 1:
-        raise InvalidConnector(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
+    if block_bytes is not None:
+        check_number(connector, "block_bytes", block_bytes, "bytes")
+    check_number(connector, "line_bytes_max", line_bytes_max, "bytes")
 
 
 def check_encoding(encoding: str, connector: str = CONNECTOR) -> None:

@@ -18,6 +18,7 @@ from clonos.connectors.connector_errors import (
     InputMalformed,
     InvalidConnector,
     SplitMalformed,
+    check_number,
     row_not_writable,
 )
 from clonos.connectors.filesystem.byte_feed import ByteReader
@@ -80,8 +81,7 @@ class WholeFiles(OrderedFiles, FileSink):
         super().__init__(CONNECTOR, patterns)
         if not patterns:
             raise InvalidConnector(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
-        if type(file_bytes_max) is not int or file_bytes_max < 1:
-            raise InvalidConnector(CONNECTOR, f"file_bytes_max is {file_bytes_max!r}", "Give a whole number of bytes.")
+        check_number(CONNECTOR, "file_bytes_max", file_bytes_max, "bytes")
         try:
             "".encode(encoding or "utf-8")
         except LookupError:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed, check_number
 from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.kit.splits import decoded_split
@@ -74,8 +74,8 @@ class PostgresQuery(OrderChoice):
     routes_malformed = True
 
     def __init__(self, server: PostgresAddress, sql: str, key: str, parts: int | None, ordered: bool | None) -> None:
-        if parts is not None and not 1 <= parts <= PARTS_MAX:
-            raise InvalidConnector(CONNECTOR, f"parts is {parts}", f"Give a number from 1 to {PARTS_MAX}.")
+        if parts is not None:
+            check_number(CONNECTOR, "parts", parts, "ranges", PARTS_MAX)
         if ordered and parts is not None and parts > 1:
             raise InvalidConnector(CONNECTOR, "ordered=True reads the query as one part", "Leave out parts=.")
         if "." in key:

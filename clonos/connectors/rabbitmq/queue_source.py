@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.kit.journalled_source import IdentifiedJournal
 from clonos.connectors.kit.source_options import AddressOptions, is_bounded
 from clonos.connectors.rabbitmq.broker import Broker
@@ -248,8 +248,7 @@ def queue(name: str, *, decode: Any = None, **options: Unpack[QueueOptions]) -> 
         prefetch = CHECKPOINTED_PREFETCH if waits else PREFETCH
     _check(name, acknowledge, until, identity, prefetch)
     retained = REMEMBERED_PER_CREDIT * prefetch if remember is None else remember
-    if type(retained) is not int or retained < 1:
-        raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
+    check_number(CONNECTOR, "remember", retained, "identities")
     return (CheckpointedRabbitQueue if waits else RabbitQueue)(
         name,
         Broker(CONNECTOR, options),
@@ -270,5 +269,4 @@ def _check(name: str, acknowledge: str, until: str | None, identity: str | None,
     if acknowledge == "checkpoint" and (until is not None or identity is None):
         problem = "acknowledge='checkpoint' goes neither with until='empty' nor with identity=None"
         raise InvalidConnector(CONNECTOR, problem, "Leave one of them out.")
-    if type(prefetch) is not int or not 1 <= prefetch <= PREFETCH_MAX:
-        raise InvalidConnector(CONNECTOR, f"prefetch is {prefetch!r:.80}", f"Give 1 to {PREFETCH_MAX}.")
+    check_number(CONNECTOR, "prefetch", prefetch, "messages", PREFETCH_MAX)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Unpack
 
 from clonos.connectors.codecs import Codec, for_decoding, json
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
 from clonos.connectors.kit.source_options import is_bounded
 from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
 from clonos.connectors.web.poll_feed import Endpoint, PollCursor, PollFeed
-from clonos.connectors.web.web_options import FeedOptions, check_number, checked_file, checked_headers, is_path
+from clonos.connectors.web.web_options import FeedOptions, checked_file, checked_headers, is_path
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
@@ -98,8 +98,8 @@ def poll(
     Raises: InvalidConnector: an option cannot work.
     """
     token, decode, remember = options.get("token"), options.get("decode"), options["remember"]
-    check_number(CONNECTOR, "remember", remember, None, "identities")
-    check_number(CONNECTOR, "body_bytes_max", body_bytes_max, BODY_BYTES_LIMIT, "bytes")
+    check_number(CONNECTOR, "remember", remember, "identities")
+    check_number(CONNECTOR, "body_bytes_max", body_bytes_max, "bytes", BODY_BYTES_LIMIT)
     parameter, ends = None if cursor == NEXT_LINK else parameter, is_bounded(CONNECTOR, until, "end")
     paging = Paging(records, cursor, parameter, options.get("start"), ends, identity)
     _check_paging(paging)

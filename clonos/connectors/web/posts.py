@@ -19,7 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clonos.connectors.codecs import Codec, for_encoding
-from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, part_not_writable, row_not_writable
+from clonos.connectors.connector_errors import (
+    InvalidConnector,
+    OutputFailed,
+    check_number,
+    part_not_writable,
+    row_not_writable,
+)
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.secrets import Secret, check_text, revealed, without_secrets
 from clonos.connectors.web.web_options import checked_names
@@ -85,8 +91,7 @@ class PostSink:
         dead_letters: str | os.PathLike[str] | None,
     ) -> None:
         check_text(CONNECTOR, "url", url)
-        if type(batch) is not int or not 1 <= batch <= BATCH_ROWS_MAX:
-            raise InvalidConnector(CONNECTOR, f"batch={batch!r} is no number of rows", "Give 1 to 5,000.")
+        check_number(CONNECTOR, "batch", batch, "rows", BATCH_ROWS_MAX)
         if batch > 1 and encode is not None:
             raise InvalidConnector(
                 CONNECTOR, "batch= and encode= exclude each other", "Several rows are sent as an array of JSON."

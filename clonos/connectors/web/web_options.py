@@ -105,13 +105,6 @@ def checked_names(connector: str, headers: Headers | None) -> dict[str, str | Se
     return dict(given)
 
 
-def check_number(connector: str, option: str, value: Any, largest: int | None, what: str) -> None:
-    """Raises: InvalidConnector: the value is not a number from 1 to the largest."""
-    if type(value) is not int or value < 1 or (largest is not None and value > largest):
-        advice = f"Give a number {'' if largest is None else f'from 1 to {largest} '}of {what}."
-        raise InvalidConnector(connector, f"{option} is {value!r:.80}", advice)
-
-
 def is_path(path: object) -> bool:
     """Returns whether this is the name of a field, or names with dots between them."""
     return type(path) is str and all(path.split("."))

@@ -12,14 +12,14 @@ import re
 from typing import Annotated, Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.kit.journalled_source import IdentifiedJournal
 from clonos.connectors.secrets import Secret, check_text, revealed
 from clonos.connectors.web.http_server import Rules, WebhookServer, digest_of
 from clonos.connectors.web.receipts import Receipts
 from clonos.connectors.web.request import Request, request_in
 from clonos.connectors.web.web_errors import PortUnavailable
-from clonos.connectors.web.web_options import REMEMBERED, check_number
+from clonos.connectors.web.web_options import REMEMBERED
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 
@@ -167,8 +167,8 @@ def receive(port: int, path: str = "/", *, decode: Any = None, **options: Unpack
     token, token_header, identity = options.get("token"), options["token_header"], options["identity"]
     _check_place(options["host"], port, path, token)
     _check_headers(token, token_header, identity)
-    check_number(CONNECTOR, "remember", options["remember"], None, "identities")
-    check_number(CONNECTOR, "body_bytes_max", options["body_bytes_max"], BODY_BYTES_LIMIT, "bytes")
+    check_number(CONNECTOR, "remember", options["remember"], "identities")
+    check_number(CONNECTOR, "body_bytes_max", options["body_bytes_max"], "bytes", BODY_BYTES_LIMIT)
     return WebhookSource(
         options["host"],
         port,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Unpack
 
 from clonos.connectors.codecs import Codec, for_decoding, json
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.kit.journalled_source import ContinuedForm, ContinuedJournal, IdentifiedJournal
 from clonos.connectors.kit.source_options import is_bounded
 from clonos.connectors.secrets import check_text
-from clonos.connectors.web.web_options import FeedOptions, check_number, checked_file, checked_headers, is_path
+from clonos.connectors.web.web_options import FeedOptions, checked_file, checked_headers, is_path
 from clonos.connectors.web.websocket_feed import (
     CONNECTOR,
     Field,
@@ -139,8 +139,8 @@ def _as_http(url: str) -> str:
 
 def _check_options(subscription: Subscription, subprotocols: Any, remember: Any, message_bytes_max: Any) -> None:
     """Raises: InvalidConnector: they cannot work."""
-    check_number(CONNECTOR, "remember", remember, None, "identities")
-    check_number(CONNECTOR, "message_bytes_max", message_bytes_max, MESSAGE_BYTES_LIMIT, "bytes")
+    check_number(CONNECTOR, "remember", remember, "identities")
+    check_number(CONNECTOR, "message_bytes_max", message_bytes_max, "bytes", MESSAGE_BYTES_LIMIT)
     for option, field in (("cursor", subscription.cursor), ("identity", subscription.identity)):
         if field is not None and not callable(field) and not is_path(field):
             advice = 'Give the name of a field, names with dots between them, such as "meta.id", or a function.'

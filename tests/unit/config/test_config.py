@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.config import (
-    AT_LEAST_ONE,
     BYTES,
     NANOSECONDS,
+    RANGES,
     OptionIllTyped,
     OptionUnknown,
     SlotKind,
@@ -216,8 +216,40 @@ def test_replicas_together_with_a_sharing_depth_are_refused_with_the_place_of_ea
         resolve_settings({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)
 
 
-@pytest.mark.parametrize("key", sorted(AT_LEAST_ONE))
+@pytest.mark.parametrize("key", sorted(key for key, (least, _) in RANGES.items() if least == 1))
 def test_an_option_that_means_nothing_at_zero_is_refused_there(key: str) -> None:
     with pytest.raises(OptionIllTyped, match=f"sets the option '{key}' to 0, but .*(not below 1|above 0), is expected"):
         resolve_keywords({key: 0})
-    resolve_keywords({key: 1})
+    resolve_keywords({"heartbeat": "1ms", key: 1})
+
+
+@pytest.mark.parametrize("key", ["checkpoint_every", "checkpoint_timeout", "lease", "orphan_after", "slots_wait"])
+def test_a_duration_without_length_is_refused_where_a_job_could_not_go_on(key: str) -> None:
+    with pytest.raises(OptionIllTyped, match=rf"the keyword sets the option '{key}' to '0s', but .*, above 0, is"):
+        resolve_keywords({key: "0s"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "most"),
+    [
+        ("heartbeat", "25h", "24h"),
+        ("lease", timedelta(hours=24, milliseconds=1), "24h"),
+        ("metrics_port", 65_536, "65535"),
+        ("max_parallelism", 32_769, "32768"),
+        ("domains", 10_001, "10000"),
+        ("spare_slots", 10**15, "10000"),
+    ],
+)
+def test_an_option_above_what_a_job_can_do_is_refused_with_the_most_it_can(key: str, value: object, most: str) -> None:
+    with pytest.raises(OptionIllTyped, match=rf"sets the option '{key}' to .*, not above {most}, is expected"):
+        resolve_keywords({key: value})
+
+
+@pytest.mark.parametrize(("heartbeat", "lease"), [("6s", None), ("1s", "1999ms"), (None, "100ms")])
+def test_a_lease_of_less_than_two_heartbeats_is_refused_since_every_process_would_count_as_dead(
+    heartbeat: str | None, lease: str | None
+) -> None:
+    given = {key: value for key, value in (("heartbeat", heartbeat), ("lease", lease)) if value is not None}
+    with pytest.raises(JobError, match=r"lease is \d+ ms and heartbeat is \d+ ms"):
+        resolve_keywords(given)
+    assert resolve_keywords({"heartbeat": "1s", "lease": "2s"}).core.lease_ms == 2_000

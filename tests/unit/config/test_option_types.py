@@ -57,7 +57,7 @@ def test_each_option_is_a_typed_keyword_and_each_keyword_an_option() -> None:
 @pytest.mark.parametrize("key", keys())
 def test_each_value_of_a_keywords_type_is_accepted(key: str) -> None:
     for value in _samples(TYPES[key]):
-        resolve_keywords({key: value})
+        resolve_keywords({"lease": "1h", key: value})
 
 
 WRONG: tuple[Any, ...] = (3, True, 2.5, None, "text", "5s", "5MiB", ["a.py"], timedelta(seconds=2), b"bytes")
@@ -70,7 +70,7 @@ def test_a_value_that_an_option_accepts_is_of_its_keywords_type(key: str) -> Non
     classes = tuple(str if member is typing.Literal else member for member in allowed)
     for value in WRONG:
         try:
-            resolve_keywords({key: value})
+            resolve_keywords({"lease": "1h", key: value})
         except OptionIllTyped:
             continue
         assert isinstance(value, (str, *classes)) or (float in classes and isinstance(value, int))

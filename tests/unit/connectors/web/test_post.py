@@ -180,8 +180,8 @@ def test_a_secret_that_a_server_repeats_is_neither_in_an_error_nor_among_dead_le
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch": 0}, "no number of rows"),
-        ({"batch": 9_999}, "no number of rows"),
+        ({"batch": 0}, "batch is 0. Give a number of rows, from 1 to 5000"),
+        ({"batch": 9_999}, "batch is 9999"),
         ({"batch": 2, "encode": str}, "exclude each other"),
         ({"method": "PO ST"}, "method"),
         ({"headers": {"a b": "c"}}, "header"),
