@@ -7,8 +7,8 @@ pairs leave at once. A record without a match leaves, if the kind of join keeps 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
-from typing import Any, ClassVar, Final, NamedTuple
+from heapq import heappop, heappush
+from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
@@ -30,21 +30,13 @@ WATERMARK_NAME: Final = "watermark"
 Select = Callable[[Any, Any], Any]
 
 
-class Expiring(NamedTuple):
-    """Entry of the queue of buffered records, by the last timestamp that may match."""
-
-    last_ns: int
-    number: int  # no comparison goes beyond it
-    is_left: bool
-    key: Any  # state key
-    buffered: Buffered
-
-
 class BufferedJoin(TwoInputOperator):
     """Base of joins by time: buffers, matching and forgetting."""
 
     def __init__(self, step: str, rule: MatchRule, how: How, select: Select | None) -> None:
         self._step, self._rule, self._how, self._select = step, rule, how, select
+        self._gives_pairs, self._keeps = how.gives_pairs, {is_left: how.keeps(is_left) for is_left in (True, False)}
+        self._one_right_is_enough = rule.shared_ns > 0 and not how.gives_pairs
 
     def open(self, scope: Scope) -> None:
         state, step = scope.state, self._step
@@ -57,12 +49,11 @@ class BufferedJoin(TwoInputOperator):
         self._numbers = state.table(f"{step}/{NUMBERS_NAME}", is_small=True)
         self._next_number: int = self._numbers.entries.get(0, 0)
         self._key_types = KeyTypes(step, self._recorder)
-        self._expiring = [
-            Expiring(self._rule.partners(is_left, each.timestamp_ns)[1], each.number, is_left, key, each)
-            for is_left, buffer in self._buffers.items()
-            for key, each in buffer.all()
-        ]
-        heapify(self._expiring)
+        self._ends: list[int] = []  # a heap of the last timestamps that may match a record in a buffer
+        self._ending: dict[int, list[tuple[bool, Any, Buffered]]] = {}  # the records of each, in the order of arrival
+        stored = [(is_left, key, each) for is_left, buffer in self._buffers.items() for key, each in buffer.all()]
+        for is_left, key, each in sorted(stored, key=lambda record: record[2].number):
+            self._await_end(self._rule.partners(is_left, each.timestamp_ns)[1], is_left, key, each)
         self._pairs: list[tuple[Any, Any]] = []
         self._times: list[int] = []
 
@@ -75,30 +66,39 @@ class BufferedJoin(TwoInputOperator):
     def _add(self, is_left: bool, stored: Any, key: Any, buffered: Buffered, reached_ns: int | None) -> None:
         """Matches a record with the buffer of the other side, and buffers it if a match may still come."""
         if stored is NULL_KEY:
-            if self._how.keeps(is_left):
+            if self._keeps[is_left]:
                 self._emit_alone(is_left, buffered)
             return
         first_ns, last_ns = self._rule.partners(is_left, buffered.timestamp_ns)
         found = self._buffers[not is_left].between(stored, first_ns, last_ns)
         if found:
             self._match(is_left, stored, buffered, found)
-            if is_left and not self._how.gives_pairs:
+            if is_left and not self._gives_pairs:
                 return  # one match decides
+        if not is_left and self._one_right_is_enough and self._buffers[False].has_between(stored, first_ns, last_ns):
+            return  # it matches what that one matches
         if reached_ns is None or last_ns >= reached_ns:
             self._buffers[is_left].add(stored, key, buffered)
-            heappush(self._expiring, Expiring(last_ns, buffered.number, is_left, stored, buffered))
-            if not found and self._how.keeps(is_left) and self._how.gives_pairs:
+            self._await_end(last_ns, is_left, stored, buffered)
+            if not found and self._keeps[is_left] and self._gives_pairs:
                 self._unmatched.set(buffered.number, None)
-        elif not found and self._how.keeps(is_left):
+        elif not found and self._keeps[is_left]:
             self._emit_alone(is_left, buffered)
 
+    def _await_end(self, last_ns: int, is_left: bool, stored: Any, buffered: Buffered) -> None:
+        waiting = self._ending.get(last_ns)
+        if waiting is None:
+            waiting = self._ending[last_ns] = []
+            heappush(self._ends, last_ns)
+        waiting.append((is_left, stored, buffered))
+
     def _match(self, is_left: bool, stored: Any, buffered: Buffered, found: list[Buffered]) -> None:
-        if self._how.gives_pairs:
+        if self._gives_pairs:
             for other in found:
                 left, right = (buffered, other) if is_left else (other, buffered)
                 self._pairs.append((left.row, right.row))
                 self._times.append(max(left.timestamp_ns, right.timestamp_ns))
-            if self._how.keeps(not is_left):
+            if self._keeps[not is_left]:
                 for other in found:
                     self._unmatched.delete(other.number)
             return
@@ -120,20 +120,19 @@ class BufferedJoin(TwoInputOperator):
         They leave in the order of the last timestamp that could have matched, then of arrival.
         """
         ended: dict[tuple[bool, Any], int] = {}
-        while self._expiring and (reached_ns is None or self._expiring[0].last_ns < reached_ns):
-            expiring = heappop(self._expiring)
-            buffer = self._buffers[expiring.is_left]
-            if expiring.number not in buffer:
-                continue  # a match has decided
-            if self._how.keeps(expiring.is_left) and self._is_unmatched(expiring.number):
-                self._emit_alone(expiring.is_left, expiring.buffered)
-            timestamp_ns, of = expiring.buffered.timestamp_ns, (expiring.is_left, expiring.key)
-            ended[of] = max(timestamp_ns, ended.get(of, timestamp_ns))
+        while self._ends and (reached_ns is None or self._ends[0] < reached_ns):
+            for is_left, stored, buffered in self._ending.pop(heappop(self._ends)):
+                if buffered.number not in self._buffers[is_left]:
+                    continue  # a match has decided
+                if self._keeps[is_left] and self._is_unmatched(buffered.number):
+                    self._emit_alone(is_left, buffered)
+                timestamp_ns, of = buffered.timestamp_ns, (is_left, stored)
+                ended[of] = max(timestamp_ns, ended.get(of, timestamp_ns))
         for (is_left, key), timestamp_ns in ended.items():
             self._buffers[is_left].remove_before(key, timestamp_ns + 1)
 
     def _is_unmatched(self, number: int) -> bool:
-        if not self._how.gives_pairs:
+        if not self._gives_pairs:
             return True
         is_unmatched = number in self._unmatched.entries
         self._unmatched.delete(number)
@@ -146,7 +145,7 @@ class BufferedJoin(TwoInputOperator):
         pairs, times, self._pairs, self._times = self._pairs, self._times, [], []
         if not pairs:
             return
-        if not self._how.gives_pairs:
+        if not self._gives_pairs:
             self.out.rows([copied(left) for left, _ in pairs], times if has_times else None)
             return
         results: list[Any] = [(copied(left), copied(right)) for left, right in pairs]
@@ -182,7 +181,11 @@ class EventJoin(BufferedJoin):
         self._key_types.see(is_left, rows[0][0])
         reached_ns: int | None = self._reached.entries.get(0)
         for stored, (key, row), timestamp_ns in zip(join_keys(rows), rows, times, strict=True):
-            if reached_ns is not None and self._is_late(is_left, timestamp_ns, reached_ns):
+            if (
+                reached_ns is not None
+                and timestamp_ns < reached_ns
+                and self._is_late(is_left, timestamp_ns, reached_ns)
+            ):
                 self._late.add(row, timestamp_ns)
                 continue
             self._add(is_left, stored, key, Buffered(timestamp_ns, self._next_number, row), reached_ns)
@@ -191,7 +194,7 @@ class EventJoin(BufferedJoin):
         self._late.emit(reached_ns)
 
     def _is_late(self, is_left: bool, timestamp_ns: int, reached_ns: int) -> bool:
-        """Returns whether a record is late: its earliest partner may be forgotten."""
+        """Returns whether a record before the watermark is late: its earliest partner may be forgotten."""
         first_ns, _ = self._rule.partners(is_left, timestamp_ns)
         return self._rule.partners(not is_left, first_ns)[1] < reached_ns
 
@@ -234,7 +237,7 @@ class ClockJoin(BufferedJoin):
         self._emit(False)
 
     def next_timer_ns(self) -> int | None:
-        return self._expiring[0].last_ns + 1 if self._expiring else None
+        return self._ends[0] + 1 if self._ends else None
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
         next_ns = self.next_timer_ns()

@@ -64,6 +64,12 @@ class SideBuffer:
             return []
         return records[bisect_left(records, (first_ns,)) : bisect_left(records, (last_ns + 1,))]
 
+    def has_between(self, stored: Any, first_ns: int, last_ns: int) -> bool:
+        """Returns whether a key has a record with a timestamp from ``first_ns`` to ``last_ns``."""
+        records = self._of_key.get(stored, ())
+        place = bisect_left(records, (first_ns,))
+        return place < len(records) and records[place].timestamp_ns <= last_ns
+
     def last_at(self, stored: Any, timestamp_ns: int) -> Buffered | None:
         """Returns the last record of a key that is not later than ``timestamp_ns``."""
         records = self._of_key.get(stored, ())

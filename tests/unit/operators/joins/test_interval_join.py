@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,10 @@ from hypothesis import strategies as st
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
+from clonos.operators.joins.buffered_join import EventJoin
+from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.operator import Scope
+from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Run
 from tests.unit.operators.joins.given_sides import (
     ACTIONS,
@@ -144,6 +149,25 @@ def test_a_join_restored_at_any_barrier_gives_the_same(
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert repr(troubled) == repr(steady)
+
+
+@pytest.mark.parametrize(
+    ("how", "rule", "retained"),
+    [
+        (How.SEMI, SameWindow(10), [0, 3, 4]),
+        (How.ANTI, SameWindow(10), [0, 3, 4]),
+        (How.INNER, SameWindow(10), [0, 1, 2, 3, 4]),
+        (How.SEMI, Between(-10, 10), [0, 1, 2, 3, 4]),
+    ],
+)
+def test_one_right_record_of_a_key_is_retained_where_all_of_a_window_decide_the_same(
+    how: How, rule: MatchRule, retained: list[int]
+) -> None:
+    state = StateBackend(None)
+    join = EventJoin("join", rule, how, None, None)
+    join.open(Scope(cast(Any, SimpleNamespace(recorder=None)), state))
+    join.second([("a", "row")] * 4 + [("b", "row")], [12, 19, 10, 20, 12])
+    assert list(state.table("join/right").entries) == retained
 
 
 @pytest.mark.parametrize("how", ["left", "anti", "full"])
