@@ -2,7 +2,9 @@
 
 import ast
 import functools
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +93,26 @@ def _is_text(file: Path) -> bool:
 
 @functools.cache
 def _parse(text: str, path: str) -> ast.Module:
-    return ast.parse(text, filename=path)
+    with _left_out_of_garbage():
+        return ast.parse(text, filename=path)
 
 
 @functools.cache
 def _nodes(text: str, path: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(_parse(text, path)))
+    tree = _parse(text, path)
+    with _left_out_of_garbage():
+        return tuple(ast.walk(tree))
+
+
+@contextmanager
+def _left_out_of_garbage() -> Iterator[None]:
+    """Millions of nodes stay: each search for garbage that looks at them takes longer than to parse them."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @functools.cache
