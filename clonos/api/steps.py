@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
@@ -22,12 +22,16 @@ from clonos.api.step_graph import StepGraph
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
+from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
-from clonos.operators.transforms.flush import Flush
+from clonos.operators.transforms.flush import Flush, Gather
 from clonos.operators.transforms.routed_outputs import Route
+
+GATHERED_ROWS_MAX: Final = 1 << 20
+"""Records that may wait for a batch of a function; they are in memory and in checkpoints."""
 
 
 @explains_calls
@@ -210,6 +214,20 @@ class GraphBuilder:
             has_times=False,
             flush=flush,
         )
+
+    def _gathered(self, rows: Any, within: Duration | None, common: Common) -> tuple[StepInput, ...]:
+        """Adds the step in front of a function of batches in which records wait until they are ``rows``."""
+        step, parallelism = common.get("name"), common.get("parallelism")
+        if type(rows) is not int or not 0 < rows <= GATHERED_ROWS_MAX:
+            raise InvalidJob(
+                step or "map_batches",
+                f"gets rows={rows!r:.80}",
+                f"Give the records of a batch, an int from 1 to {GATHERED_ROWS_MAX:,}; within= is the longest wait.",
+            )
+        interval_ns = None if within is None else duration_ns(within)
+        make = partial(partial, Gather, count=rows, interval_ns=interval_ns)
+        common = {"name": step and f"{step}.gather", "parallelism": parallelism, "standby": common.get("standby")}
+        return self._step("gather", make, common, state=())
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs

@@ -133,7 +133,13 @@ class Stream(
         return Stream(self._graph, step)
 
     def map_batches(
-        self, function: Callable[[Any], Any], *, schema: Any = None, **common: Unpack[CommonWithEffects]
+        self,
+        function: Callable[[Any], Any],
+        *,
+        schema: Any = None,
+        rows: int | None = None,
+        within: Duration | None = None,
+        **common: Unpack[CommonWithEffects],
     ) -> Stream[dict[str, Any]]:
         """Applies a function to each batch, a ``pyarrow.RecordBatch``.
 
@@ -147,12 +153,21 @@ class Stream(
         type per column. The annotation ``-> Annotated[pandas.DataFrame, schema]`` of the function says the same.
         Without them, steps with state that choose their form by the types of columns work on rows.
 
+        ``rows``: the records of a batch, which wait for it in the state of the task, for a function with a high cost
+        per call such as a model. ``within``: the longest time that they wait; without it, until the input ends.
+
         Raises:
-            InvalidJob: the schema says no columns.
+            InvalidJob: the schema says no columns, or ``rows`` and ``within`` say no size of a batch.
+
+        Example::
+
+            rows.map_batches(predict, rows=4096, within="200ms")
         """
-        columns = declared_columns(common.get("name") or "map_batches", function, schema)
+        step = common.get("name") or "map_batches"
+        columns = declared_columns(step, function, schema)
+        stream = self if rows is None and within is None else Stream(self._graph, self._gathered(rows, within, common))
         make = partial(stateless.MapBatches, function, frame_wanted(function), columns)
-        return Stream(self._graph, self._step("map_batches", lambda _: make, common, (function,), columns=columns))
+        return Stream(self._graph, stream._step("map_batches", lambda _: make, common, (function,), columns=columns))
 
     @overload
     def key_by(self, key: Callable[[T], K], *, name: str | None = None) -> KeyedStream[K, T]: ...

@@ -41,6 +41,7 @@ def test_every_step_on_columns_is_drawn() -> None:
         "select",
         "drop",
         "map_batches",
+        "gather",
         "window_aggregate",
         "join",
         "join_as_of",

@@ -15,7 +15,7 @@ WINDOW: Final = "window_"
 
 JOINS: Final = frozenset({"join", "join_as_of", "lookup"})
 
-PASSING: Final = frozenset({"limit", "peek", "sample", "deduplicate", "distinct", "flush", "with_timestamps"})
+PASSING: Final = frozenset({"limit", "peek", "sample", "deduplicate", "distinct", "flush", "gather", "with_timestamps"})
 """Kinds of steps that pass records on as they came."""
 
 

@@ -17,7 +17,7 @@ from clonos.operators.column_contract import DescribedSource
 from clonos.operators.columnar.row_forms import have_equal_rows
 from clonos.operators.steps.data_frames import hint_of
 
-KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct")
+KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct", "gather")
 """Kinds of steps whose results have the columns of their records."""
 
 ADVICE: Final = (

@@ -1,4 +1,6 @@
-"""Records in front of a sink with ``flush``: they wait in the state of the task, then go to the sink together."""
+"""Records that wait in the state of a task and go on together: in front of a sink with ``flush``, or of a function of
+batches with a size of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.watermark import Activity, Watermark, decode_watermark, encode_watermark
 from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import cut_elements, join_elements
@@ -22,6 +25,9 @@ COLUMNS_NAME: Final = "columns"
 DUE_NAME: Final = "due"
 """Table with at most one entry, the time of the next flush in nanoseconds since the Unix epoch."""
 
+HELD_NAME: Final = "held watermarks"
+"""Table of watermarks that came after the first record that waits: number from 0 on -> its encoding."""
+
 ROWS_MAX: Final = 1 << 12
 """Rows that leave in one batch. Batches of columns are joined up to it."""
 
@@ -34,6 +40,7 @@ class Flush(Operator):
 
     selects_rows = True
     has_timers: ClassVar[bool] = True
+    _rows_max = ROWS_MAX
 
     def __init__(self, step: str, *, is_keyed: bool, count: int | None, interval_ns: int | None) -> None:
         self._step, self._is_keyed = step, is_keyed
@@ -93,7 +100,7 @@ class Flush(Operator):
             self._columns.delete(number)
         self._size, self._batches = 0, {}
         self._timer.stop()
-        for part in _joined([*parts, more]):
+        for part in _joined([*parts, more], self._rows_max):
             if isinstance(part, list):
                 self.out.rows(part)
             else:
@@ -128,8 +135,43 @@ class Flush(Operator):
         self._flush()
 
 
-def _joined(parts: Sequence[Any]) -> list[Any]:
-    """Joins neighbours of one kind, columns of one schema, and cuts them into batches of at most ROWS_MAX records."""
+class Gather(Flush):
+    """Batches of ``count`` records, fewer when an interval or the input ends. A watermark waits with the records."""
+
+    is_per_record = True
+    requires_columns = True
+    emits_columns = True
+    holds_watermarks: ClassVar[bool] = True
+
+    def __init__(self, step: str, *, count: int, interval_ns: int | None) -> None:
+        super().__init__(step, is_keyed=False, count=count, interval_ns=interval_ns)
+        self._rows_max = count
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if not self._size:
+            self.pass_watermark(watermark)
+            return
+        number = len(self._held.entries)
+        if number and not isinstance(watermark, Activity):
+            last = decode_watermark(self._held.entries[number - 1])
+            number -= not isinstance(last, Activity)  # a later instant stands for an earlier one
+        self._held.set(number, encode_watermark(watermark))
+
+    def _flush(self, more: Any = ()) -> None:
+        super()._flush(more)
+        held = [decode_watermark(self._held.entries[number]) for number in range(len(self._held.entries))]
+        for number, watermark in enumerate(held):
+            self._held.delete(number)
+            self.pass_watermark(watermark)
+
+
+def _joined(parts: Sequence[Any], rows_max: int) -> list[Any]:
+    """Joins neighbours of one kind, columns of one schema, and cuts them into batches of at most ``rows_max``
+    records."""
     groups: list[list[Any]] = []
     for part in parts:
         if len(part):
@@ -140,7 +182,7 @@ def _joined(parts: Sequence[Any]) -> list[Any]:
     for group in groups:
         kind = ElementKind.ROWS if isinstance(group[0], list) else ElementKind.COLUMNS
         whole = join_elements(kind, group) if len(group) > 1 else group[0]
-        found += [cut_elements(kind, whole, first, ROWS_MAX) for first in range(0, len(whole), ROWS_MAX)]
+        found += [cut_elements(kind, whole, first, rows_max) for first in range(0, len(whole), rows_max)]
     return found
 
 

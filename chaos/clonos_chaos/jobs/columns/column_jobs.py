@@ -200,7 +200,11 @@ class Steps:
         return self._rng.choice((stream.rebalance, stream.shuffle))()
 
     def _batched(self, stream: Columns) -> Columns:
-        return stream.map_batches(_same, schema=input_schema(stream._graph.steps, stream._inputs))
+        schema = input_schema(stream._graph.steps, stream._inputs)
+        if self._rng.random() < 0.5:
+            return stream.map_batches(_same, schema=schema)
+        within = self._rng.choice((None, "1ms", "20ms"))
+        return stream.map_batches(_same, schema=schema, rows=self._rng.choice((1, 3, 10)), within=within)
 
 
 class ColumnJob(ApiJob):
