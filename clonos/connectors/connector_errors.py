@@ -75,7 +75,7 @@ class InputChanged(EnvironmentFault):
 class InputMalformed(RecordError):
     """The content of an input file does not have the format that the source reads.
 
-    ``is_one_record``: a line, which goes to the error output if there is one.
+    ``is_one_record``: a line, which goes to the error output if there is one. ``line``: its number, 0 if not known.
     """
 
     path: str
@@ -83,13 +83,15 @@ class InputMalformed(RecordError):
     reason: str
     advice: str
     is_one_record: bool = False
+    line: int = 0
 
     def __str__(self) -> str:
         return f"{self.set_aside_text()}{ERRORS_ADVICE if self.is_one_record else ''}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""
-        return f"{self.path} at byte {self.offset_bytes}: {self.reason}. {self.advice}"
+        line = f", line {self.line}" if self.line else ""
+        return f"{self.path} at byte {self.offset_bytes}{line}: {self.reason}. {self.advice}"
 
 
 class UnexpectedInput(JobError):

@@ -55,7 +55,7 @@ LINE_END: Final = 10
 RETURN: Final = 13
 SHOWN_CHARACTERS: Final = 80
 
-_PLACE = re.compile(r" in row \d+$|^(In CSV column #\d+: )?(Row #\d+: )?")
+_PLACE = re.compile(r" in row \d+$|^(In CSV column #(\d+): )?(Row #\d+: )?")
 
 
 class ColumnSplit(FileSplit, frozen=True, array_like=True):
@@ -254,13 +254,15 @@ class ColumnLineReader(LineBlocks):
         shown, problem = repr(text[:SHOWN_CHARACTERS]), self._format.problem(text)
         if problem:
             return MalformedRecord(text, self._error(offset, f"the line {shown} {problem}", "Correct the file."))
-        reason = _PLACE.sub("", error) or "it is not one row"
+        place = _PLACE.match(error)
+        field = f"the field {self._names[int(place[2])]!r}: " if place is not None and place[2] else ""
+        reason = field + _PLACE.sub("", error) or "it is not one row"
         problem = f"the line {shown} does not fit the columns: {reason}"
         advice = "Correct the file, or give the types of all columns with schema=."
         return MalformedRecord(text, self._error(offset, problem, advice))
 
     def _error(self, offset_bytes: int, problem: str, advice: str) -> InputMalformed:
-        return InputMalformed(self._path, offset_bytes, problem, advice, True)
+        return InputMalformed(self._path, offset_bytes, problem, advice, True, self.line_at(offset_bytes))
 
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:

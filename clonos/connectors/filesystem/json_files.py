@@ -215,12 +215,14 @@ class JsonReader(Generic[AnyValue]):
                     values.append(self._parse(line))
                 except ValueError as error:
                     problem = str(error) if isinstance(error, Unfit) else problem_of(error)
+                    offset_bytes = self._lines.offset_bytes(index)
                     malformed = InputMalformed(
                         self._lines.path,
-                        self._lines.offset_bytes(index),
+                        offset_bytes,
                         f"the line {line[:80]!r} {problem}",
                         _ADVICE.get(line.strip().removeprefix(BYTE_ORDER_MARK), "Correct the file."),
                         True,
+                        self._lines.line_at(offset_bytes),
                     )
                     values.append(MalformedRecord(line, malformed))
         has_malformed = any(type(value) is MalformedRecord for value in values)

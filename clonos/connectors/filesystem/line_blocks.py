@@ -14,6 +14,8 @@ READ_BYTES = 1 << 20
 BEYOND_BLOCK_BYTES = 64 << 10
 MARK_BYTES = 8
 OFFSET_BYTES_MAX = (1 << 62) - 1
+NUMBERED_BYTES_MAX = 1 << 26
+"""Bytes of a file whose lines have numbers in errors: the file is read again up to a wrong line."""
 
 
 class LineBlocks:
@@ -28,6 +30,8 @@ class LineBlocks:
         self._read_bytes = read_bytes
         self._feed: ByteReader | None = None
         self._path = ""
+        self._part: FileSplit | None = None
+        self._counted = (0, 1)  # an offset, and the number of the line that it is in
         self._limit = 0
         self._begin = 0
         self._data = b""
@@ -41,7 +45,7 @@ class LineBlocks:
         """
         self.close()
         part = decode_split(split)
-        self._path = part.path
+        self._path, self._part, self._counted = part.path, part, (0, 1)
         # Lines that begin before the limit are read here. A compressed file is one block without a limit.
         self._limit = OFFSET_BYTES_MAX if is_compressed(part.path) else part.end
         begin = _offset_of(mark) if mark is not None else self._first_line(part)
@@ -133,7 +137,25 @@ class LineBlocks:
         self._take()
 
     def _malformed(self, offset_bytes: int, reason: str, option: str, is_one_record: bool = False) -> InputMalformed:
-        return InputMalformed(self._path, offset_bytes, reason, f"Correct the file, or pass {option}.", is_one_record)
+        advice = f"Correct the file, or pass {option}."
+        return InputMalformed(self._path, offset_bytes, reason, advice, is_one_record, self.line_at(offset_bytes))
+
+    def line_at(self, offset_bytes: int) -> int:
+        """Returns the number of the line that has an offset of the block, from 1; 0 if it is not known."""
+        assert self._part is not None, "a reader is opened before it is read"
+        if offset_bytes > NUMBERED_BYTES_MAX:
+            return 0
+        at, line = self._counted if self._counted[0] <= offset_bytes else (0, 1)
+        if at < self._begin:
+            feed = ByteReader(self._part, at)
+            try:
+                while at < self._begin and (piece := feed.read(min(READ_BYTES, self._begin - at))):
+                    at, line = at + len(piece), line + piece.count(b"\n")
+            finally:
+                feed.close()
+        line += self._data.count(b"\n", at - self._begin, offset_bytes - self._begin)
+        self._counted = offset_bytes, line
+        return line
 
 
 def _offset_of(mark: bytes) -> int:

@@ -51,7 +51,8 @@ def test_a_line_that_is_not_json_goes_to_the_error_output(
     assert rows == [{"a": 1}, {"a": 3}, {"a": 4}]
     assert [(error.step, error.record) for error in errors] == [("read", record) for record, _, _ in JSON_ERRORS]
     for error, (_, offset_bytes, reason) in zip(errors, JSON_ERRORS, strict=True):
-        assert f"InputMalformed: {path} at byte {offset_bytes}: {reason}" in error.error
+        line = JSON[:offset_bytes].count(b"\n") + 1
+        assert f"InputMalformed: {path} at byte {offset_bytes}, line {line}: {reason}" in error.error
 
 
 @pytest.mark.parametrize("records_max", [1, 7])
@@ -64,7 +65,7 @@ def test_a_line_that_is_not_text_goes_to_the_error_output(
     rows, errors = finished(path, TEXT, make, records_max)
     assert rows == ([(str(path), 0, "one"), (str(path), 9, "three")] if with_position else ["one", "three"])
     assert [error.record for error in errors] == [b"tw\xff", b"\xfe"]
-    assert f"{path} at byte 7: b'\\xff' is not utf-8" in errors[0].error
+    assert f"{path} at byte 7, line 2: b'\\xff' is not utf-8" in errors[0].error
 
 
 def test_a_name_that_is_not_text_is_an_error_of_its_line_while_columns_are_inferred(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_bad_line_ends_a_job_without_errors_with_its_place_and_a_way_out(tmp_p
     printed = run_file(tmp_path, COPY.format(output='"out"'))
     check(
         printed,
-        f"{tmp_path}/x.jsonl at byte 9: the line '{{\"n\": 2' is not JSON",
+        f"{tmp_path}/x.jsonl at byte 9, line 2: the line '{{\"n\": 2' is not JSON",
         "Correct the file. Job(..., errors=sink) sets such records aside.",
         code=1,
     )

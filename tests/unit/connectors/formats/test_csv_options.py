@@ -54,9 +54,9 @@ def test_a_file_in_another_encoding_is_read(tmp_path: Path) -> None:
 def test_a_cell_that_is_not_in_the_encoding_is_malformed_at_its_byte(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"name,n\nx,1\n\xfcber,2\n")
     schema = pyarrow.schema([("name", pyarrow.string()), ("n", pyarrow.int64())])
-    with pytest.raises(InputMalformed, match=r"a\.csv at byte 11: b'\\xfc' is not utf-8"):
+    with pytest.raises(InputMalformed, match=r"a\.csv at byte 11, line 3: b'\\xfc' is not utf-8"):
         read_all(files.csv(tmp_path / "a.csv", schema=schema))
-    with pytest.raises(InputMalformed, match=r"a\.csv at byte 11: b'\\xfc' is not ascii"):
+    with pytest.raises(InputMalformed, match=r"a\.csv at byte 11, line 3: b'\\xfc' is not ascii"):
         read_all(files.csv(tmp_path / "a.csv", schema=schema, encoding="ascii"))
 
 
