@@ -32,7 +32,8 @@ from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import World, WorldSettings
+from clonos_chaos.sim.world_settings import WorldSettings
+from clonos_chaos.swarm.world import World
 
 STAGES: Final = 4
 WIDTHS: Final = (2, 4, 8, 16)
@@ -165,7 +166,7 @@ def _kill(world: World, counted: Counted) -> None:
     victim = world.slot_of(next(task for task in world.plan.tasks if world.plan.task_name(task) == "stage1/0"))
     assert victim is not None, "it lives when it is killed"
     counted.killed_ns = world.clock.now_ns
-    world.faults.kill_together([victim])
+    world.kill_together([victim])
 
 
 def _look(world: World, counted: Counted) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.static
 
 KNOTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("knots.toml").read_text("utf-8"))
 
-KNOTS_MAX = 2
+KNOTS_MAX = 1
 
 
 @functools.cache

@@ -54,7 +54,7 @@ def scenes_of(number: int) -> list[str]:
 
 def incarnations_of(world: World, name: str) -> int:
     """Number of incarnations of a task that have started, without those to which it moved."""
-    task = world.job.task(name)  # type: ignore[union-attr]
+    task = world.task(name)
     return len(world.oracle.incarnations[task]) - sum(moved == name for moved, _ in world.oracle.situations.moved)
 
 

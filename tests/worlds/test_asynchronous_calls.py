@@ -19,8 +19,10 @@ from clonos.testing import Outputs, crash_test
 from clonos_chaos.jobs.api_jobs import Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob
 from clonos_chaos.project.mutants.mutation import Mutation
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import World, WorldFailed, WorldSettings
+from clonos_chaos.sim.world_settings import WorldSettings
+from clonos_chaos.swarm.world import World
 
 pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 

@@ -26,7 +26,7 @@ class Watch:
 
     def __init__(self, world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world
-        self.task: TaskId = world.job.task(name)  # type: ignore[union-attr]
+        self.task: TaskId = world.task(name)
         self.processed: dict[ChannelId, int] = {}
         self.waiting_at: dict[str, int] = {}  # when the successor's milestones were told
         self.waited_max = 0  # while the first incarnation lived
@@ -36,7 +36,7 @@ class Watch:
 
     def _emitted(self, port: SimTask, emission: TaskEmission) -> None:
         if port.world is self.world and port.task == self.task:
-            if self.world.faults.killed == 0:
+            if self.world.killed == 0:
                 self.waited_max = max(self.waited_max, self.waiting())
             self.processed.update({channel: next_seq for channel, next_seq, _ in emission.consumed})
         self._emit(port, emission)

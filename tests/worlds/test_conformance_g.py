@@ -29,11 +29,9 @@ def test_g31_a_sink_that_dies_after_a_complete_checkpoint_loses_no_output() -> N
 
 def test_g32_the_view_waits_for_a_metadata_write_in_progress() -> None:
     for world in played(32, "task dies while metadata is written"):
-        task = world.job.task("a/0")  # type: ignore[union-attr]
-        first = world.oracle.views[0].placements[task].incarnation
-        successor = next(
-            view.placements[task] for view in world.oracle.views if view.placements[task].incarnation != first
-        )
+        task = world.task("a/0")
+        first = world.views[0].placements[task].incarnation
+        successor = next(view.placements[task] for view in world.views if view.placements[task].incarnation != first)
         assert successor.restore >= 2
         assert successor.restore in world.chain
 
@@ -48,7 +46,7 @@ def test_g33_a_standby_restores_exactly_the_checkpoint_that_the_view_names(scene
 @pytest.mark.parametrize("scene", scenes_of(34))
 def test_g34_a_barrier_and_an_end_that_were_sent_keep_their_numbers(scene: str) -> None:
     for world in played_scene(scene):
-        assert world.faults.killed in (1, 3)
+        assert world.killed in (1, 3)
         assert world.outcome.rollbacks == 0
 
 
@@ -72,11 +70,11 @@ def test_g37_backups_are_placed_in_new_processes_and_the_first_task_of_a_process
     for world in played(37, "all processes but one die, and others come"):
         assert is_done(world)
         assert world.outcome.rollbacks == 0
-        first, last = world.oracle.views[0], world.oracle.views[-1]
-        sink = world.job.task("sink/0")  # type: ignore[union-attr]
+        first, last = world.views[0], world.views[-1]
+        sink = world.task("sink/0")
         assert last.placements[sink].slot == first.placements[sink].slot
         for placement in last.placements:
-            began = next(view for view in world.oracle.views if int(view.number) == placement.incarnation)
+            began = next(view for view in world.views if int(view.number) == placement.incarnation)
             assert placement.slot == began.placements[placement.task].slot
             assert placement.standbys
             assert placement.slot not in (*placement.standbys, *placement.keepers)
@@ -163,7 +161,7 @@ def test_g44_skipped_views_and_a_failure_during_a_rollback_are_recovered(scene: 
 @pytest.mark.parametrize("scene", scenes_of(45))
 def test_g45_an_end_of_stream_survives_failures_of_source_and_sink(scene: str) -> None:
     for world in played_scene(scene):
-        assert world.faults.killed == 1
+        assert world.killed == 1
 
 
 def test_g46_one_of_two_peers_that_cannot_reach_each_other_is_replaced() -> None:
@@ -217,12 +215,12 @@ def test_g48_a_coordinator_with_named_slots_replaces_an_ended_slot_without_waiti
 def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
     for world in played(48, "old coordinator wakes up while it was committing"):
         assert world.store_term == 2
-        assert all(view.number >> 32 in (1, 2) for view in world.oracle.views)
+        assert all(view.number >> 32 in (1, 2) for view in world.views)
 
 
 def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> None:
     for world in played(48, "all that know a later generation die, and a slot that does not know it resumes"):
-        generations = [view.generation for view in world.oracle.views]
+        generations = [view.generation for view in world.views]
         forgotten = max(index for index, one in enumerate(generations) if one >> 32 == 2)
         assert generations[forgotten + 1] < generations[forgotten] < generations[-1]
         assert any("has registered generation 2.1" in alarm.text for alarm in world.alarms)

@@ -22,7 +22,7 @@ from clonos import (
 )
 from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
-from clonos_chaos.swarm.world import WorldFailed
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.user.user_graph import ready
 from clonos_chaos.user.user_world import Judging, UserWorld
 from tests.tidy.source import PACKAGE_FOLDERS

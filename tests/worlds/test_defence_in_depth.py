@@ -50,7 +50,7 @@ class Midst:
         for _ in range(self.world.slots_needed):
             self.world.add_slot()
         self.world.coordinator.begin(self.world.slots_needed)
-        while not self.world.oracle.view.number or not all(map(self._is_live, self.world.plan.tasks)):
+        while not self.world.view.number or not all(map(self._is_live, self.world.plan.tasks)):
             self.world.clock.step()
         self.slot, self.hosted = self._find("a/0")
         (self.receiver,) = self.hosted.inputs.receivers.values()
@@ -63,7 +63,7 @@ class Midst:
         return hosted is not None and isinstance(hosted.state, Live)
 
     def _find(self, name: str) -> tuple[SimSlot, HostedTask]:
-        task = self.world.job.task(name)  # type: ignore[union-attr]
+        task = self.world.task(name)
         slot = self.world.slot_of(task)
         assert slot is not None
         return slot, slot.slot.hosted[task]
@@ -148,7 +148,7 @@ def a_view_of_an_earlier_term_is_answered_and_not_obeyed(midst: Midst) -> None:
 
 def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
     view = midst.slot.slot.view
-    asker = midst.world.job.task("source/0")  # type: ignore[union-attr]
+    asker = midst.world.task("source/0")
     nobody = Holder(midst.hosted.task, False, midst.slot.id)
     midst.hosted.recovery.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
     question = LogRequest(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
@@ -157,7 +157,7 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
 
 
 def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
-    other = log_of(midst.world.job.task("source/0"))  # type: ignore[union-attr]
+    other = log_of(midst.world.task("source/0"))
     midst.hosted.logs.replicas.clear()
     midst.hosted.adopt_logs({other: Delta(other, 0, False, b"\x01\x02")})
     assert other in midst.hosted.logs.replicas

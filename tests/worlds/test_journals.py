@@ -22,9 +22,10 @@ from clonos.core.wire.log_delta import Delta
 from clonos.operators import journal_source as journal_head
 from clonos_chaos.project.directed.journal_cases import LOST, ROLLED_BACK, SURVIVED, JournalTest
 from clonos_chaos.project.mutants.mutation import Mutation
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.producers import SimProducer
 from clonos_chaos.swarm.environments import Swarm
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.swarm.world import World
 from tests.worlds.playing import swarmed
 from tests.worlds.search import Search
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from clonos.core.model.options import SpillPolicy
-from clonos_chaos.swarm.world import WorldFailed
+from clonos_chaos.sim.environment import WorldFailed
 from tests.harnesses.resuming_world import ResumingWorld
 
 pytestmark = pytest.mark.worlds

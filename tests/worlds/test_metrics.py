@@ -15,6 +15,7 @@ from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.model.metric_series import MetricKind
 from clonos_chaos.jobs.api_jobs import ApiJob, Offsets, Parts, Row
 from clonos_chaos.project.directed.building_blocks import at, kills_it
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import PointReached
 from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
@@ -55,10 +56,10 @@ class CountingJob(ApiJob):
         drawn.rebalance().map(_same, parallelism=1).sink(Parts())
 
 
-def _kill_all_before_the_sink(world: World, reached: PointReached) -> None:
+def _kill_all_before_the_sink(world: SimCluster, reached: PointReached) -> None:
     """Kills all tasks whose draws the last ones have received, and with them all logs that tell these draws."""
     last = len(world.plan.vertices) - 1
-    world.faults.kill_tasks_with_keepers([task for task in world.plan.tasks if world.plan.vertex_of[task] < last])
+    world.kill_tasks_with_keepers([task for task in world.plan.tasks if world.plan.vertex_of[task] < last])
 
 
 def counted(world: World) -> dict[str, Counter[Any]]:

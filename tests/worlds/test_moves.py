@@ -26,7 +26,7 @@ def test_a_suspended_task_is_replaced(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
         name = "a/0" if "calls" in scene else "sink/0"
-        assert len(world.oracle.incarnations[world.job.task(name)]) > 2  # type: ignore[union-attr]
+        assert len(world.oracle.incarnations[world.task(name)]) > 2
 
 
 @pytest.mark.parametrize("scene", STAYING)

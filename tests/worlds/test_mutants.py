@@ -14,7 +14,8 @@ from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.coordinator.failure_policy import ERRORS_ADVICE
 from clonos_chaos.project.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.project.mutants.all_mutants import MUTANTS, mutated
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.sim.environment import WorldFailed
+from clonos_chaos.swarm.world import World
 from tests.worlds.test_defence_in_depth import DEFENCE_IN_DEPTH
 
 pytestmark = pytest.mark.controls

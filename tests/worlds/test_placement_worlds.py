@@ -15,7 +15,8 @@ from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.core.placement.placement_rules import broken_rules, rules_of
 from clonos.core.wire.control_messages import View
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
-from clonos_chaos.swarm.world import World, WorldSettings
+from clonos_chaos.sim.world_settings import WorldSettings
+from clonos_chaos.swarm.world import World
 
 pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
@@ -66,7 +67,7 @@ def test_tasks_of_worlds_with_faults_follow_their_rules_wherever_a_slot_is_left_
         world = _ruled(seed)
         world.run()
         alarms = "\n".join(alarm.text for alarm in world.alarms)
-        for before, view in pairwise([None, *world.oracle.views]):
+        for before, view in pairwise([None, *world.views]):
             assert view is not None, "the first one is before all views"
             found = _broken(world, view, before)
             missing = [text for text in found if text.partition(", and ")[0] not in alarms]

@@ -5,15 +5,11 @@ Until another process keeps a task's log again, the next death of the task may c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clonos.core.coordinator import checkpoint_machine
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.model.ids import SlotId
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
 
 TICKS_MAX = 1
 """Ticks of the coordinator within which a view must name the missing standbys and keepers."""
@@ -22,7 +18,7 @@ TICKS_MAX = 1
 class AssignmentWatch:
     """Oracle that compares the assignment of a world's coordinator with the slots that it knows."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self._world = world
         self._lacking_ns = -1  # since when a standby or keeper has been missing that could be placed
         self._view = -1  # the view in force at that time

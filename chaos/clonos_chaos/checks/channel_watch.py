@@ -6,7 +6,7 @@ incarnation sent it. Elements may be batched differently.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from clonos.core.channel.inflight_log import Chunk
 from clonos.core.channel.receiver import ChannelReceiver
@@ -17,10 +17,8 @@ from clonos.core.values.elements import decode_records
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import View
 from clonos_chaos.sim.rare_situations import LATE_DELTA
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
-    from clonos_chaos.swarm.world import World
+from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.sim_slot import SimSlot
 
 Content = tuple[ElementKind, int, int, bytes]
 """(kind, count, checkpoint, payload) of a chunk."""
@@ -38,7 +36,7 @@ class TakenElements(NamedTuple):
 class ChannelWatch:
     """Oracle that records accepted chunks and compares them with the in-flight logs of senders."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
         self._taken: dict[ChannelId, TakenElements] = {}
         self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # last chunk compared
@@ -50,7 +48,7 @@ class ChannelWatch:
             return None
         receiver = hosted.inputs.receivers.get(batch.channel)
         if receiver is not None and batch.session != receiver.session and batch.deltas:
-            self.world.oracle.situations.reach(LATE_DELTA)
+            self.world.count(LATE_DELTA)
         return receiver
 
     def took(self, batch: Batch, payload: Any, first_seq: int) -> None:

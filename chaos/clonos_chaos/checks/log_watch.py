@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.snapshot import decode_snapshot
@@ -18,17 +17,15 @@ from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId, journa
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
+from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
-    from clonos_chaos.swarm.world import World
 
 
 class LogWatch:
     """Oracle that checks the logs of all living slots at one instant."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
         self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
         self.positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}

@@ -8,34 +8,30 @@ complaint ends the world.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
 from clonos.core.coordinator.failure_detector import GRACE_HEARTBEATS
 from clonos.core.coordinator.failure_policy import DEATHS_OF_POISON
-from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.wire.control_messages import Snapshotted, View
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
 from clonos_chaos.checks.assignment_watch import AssignmentWatch
 from clonos_chaos.checks.channel_watch import ChannelWatch
 from clonos_chaos.checks.log_watch import LogWatch
+from clonos_chaos.checks.situation_watch import Situations
 from clonos_chaos.checks.survival import Survival
-from clonos_chaos.sim.rare_situations import Situations
+from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
-    from clonos_chaos.swarm.world import World
 
 
 class Oracle:
     """Oracle that checks a world while it runs and judges its output."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
-        self.view = View(ViewNumber(0), 0, "", (), ())  # the latest view issued
-        self.views: list[View] = []  # all views issued
         self.incarnations: dict[TaskId, dict[Incarnation, SlotId]] = {}
         self.is_over = False  # the job has ended: later deaths are not failures
         self.logs = LogWatch(world)
@@ -56,23 +52,21 @@ class Oracle:
 
     # ------------------------------------------------------------------ events
 
-    def started(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
+    def started(self, slot: SlotId, task: TaskId, incarnation: Incarnation) -> None:
         """Checks that an incarnation starts once, in one slot."""
         incarnations = self.incarnations.setdefault(task, {})
         if incarnation in incarnations:
             self.world.fail(f"task {task} was started twice as incarnation {incarnation:x}")
-        incarnations[incarnation] = host.id
-        self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {host.id}")
+        incarnations[incarnation] = slot
+        self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {slot}")
 
     def viewed(self, view: View) -> bool:
         """Checks a view: a new generation needs a lost log. Returns whether the view is a rollback."""
-        before = self.view
+        before = self.world.view
         is_rollback = bool(before.number) and view.generation > before.generation
         if is_rollback and not self.is_lost and self._is_anybody_left(before):
             self.world.fail(f"generation {view.generation} begins, but no task has reported a lost log")
         self.look()
-        self.view = view
-        self.views.append(view)
         if is_rollback or not before.number:
             self.world.outcome.rollbacks += is_rollback
             self.is_lost = False
@@ -80,8 +74,6 @@ class Oracle:
         else:
             self.survival.viewed(before, view)
         self.situations.viewed(view, is_rollback)
-        if not before.number:
-            self.world.faults.first_view()
         self.world.outcome.views += 1
         self._progress_ns = self._records_ns = self.world.clock.now_ns
         return is_rollback
@@ -118,15 +110,15 @@ class Oracle:
             for life in self.world.slots[slot].tasks.values():
                 announced = {element for element in (life.announced, life.acknowledged) if element is not None}
                 self._died_at.update((life.task, *element) for element in announced)
-        self.survival.dying(slots, self.view)
+        self.survival.dying(slots, self.world.view)
         self.situations.dying(slots)
 
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
         """Checks a report that the generation must end: a failure must have permitted the loss."""
-        if self.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
+        if self.world.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
             return
         self.is_lost = True
-        self._count("lost")
+        self.world.count("lost")
         if not self.survival.why_permitted:
             what = type(message).__name__
             if isinstance(message, LogLost):
@@ -139,9 +131,9 @@ class Oracle:
         """Checks that an acknowledged snapshot is in the store."""
         if message.checkpoint <= self._completed:
             return  # repeated, because the task does not know yet that the checkpoint has ended
-        self.situations.acknowledged(message, self.view)
+        self.situations.acknowledged(message, self.world.view)
         missing = [name for name in message.objects if name not in self.world.store]
-        if missing and self.view.placements[message.task].incarnation == message.incarnation:
+        if missing and self.world.view.placements[message.task].incarnation == message.incarnation:
             self.world.fail(
                 f"task {message.task} acknowledges {message.checkpoint}, but {missing} are not in the store"
             )
@@ -173,15 +165,11 @@ class Oracle:
 
     def look(self) -> None:
         """Checks all logs, channels and assignments."""
-        if self.view.number:
-            self.logs.look(self.view)
-            self.channels.look(self.view)
-            self.survival.look(self.view)
+        if self.world.view.number:
+            self.logs.look(self.world.view)
+            self.channels.look(self.world.view)
+            self.survival.look(self.world.view)
             self.assignment.look()
-
-    def _count(self, what: str) -> None:
-        reached = self.world.outcome.reached
-        reached[what] = reached.get(what, 0) + 1
 
     # ------------------------------------------------------------------ the end
 
@@ -193,14 +181,14 @@ class Oracle:
             self._died_at[task, at.channel, at.first_seq] >= DEATHS_OF_POISON for task in tasks
         )
 
-    def judge(self) -> None:
-        """Checks at the end of the job that its output is that of a run without failures."""
+    def judge(self, complaints_of: Callable[[], list[str]]) -> None:
+        """Checks at the end of the job that its output is that of a run without failures: asks for complaints."""
         world = self.world
         if isinstance(world.ending, JobFailed) and self._looks_like_poison(world.ending):
-            self._count("three deaths at one element")
+            self.world.count("three deaths at one element")
             return
         if not isinstance(world.ending, JobDone):
             world.fail(f"the job did not finish: {world.ending}")
-        complaints = world.complaints()
+        complaints = complaints_of()
         if complaints:
             world.fail("; ".join(complaints[:5]))

@@ -7,21 +7,17 @@ successor has gathered the logs and has had a message from each input.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
-
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
+from clonos_chaos.sim.sim_cluster import SimCluster
 
 
 class Survival:
     """Model of which slot holds which logs. It permits too much rather than too little between two checks."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.why_permitted = ""  # in this generation
         self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, in any generation

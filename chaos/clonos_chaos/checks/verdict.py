@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.sim.external_systems import SimAsked
-
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
+from clonos_chaos.sim.sim_cluster import SimCluster
 
 
-def complaints_of(world: World) -> list[str]:
+def complaints_of(world: SimCluster, oracle: Oracle) -> list[str]:
     """Returns what is wrong with the output of a job that has ended well; empty when nothing is."""
     immediate = [row for external in world.externals.values() for row in external.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
@@ -31,14 +30,14 @@ def complaints_of(world: World) -> list[str]:
         complaints += contradictions([*immediate, *transactional])
     complaints += _never_given(world, [*immediate, *transactional])
     complaints += _results_wrong(world, [*immediate, *transactional])
-    complaints += _asked_wrongly(world)
+    complaints += _asked_wrongly(world, oracle)
     complaints += _alarms_missing(world)
     alarms = [fields for _, fields in world.warnings]
-    complaints += world.job.complaints(alarms, world.oracle.survival.effects_exposed)
+    complaints += world.job.complaints(alarms, oracle.survival.effects_exposed)
     return complaints
 
 
-def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
+def _counted_wrongly(world: SimCluster, sink: str, rows: list[Any]) -> list[str]:
     """Checks that every input has its effect once on every path."""
     if isinstance(world.job, ApiJob) and not world.job.counts_rows:
         return []
@@ -71,7 +70,7 @@ def contradictions(rows: list[Any]) -> list[str]:
     return found
 
 
-def _never_given(world: World, rows: list[Any]) -> list[str]:
+def _never_given(world: SimCluster, rows: list[Any]) -> list[str]:
     """Checks that every visible answer was given to exactly this question."""
     given = {asked.answer: asked.question for asked in world.job.service.answers}
     found = []
@@ -85,19 +84,19 @@ def _never_given(world: World, rows: list[Any]) -> list[str]:
     return found
 
 
-def _results_wrong(world: World, rows: list[Any]) -> list[str]:
+def _results_wrong(world: SimCluster, rows: list[Any]) -> list[str]:
     """Checks that rows left their windows and aggregates as the twin of the job says."""
     return world.job.complaints_of_rows(rows) if isinstance(world.job, ApiJob) else []
 
 
-def _asked_wrongly(world: World) -> list[str]:
+def _asked_wrongly(world: SimCluster, oracle: Oracle) -> list[str]:
     """Checks how often the service was asked the same question, and with which key."""
     calls: dict[tuple[Any, int], list[SimAsked]] = {}
     for asked in world.job.service.answers:
         if asked.task_name:
             calls.setdefault((asked.question, asked.generation), []).append(asked)
-    lives = {world.plan.task_name(task): len(lives) for task, lives in world.oracle.incarnations.items()}
-    exposed = {world.plan.task_name(task) for task in world.oracle.survival.effects_exposed}
+    lives = {world.plan.task_name(task): len(lives) for task, lives in oracle.incarnations.items()}
+    exposed = {world.plan.task_name(task) for task in oracle.survival.effects_exposed}
     found = []
     for (question, generation), asked_all in calls.items():
         names = sorted({asked.task_name for asked in asked_all})  # a row that was not replicated may take another path
@@ -111,8 +110,7 @@ def _asked_wrongly(world: World) -> list[str]:
         if sum(not asked.is_in_doubt for asked in asked_all) > 1:
             found.append(f"{name} has made the call {question} twice in generation {generation}, not being in doubt")
         if any(
-            asked.is_in_doubt and (asked.task_name, asked.life[0]) in world.oracle.situations.moved
-            for asked in asked_all
+            asked.is_in_doubt and (asked.task_name, asked.life[0]) in oracle.situations.moved for asked in asked_all
         ):
             found.append(f"{name} has moved while its call {question} was under way")
         if any(
@@ -126,7 +124,7 @@ def _asked_wrongly(world: World) -> list[str]:
     return found
 
 
-def _alarms_missing(world: World) -> list[str]:
+def _alarms_missing(world: SimCluster) -> list[str]:
     """Checks for an alarm with the exact numbers of output that an immediate sink wrote after a restored checkpoint."""
     alarms = {
         (fields["task"], fields["first"], fields.get("next")) for _, fields in world.warnings if "first" in fields

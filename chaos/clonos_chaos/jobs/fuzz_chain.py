@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.model.watermark import Watermark
@@ -24,12 +24,9 @@ from clonos.core.ports.operator_chain import (
     StepFailed,
 )
 from clonos.core.values import decode_value, encode_rows, encode_value
-from clonos_chaos.sim.external_systems import ServiceDown
+from clonos_chaos.sim.external_systems import ServiceDown, SimService
 from clonos_services import random as causal_random
 from clonos_services.calls import Perform, reconciled
-
-if TYPE_CHECKING:
-    from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 
 KEYS = 7
 
@@ -75,10 +72,20 @@ class FuzzMirror:
             self.state.pop(key, None)
 
 
+class SharedByChains:
+    """State that the chains of a job share. ``failed_once``: offsets at which a chain has failed already."""
+
+    service: SimService
+    works: list[Work]
+    inputs: list[list[int]]
+    failed_once: list[int]
+    chains_open: int
+
+
 class FuzzChain:
     """Implementation of ``clonos.core.ports.operator_chain.Chain``."""
 
-    def __init__(self, job: FuzzJob, vertex: int) -> None:
+    def __init__(self, job: SharedByChains, vertex: int) -> None:
         self.job, self.work = job, job.works[vertex]
         self.state: dict[Any, Any] = {}
         self.changed: dict[Any, None] = {}

@@ -11,7 +11,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import Chain, Mirror
-from clonos_chaos.jobs.fuzz_chain import FuzzChain, FuzzMirror, Work
+from clonos_chaos.jobs.fuzz_chain import FuzzChain, FuzzMirror, SharedByChains, Work
 from clonos_chaos.sim.external_systems import SimService
 from clonos_chaos.sim.producers import SimProducer
 from clonos_chaos.sim.sim_tables import ExternalKind
@@ -23,7 +23,7 @@ DOUBTS = ("again", "reconcile", "raise")
 _SPREAD = (Partitioning.HASH, Partitioning.HASH, Partitioning.REBALANCE)
 
 
-class FuzzJob:
+class FuzzJob(SharedByChains):
     """Job with a plan, the work of its vertices, its input, and how often each offset must come out of the sink."""
 
     def __init__(
@@ -32,13 +32,13 @@ class FuzzJob:
         self.name = name
         self.rng = rng
         self.service = SimService(Random(rng.getrandbits(64)), rng.choice((0.0, 0.0, 0.2)))
-        self.works: list[Work] = []
+        self.works = []
         self.vertices: list[Vertex] = []
         self.edges: list[Edge] = []
         self.records = records
         self.copies = 1  # paths from the source to the sink
         self.chains_open = 0
-        self.failed_once: list[int] = []  # offsets
+        self.failed_once = []
         self.is_uneven = False  # the first of two sources has little to read
         self.producers: dict[TaskId, SimProducer] = {}
         self.external_kind = ExternalKind.ALARMING  # where the world does not draw one
@@ -64,10 +64,6 @@ class FuzzJob:
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
         """Returns complaints about the source, given the alarms and the tasks that died with their keepers."""
         return []
-
-    def task(self, name: str) -> TaskId:
-        """Returns the task of this name, such as ``map/0``."""
-        return next(task for task in self.plan.tasks if self.plan.task_name(task) == name)
 
     # ------------------------------------------------------------------ built by hand
 

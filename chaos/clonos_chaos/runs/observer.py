@@ -64,7 +64,7 @@ class Observer:
 
     def expect_restarts(self, slots: list[SimSlot]) -> dict[str, int]:
         """Returns the tasks in these slots with their incarnations, and takes note that they may restart."""
-        placements = self.world.oracle.view.placements
+        placements = self.world.view.placements
         affected = {slot.id for slot in slots}
         found: dict[str, int] = {
             self.world.plan.task_name(p.task): p.incarnation for p in placements if p.slot in affected

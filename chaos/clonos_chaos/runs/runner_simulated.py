@@ -12,7 +12,6 @@ from random import Random
 from typing import Final
 
 from clonos.core.model.errors import JobError
-from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Partitioning
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
@@ -33,10 +32,12 @@ from clonos_chaos.scenario.scenario import (
 )
 from clonos_chaos.scenario.scenario_job import pace_of
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
+from clonos_chaos.sim.environment import WorldFailed
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.targeted_faults import POINTS, PointReached, TargetedFault, is_of_message
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.swarm.world import World
 
 TWIN_OF: Final = "described"
 ASKING: Final = Work(calls=True, draws=True, reads_clock=True, ports=(0, 1))
@@ -55,21 +56,21 @@ POINTS_HERE: Final[dict[str, FaultPoint]] = {
 }
 """Points of real processes with another name here."""
 
-Inject = Callable[[World, list[SimSlot], FaultSpec], None]
+Inject = Callable[[SimCluster, list[SimSlot], FaultSpec], None]
 
 
-def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Inject:
-    def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
+def _each(act: Callable[[SimCluster, SimSlot, FaultSpec], None]) -> Inject:
+    def do(world: SimCluster, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             act(world, slot, fault)
 
     return do
 
 
-def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Inject:
+def _towards_all(act: Callable[[SimCluster, SimSlot, SimSlot, FaultSpec], None]) -> Inject:
     """Makes an injection into the connections of each slot with all others."""
 
-    def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
+    def do(world: SimCluster, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             for other in world.living():
                 if other is not slot:
@@ -78,12 +79,12 @@ def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> I
     return do
 
 
-def _kill_all(world: World, _slots: list[SimSlot], _fault: FaultSpec) -> None:
-    world.faults.kill_together(world.living())
+def _kill_all(world: SimCluster, _slots: list[SimSlot], _fault: FaultSpec) -> None:
+    world.kill_together(world.living())
     world.restart_coordinator(DOWN_MS)
 
 
-def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
+def _slow_down(world: SimCluster, _slots: list[SimSlot], fault: FaultSpec) -> None:
     """Slows down all connections: the simulated network has one delay."""
     usual_ns = world.network.delay_ns_max
 
@@ -95,15 +96,13 @@ def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
 
 
 INJECTIONS: Final[dict[FaultKind, Inject]] = {
-    FaultKind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
-    FaultKind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
+    FaultKind.KILL_WORKER: lambda world, slots, _: world.kill_together(slots),
+    FaultKind.KILL_DOMAIN: _each(lambda world, slot, _: world.kill_domain(slot.domain)),
     FaultKind.KILL_DRIVER: _kill_all,
-    FaultKind.PAUSE: _each(lambda world, slot, fault: world.faults.pause(slot, fault.lasts_ms)),
-    FaultKind.CUT: _towards_all(lambda world, slot, other, fault: world.faults.cut(slot, other, fault.lasts_ms)),
-    FaultKind.HALF_OPEN: _towards_all(
-        lambda world, slot, other, fault: world.faults.half_open(slot, other, fault.lasts_ms)
-    ),
-    FaultKind.RESET: _towards_all(lambda world, slot, other, _: world.faults.cut(slot, other, 0)),
+    FaultKind.PAUSE: _each(lambda world, slot, fault: world.pause(slot, fault.lasts_ms)),
+    FaultKind.CUT: _towards_all(lambda world, slot, other, fault: world.cut(slot, other, fault.lasts_ms)),
+    FaultKind.HALF_OPEN: _towards_all(lambda world, slot, other, fault: world.half_open(slot, other, fault.lasts_ms)),
+    FaultKind.RESET: _towards_all(lambda world, slot, other, _: world.cut(slot, other, 0)),
     FaultKind.DELAY: _slow_down,
 }
 
@@ -164,7 +163,7 @@ class _Simulated:
         at = fault.at
         times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
 
-        def injection(_world: World, reached: PointReached) -> None:
+        def injection(_world: SimCluster, reached: PointReached) -> None:
             self._inject(fault, reached)
 
         if at.point:
@@ -182,14 +181,14 @@ class _Simulated:
             watched = tasks_of(Shape(TASKS, ()), TWINS.get(step, step))
             nth += len(watched) if point == FaultPoint.START else 0  # each task has begun once
 
-            def there(world: World, reached: PointReached) -> bool:
+            def there(world: SimCluster, reached: PointReached) -> bool:
                 return reached.task is None or reached.name_in(world) in watched
 
             return TargetedFault(point, injection, there, nth=nth, times=times)
         records = at.records if at.records is not None else int((at.seconds or 0.0) * self.per_second)
         wanted = min(records, self.total - SHARE) // SHARE
 
-        def where(world: World, _reached: PointReached) -> bool:
+        def where(world: SimCluster, _reached: PointReached) -> bool:
             return len(world.job.service.answers) >= wanted
 
         return TargetedFault("called", injection, where, times=times)
@@ -202,9 +201,9 @@ class _Simulated:
         first = reached.name_in(world) if is_own else ""
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
         tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.rng, first)
-        slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
+        slots = {slot.id: slot for name in tasks if (slot := world.slot_of(world.task(name))) is not None}
         if fault.pattern in BACKUP_PATTERNS and tasks:
-            placement = world.oracle.view.placements[self._task(tasks[0])]
+            placement = world.view.placements[world.task(tasks[0])]
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
             own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
             slots = own | {slot.id: slot for slot in helpers if not slot.is_dead}
@@ -214,9 +213,6 @@ class _Simulated:
         incarnations = self.observer.expect_restarts(affected)
         self.record.injections.append(Injection(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
         INJECTIONS[fault.kind](world, list(slots.values()), fault)
-
-    def _task(self, name: str) -> TaskId:
-        return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
 
     def run(self) -> RunRecord:
         """Runs the world to its end and judges it."""

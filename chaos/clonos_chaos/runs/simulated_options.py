@@ -14,8 +14,8 @@ from clonos.core.model.plan import Plan
 from clonos_chaos.scenario.scenario import Scenario
 from clonos_chaos.scenario.scenario_job import described
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
+from clonos_chaos.sim.world_settings import WorldSettings
 from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
-from clonos_chaos.swarm.world import WorldSettings
 
 SHARE: Final = 10
 """Ratio of the real job's records, and of its memory for them, to those of the twin."""

@@ -1,4 +1,4 @@
-"""Simulated producers: servers that push lines to a source that cannot be re-read, and the slot's ends of connections.
+"""Simulated producers: servers that push lines to a source that cannot be re-read.
 
 A producer that goes back starts each connection where the job asks, so that nothing is lost. Other producers forget
 what they have sent: lines not replicated when the connection ended are gone, and must not come out of the job.
@@ -8,50 +8,37 @@ from __future__ import annotations
 
 from itertools import accumulate
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from clonos.core.model.ids import Incarnation, TaskId
-from clonos.core.slot.slot_events import ProducerDataRead, ProducerFailed
-from clonos.io.process.fault_points import FaultPoint
 from clonos.operators.journal_source import END_OF_JOURNAL
-from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, Clockwork
 
 BREAKS = 0.01
 REFUSALS = 0.05
 LINES_MAX = 5
 
 
-class SimulatedProducerConnection:
-    """Connection from a slot to a producer. Data in flight when it ends is lost."""
+class ConnectionEnd(Protocol):
+    """The slot's end of a connection to a producer."""
 
-    def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
-        self.host, self.task, self.incarnation = host, task, incarnation
-        self.is_open = True
-        self.is_held = False
-        self._due_ns = 0
+    clock: Clockwork
+    incarnation: Incarnation
+    is_held: bool
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is open and its process runs."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is live and the latest view has its incarnation."""
 
     def deliver(self, data: bytes) -> None:
         """Delivers data after a short delay, in order."""
-        clock = self.host.clock
-        self._due_ns = max(self._due_ns, clock.now_ns + clock.between(10_000, self.host.world.settings.external_ns_max))
-        clock.at(self._due_ns, self._arrive, data)
-
-    def _arrive(self, data: bytes) -> None:
-        if self.is_open:
-            self.host.run(self._hand_over, data)
-
-    def _hand_over(self, data: bytes) -> None:
-        self.host.handle(ProducerDataRead(self.task, self.incarnation, data))
-        self.host.world.reach(FaultPoint.TAKEN_IN, self.task)
 
     def fail(self, error: str) -> None:
         """Breaks the connection; both ends see it."""
-        if self.is_open:
-            self.is_open = False
-            self.host.run(self.host.handle, ProducerFailed(self.task, self.incarnation, error))
 
 
 class SimProducer:
@@ -64,13 +51,13 @@ class SimProducer:
         self._acknowledged_bytes = 0
         self.set_back: list[int] = []  # offsets (bytes) that the job went back to, below what it had acknowledged
         self._complaints: list[str] = []
-        self.connection: SimulatedProducerConnection | None = None
+        self.connection: ConnectionEnd | None = None
 
     # ------------------------------------------------------------------ the slot's side
 
-    def connect(self, connection: SimulatedProducerConnection, offset_bytes: int) -> None:
+    def connect(self, connection: ConnectionEnd, offset_bytes: int) -> None:
         """Accepts a connection of a slot after a delay."""
-        clock = connection.host.clock
+        clock = connection.clock
         clock.after(clock.between(10_000, 2 * MILLISECOND_NS), self._accept, connection, offset_bytes)
 
     def acknowledge(self, offset_bytes: int) -> None:
@@ -79,10 +66,8 @@ class SimProducer:
 
     # ------------------------------------------------------------------ the producer's side
 
-    def _accept(self, connection: SimulatedProducerConnection, offset_bytes: int) -> None:
-        host = connection.host
-        placement = host.world.oracle.view.placements[self.task]
-        if not connection.is_open or host.is_dead or placement.incarnation != connection.incarnation:
+    def _accept(self, connection: ConnectionEnd, offset_bytes: int) -> None:
+        if not connection.is_wanted:
             return  # the slot is dead, or the incarnation was replaced
         if self.rng.random() < REFUSALS:
             connection.fail("refused")
@@ -112,11 +97,11 @@ class SimProducer:
     def _line(offset: int) -> bytes:
         return b"%d\n" % offset
 
-    def _send_later(self, connection: SimulatedProducerConnection) -> None:
-        connection.host.clock.after(self.rng.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
+    def _send_later(self, connection: ConnectionEnd) -> None:
+        connection.clock.after(self.rng.randint(10_000, 3 * MILLISECOND_NS), self._send, connection)
 
-    def _send(self, connection: SimulatedProducerConnection) -> None:
-        if not connection.is_open or connection.host.is_dead:
+    def _send(self, connection: ConnectionEnd) -> None:
+        if not connection.is_live:
             return
         if connection.is_held:
             self._send_later(connection)
@@ -153,33 +138,3 @@ class SimProducer:
         if self._next < len(self.offsets):
             found.append(f"the job has ended, but producer {self.task} has {len(self.offsets) - self._next} more lines")
         return found
-
-
-class SimProducerConnections:
-    """Producer connections of a simulated slot."""
-
-    def __init__(self, host: SimSlot) -> None:
-        self.host = host
-        self._connections: dict[tuple[TaskId, Incarnation], SimulatedProducerConnection] = {}
-
-    def _producer(self, task: TaskId) -> SimProducer:
-        producer: SimProducer = self.host.world.job.producers[task]
-        return producer
-
-    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        opened = self._connections[task, incarnation] = SimulatedProducerConnection(self.host, task, incarnation)
-        self._producer(task).connect(opened, offset_bytes)
-
-    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        self._connections[task, incarnation].is_held = held
-
-    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        connection = self._connections.get((task, incarnation))
-        if connection is not None and connection is self._producer(task).connection and connection.is_open:
-            self._producer(task).acknowledge(offset_bytes)
-            self.host.world.reach(FaultPoint.ACKNOWLEDGED, task)
-
-    def close(self, task: TaskId, incarnation: Incarnation) -> None:
-        connection = self._connections.pop((task, incarnation), None)
-        if connection is not None:
-            connection.is_open = False

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
-from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
-from clonos.core.slot.slot_events import PeerBack, PeerGone
+from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck
 from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.targeted_faults import DRAWN, PointReached, TargetedFault, delivered, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
-    from clonos_chaos.swarm.world import World
-
-KINDS = (
-    *("kill", "kill", "kill", "kill", "kill_domain", "kill_linked", "pause", "cut", "reset", "half_open"),
-    *("false_suspicion", "cut_coordinator", "restart_coordinator"),
-)
-
+from clonos_chaos.sim.world_settings import SHORT_PAUSE
 
 FaultRng = tuple[Any, ...]
 """The state of a ``Random``."""
@@ -47,23 +38,19 @@ EXTERNAL_IS_SLOW_NS = 10 * MILLISECOND_NS
 KILL_WITH_KEEPERS = "kill_with_keepers"
 """Not drawn at random: it loses a log, so that the job rolls back."""
 
-SHORT_PAUSE = "short_pause"
-"""Drawn only when a world asks for it: a process pauses for less than its lease, which is not a failure."""
-
 
 class Faults:
     """Faults of a world: drawn, numbered from 0, and injected."""
 
-    def __init__(self, world: World, rng: Random, only: Mapping[int, FaultRng] | None = None) -> None:
+    def __init__(self, world: SimCluster, only: Mapping[int, FaultRng] | None = None) -> None:
         """``only``: the drawn faults to inject, each with the state of its random stream; None: all of them."""
         self.world = world
-        self.rng = rng
+        self.rng = world.fault_rng
         self.only = only
         self.injected: dict[int, DrawnFault] = {}
-        self.killed = 0
         self.targeted_faults: list[TargetedFault] = []
-        self.count = rng.choice(world.settings.fault_counts)
-        self.span_ms = rng.choice(world.settings.fault_span_ms)
+        self.count = self.rng.choice(world.settings.fault_counts)
+        self.span_ms = self.rng.choice(world.settings.fault_span_ms)
         self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, injection)
         self.watched: set[str] = set()
 
@@ -145,13 +132,9 @@ class Faults:
             for targeted in self.targeted_faults:
                 if targeted.point == reached.point and targeted.satisfies(self.world, reached):
                     is_lost = is_lost or targeted.is_loss
-                    self._count(f"injected at {reached.point}")
+                    self.world.count(f"injected at {reached.point}")
                     self.world.clock.at(self.world.clock.now_ns, targeted.action, self.world, reached)
         return is_lost
-
-    def _count(self, what: str) -> None:
-        reached = self.world.outcome.reached
-        reached[what] = reached.get(what, 0) + 1
 
     # ------------------------------------------------------------------ drawn faults
 
@@ -172,35 +155,35 @@ class Faults:
     def inject(self, kind: str, task: TaskId | None = None) -> None:
         """Injects one fault of a kind, at a task or at a slot that it chooses."""
         slot = self._victim(task)
-        if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
+        if slot is None or self.world.ending is not None or not self.world.view.number:
             return
-        self._count(kind)
+        self.world.count(kind)
         lease_ms = self.world.options.lease_ms
         others = [other for other in self.world.living() if other is not slot]
         if kind == "kill":
-            self.kill(slot)
+            self.world.kill(slot)
         elif kind == KILL_WITH_KEEPERS:
             assert task is not None
-            self.kill_tasks_with_keepers([task])
+            self.world.kill_tasks_with_keepers([task])
         elif kind == "kill_domain":
-            self.kill_domain(slot.domain)
+            self.world.kill_domain(slot.domain)
         elif kind == "kill_linked":
-            self.kill(slot)
+            self.world.kill(slot)
             self._kill_neighbour(slot)
         elif kind == "pause":
-            self.pause(slot, self.rng.choice((lease_ms // 3, lease_ms * 2)))
+            self.world.pause(slot, self.rng.choice((lease_ms // 3, lease_ms * 2)))
         elif kind == SHORT_PAUSE:
-            self.pause(slot, lease_ms // 3)
+            self.world.pause(slot, lease_ms // 3)
         elif kind == "cut" and others:
-            self.cut(slot, self.rng.choice(others), self.rng.choice((1, 50, lease_ms * 2)))
+            self.world.cut(slot, self.rng.choice(others), self.rng.choice((1, 50, lease_ms * 2)))
         elif kind == "reset" and others:
-            self.cut(slot, self.rng.choice(others), 0)
+            self.world.cut(slot, self.rng.choice(others), 0)
         elif kind == "half_open" and others:
-            self.half_open(slot, self.rng.choice(others), self.rng.choice((5, 50, lease_ms)))
+            self.world.half_open(slot, self.rng.choice(others), self.rng.choice((5, 50, lease_ms)))
         elif kind == "false_suspicion":
-            self.suspect(slot, self.rng.choice((5, 100, 1_000)))
+            self.world.suspect(slot, self.rng.choice((5, 100, 1_000)))
         elif kind == "cut_coordinator":
-            self.cut_coordinator(slot, self.rng.choice((1, 50, lease_ms * 2)))
+            self.world.cut_coordinator(slot, self.rng.choice((1, 50, lease_ms * 2)))
         elif kind == "restart_coordinator":
             self.world.restart_coordinator(self.rng.choice((1, 50, 500)))
 
@@ -210,93 +193,5 @@ class Faults:
                 other = None if channel.receiver is None else self.world.slot_of(channel.receiver)
                 if other is not None and other is not slot:
                     delay = int(self.rng.choice((0, 1, 20, 120)) * MILLISECOND_NS * self.rng.random())
-                    self.world.clock.after(delay, self.kill, other)
+                    self.world.clock.after(delay, self.world.kill, other)
                     return
-
-    # ------------------------------------------------------------------ kinds
-
-    def kill(self, slot: SimSlot) -> None:
-        """Kills a slot as SIGKILL does: peers see the connection break, the provider reports the death."""
-        self.kill_together([slot])
-
-    def kill_domain(self, domain: str) -> None:
-        """Kills all slots of a domain at once."""
-        self.kill_together([slot for slot in self.world.living() if slot.domain == domain])
-
-    def kill_tasks(self, tasks: Iterable[TaskId]) -> None:
-        """Kills the slots of these tasks at once."""
-        found = {slot.id: slot for task in tasks if (slot := self.world.slot_of(task)) is not None}
-        self.kill_together(list(found.values()))
-
-    def kill_tasks_with_keepers(self, tasks: Iterable[TaskId]) -> None:
-        """Kills the slots of these tasks and of their keepers at once."""
-        placements = [self.world.oracle.view.placements[task] for task in tasks]
-        named = dict.fromkeys(slot for placement in placements for slot in (placement.slot, *placement.keepers))
-        self.kill_together([self.world.slots[slot] for slot in named if slot in self.world.slots])
-
-    def kill_together(self, slots: list[SimSlot]) -> None:
-        """Kills several slots at one instant."""
-        slots = [slot for slot in slots if not slot.is_dead]
-        if slots and self.world.ending is None:
-            self.world.oracle.dying([slot.id for slot in slots])
-            for slot in slots:
-                self._kill(slot)
-
-    def _kill(self, slot: SimSlot) -> None:
-        world, clock = self.world, self.world.clock
-        self.killed += 1
-        world.note(f"kill slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
-        slot.kill()
-        for other in world.living():
-            if self.rng.random() < 0.5:
-                world.network.break_connection(slot.id, other.id)
-            clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.handle, PeerGone(slot.id))
-        gone = SlotGone(slot.id, "killed", clock.now_ns)
-        clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
-
-    def pause(self, slot: SimSlot, pause_ms: int) -> None:
-        """Pauses a slot as SIGSTOP and a later SIGCONT do: events for the process wait."""
-        slot.pause(self.world.clock.now_ns + pause_ms * MILLISECOND_NS)
-        self.world.note(f"pause slot {slot.id} with tasks {sorted(slot.slot.hosted)} for {pause_ms} ms")
-
-    def cut(self, slot: SimSlot, other: SimSlot, cut_ms: int) -> None:
-        """Cuts the connection between two slots for a while; both ends see it break."""
-        world = self.world
-        world.note(f"cut {slot.id} from {other.id} for {cut_ms} ms")
-        world.network.cut(slot.id, other.id)
-        self._see_break(slot, other)
-        world.clock.after(cut_ms * MILLISECOND_NS, self._heal, slot, other)
-
-    def half_open(self, slot: SimSlot, other: SimSlot, unseen_ms: int) -> None:
-        """Drops what one slot sends to the other, unseen by both, until the connection breaks and is made again."""
-        world = self.world
-        world.note(f"half open from {slot.id} to {other.id} for {unseen_ms} ms")
-        world.network.lose_way(slot.id, other.id)
-        world.clock.after(unseen_ms * MILLISECOND_NS, self.cut, slot, other, 1)
-
-    def _see_break(self, slot: SimSlot, other: SimSlot) -> None:
-        clock = self.world.clock
-        for here, there in ((slot, other), (other, slot)):
-            clock.after(clock.between(100_000, 10 * MILLISECOND_NS), here.run, here.handle, PeerGone(there.id))
-
-    def _heal(self, slot: SimSlot, other: SimSlot) -> None:
-        world, clock = self.world, self.world.clock
-        world.network.heal(slot.id, other.id)
-        for here, there in ((slot, other), (other, slot)):
-            due = 10 * MILLISECOND_NS + clock.between(0, MILLISECOND_NS)
-            clock.after(due, here.run, here.handle, PeerBack(there.id))
-
-    def cut_coordinator(self, slot: SimSlot, cut_ms: int) -> None:
-        """Cuts the connection between a slot and the coordinator for a while."""
-        world, clock = self.world, self.world.clock
-        world.note(f"cut {slot.id} from the coordinator for {cut_ms} ms")
-        world.network.cut(slot.id, COORDINATOR)
-        clock.after(clock.between(100_000, 10 * MILLISECOND_NS), world.handle, SlotUnreachable(slot.id))
-        clock.after(cut_ms * MILLISECOND_NS, world.network.heal, slot.id, COORDINATOR)
-
-    def suspect(self, slot: SimSlot, lives_ms: int) -> None:
-        """Reports a slot as gone to the coordinator, while the slot lives on for a while with all its connections."""
-        world, clock = self.world, self.world.clock
-        world.note(f"false suspicion of slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
-        world.handle(SlotGone(slot.id, "suspected", clock.now_ns))
-        clock.after(lives_ms * MILLISECOND_NS, self.kill, slot)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clonos.core.channel.sender import ChannelStuck
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, VertexParts
 from clonos.core.coordinator.coordinator import Coordinator
@@ -35,10 +33,8 @@ from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted,
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.sim.environment import SimEnvironment
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
 
 ENDINGS = frozenset({JobDone, JobFailed})
 
@@ -46,7 +42,7 @@ ENDINGS = frozenset({JobDone, JobFailed})
 class SimCoordinator:
     """One coordinator process; its life is one term."""
 
-    def __init__(self, world: World, term: int) -> None:
+    def __init__(self, world: SimEnvironment, term: int) -> None:
         self.world, self.clock, self.term = world, world.clock, term
         self.machine = Coordinator(world.plan, world.options)
         self.is_dead = False
@@ -63,12 +59,12 @@ class SimCoordinator:
         named = tuple(world.named) if world.names_slots else ()
         resume = None if is_first else resume
         # As the file of retained slots has them: how those registered that live.
-        registers = tuple(world.named[slot] for slot in named if not world.slots[slot].is_dead)
+        registers = tuple(world.named[slot] for slot in named if not world.has_died(slot))
         self.handle(
             Begin(self.term, "fuzz", slots_needed, resume, awaits_slots=not is_first, named=named, registers=registers)
         )
         for slot in named:
-            if world.slots[slot].is_dead:
+            if world.has_died(slot):
                 self.handle(SlotGone(slot, "it has ended before the coordinator began", self.clock.now_ns))
         self.tick()
 
@@ -149,9 +145,12 @@ class SimCoordinator:
 
     def _send(self, slot: SlotId, message: Message) -> None:
         world = self.world
-        if isinstance(message, View) and message.number > world.oracle.view.number:
+        if isinstance(message, View) and message.number > world.view.number:
             world.note(f"view {message.number:x} generation {message.generation:x}")
             is_rollback = world.oracle.viewed(message)
+            world.views.append(message)
+            if len(world.views) == 1:
+                world.begin()
             world.reach(FaultPoint.ROLLBACK_ISSUED if is_rollback else FaultPoint.VIEW_ISSUED)
         world.network.send(COORDINATOR, slot, message, b"")
 

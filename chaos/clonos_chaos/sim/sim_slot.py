@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import encode_snapshot, restore_from, standby_payload
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports import slot_effects as effect
-from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import (
-    Event,
     HeartbeatDue,
     SinkConfirmed,
     SinkOpened,
@@ -26,32 +23,25 @@ from clonos.core.slot.slot_events import (
 )
 from clonos.core.wire.control_messages import Register
 from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.sim.environment import SimEnvironment
 from clonos_chaos.sim.external_systems import SimFenced
-from clonos_chaos.sim.producers import SimProducerConnections
+from clonos_chaos.sim.producer_connections import SimProducerConnections
 from clonos_chaos.sim.rare_situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
+from clonos_chaos.sim.sim_process import SimProcess
 from clonos_chaos.sim.sim_spill import SimSpill
 from clonos_chaos.sim.sim_task import SimTask
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
 
+class SimSlot(SimProcess):
+    """Performs the effects of its machine."""
 
-class SimSlot:
-    """Lives until it is killed; pauses hold back everything that would happen in it."""
-
-    def __init__(self, world: World, slot_id: SlotId, domain: str) -> None:
-        self.world, self.clock = world, world.clock
-        self.id, self.domain = slot_id, domain
-        self.is_dead = False
-        self.paused_until_ns = 0
-        self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+    def __init__(self, world: SimEnvironment, slot_id: SlotId, domain: str) -> None:
+        super().__init__(world, slot_id, domain)
         self.tasks: dict[tuple[TaskId, ThreadId], SimTask] = {}
         self.spill = SimSpill(self)
         self.producers = SimProducerConnections(self)
-        self.slot = Slot(slot_id, world.plan, world.options, self.new_mirror)
-        self.step = self.slot.step  # or that of a trace
-        self.performers: dict[type, Callable[[Any], None]] = {
+        self.performers = {
             effect.SendMessage: self._send,
             effect.StartTask: self._start_task,
             effect.PutCommand: self._put_command,
@@ -82,7 +72,6 @@ class SimSlot:
             effect.EndSlot: self._end_slot,
         }
         self._is_silent = False
-        self._inbox_due_ns = 0
         self._external_due_ns: dict[TaskId, int] = {}
 
     def register(self) -> None:
@@ -100,50 +89,6 @@ class SimSlot:
         self.run(self.handle, HeartbeatDue(self.clock.now_ns))
         self.clock.after(25 * MILLISECOND_NS, self.tick)
 
-    def handle(self, event: Event) -> None:
-        """Steps the machine and performs what it asks for."""
-        for each in self.step(event):
-            self.performers[type(each)](each)
-
-    def run(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Something happens in this process: now, or when it is no longer paused, in the order in which it came."""
-        if self.is_dead:
-            return
-        if self.paused_until_ns > self.clock.now_ns or self._held_back:
-            self._held_back.append((call, arguments))
-            self.clock.at(self.paused_until_ns, self._run_held_back)
-            return
-        self._make(call, arguments)
-
-    def _make(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        call(*arguments)
-        if self.world.is_validated:
-            self.slot.validate()
-
-    def _run_held_back(self) -> None:
-        """Makes the first call that was held back, so that calls held through two pauses keep their order."""
-        if self.is_dead or not self._held_back:
-            return
-        if self.paused_until_ns > self.clock.now_ns:
-            self.clock.at(self.paused_until_ns, self._run_held_back)
-            return
-        self._make(*self._held_back.popleft())
-
-    def pause(self, until_ns: int) -> None:
-        """SIGSTOP, and SIGCONT at an instant; within another pause the later end counts."""
-        self.paused_until_ns = max(self.paused_until_ns, until_ns)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self.paused_until_ns = 0
-        for _ in range(len(self._held_back)):
-            self._run_held_back()
-
-    def later(self, call: Callable[..., None], *arguments: Any) -> None:
-        """From a thread of the process to its slot's thread: soon, in order."""
-        self._inbox_due_ns = max(self._inbox_due_ns, self.clock.now_ns + self.clock.between(1_000, 50_000))
-        self.clock.at(self._inbox_due_ns, self.run, call, *arguments)
-
     def kill(self) -> None:
         """SIGKILL."""
         self.is_dead = True
@@ -157,7 +102,7 @@ class SimSlot:
 
     def _start_task(self, asked: effect.StartTask) -> None:
         if not asked.activation.is_shadow:
-            self.world.oracle.started(self, asked.task, asked.activation.incarnation)
+            self.world.oracle.started(self.id, asked.task, asked.activation.incarnation)
         started = self.tasks[asked.task, asked.thread] = SimTask(self, asked.task, asked.thread, asked.activation)
         started.start()
 
@@ -176,8 +121,8 @@ class SimSlot:
         self.tasks[asked.task, asked.thread].release()
         self.world.reach(FaultPoint.LIVE, asked.task)
         if self.tasks[asked.task, asked.thread].began_as_shadow:
-            self.world.oracle.started(self, asked.task, self.slot.hosted[asked.task].incarnation)
-            self.world.oracle.situations.reach(HOT_TAKEOVER)
+            self.world.oracle.started(self.id, asked.task, self.slot.hosted[asked.task].incarnation)
+            self.world.count(HOT_TAKEOVER)
 
     def _report_replicated(self, asked: effect.ReportReplicated) -> None:
         self.tasks[asked.task, asked.thread].replicated_to(asked.end_bytes)
@@ -189,9 +134,6 @@ class SimSlot:
         found = self.tasks.get((asked.task, asked.thread))
         if found is not None:
             found.output_budget.allow(asked.budget_bytes, asked.handled_bytes)
-
-    def new_mirror(self, task: TaskId) -> Mirror:
-        return self.world.job.new_mirror(self.world.plan.vertex_of[task])
 
     def _write_snapshot(self, asked: effect.WriteSnapshot) -> None:
         self.clock.after(self._store_delay_ns(), self._written, asked.name, asked.snapshot, asked.more)
@@ -259,7 +201,7 @@ class SimSlot:
             self._refused(task, incarnation, fenced)
             return
         if external.withdrawn > withdrawn:
-            self.world.oracle.situations.reach(WITHDRAWN)
+            self.world.count(WITHDRAWN)
         self.world.reach(FaultPoint.SINK_OPENED, task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.external_ns_max),
@@ -269,7 +211,7 @@ class SimSlot:
         )
 
     def _refused(self, task: TaskId, incarnation: Incarnation, fenced: SimFenced) -> None:
-        self.world.oracle.situations.reach(FENCED_AT_SINK)
+        self.world.count(FENCED_AT_SINK)
         delay_ns = self.world.settings.external_ns_max
         generation, by = fenced.by
         self.clock.after(delay_ns, self.run, self.handle, SinkRefused(task, incarnation, generation, Incarnation(by)))

@@ -1,63 +1,21 @@
-"""Simulated local disk of a slot, with random delays and failures, and memory budgets small enough to need it."""
+"""Simulated local disk of a slot, with random delays and failures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from random import Random
-from typing import TYPE_CHECKING
-
-from clonos.core.model.options import Options, SpillPolicy
+from clonos.core.recovery.recovery_machine import Replaying
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
-from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
-
-
-@dataclass(frozen=True)
-class DiskEnvironment:
-    """Delays and failure rates of the local disks of a world."""
-
-    delay_ns_max: int = 5 * MILLISECOND_NS  # of one write or load
-    write_failure: float = 0.0
-    load_failure: float = 0.0
-
-    @staticmethod
-    def draw(rng: Random) -> DiskEnvironment:
-        """Draws delays and failure rates."""
-        return DiskEnvironment(
-            delay_ns_max=rng.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
-            write_failure=rng.choice((0.0, 0.0, 0.1, 0.5)),
-            load_failure=rng.choice((0.0, 0.0, 0.02)),
-        )
-
-
-def draw_budgets(options: Options, rng: Random) -> Options:
-    """Makes the in-flight logs of every second world spill; in some, soft limits are reached.
-
-    Budgets are not smaller than that, because the barriers of pending checkpoints alone would fill them.
-    """
-    if rng.random() < 0.5:
-        return options
-    return replace(
-        options,
-        spill_policy=rng.choice(tuple(SpillPolicy)),
-        inflight_memory_bytes=rng.choice((6_000, 12_000, options.inflight_memory_bytes)),
-    )
+from clonos_chaos.sim.rare_situations import SPILL_IN_REPLAY
+from clonos_chaos.sim.sim_process import SimProcess
 
 
 class SimSpill:
     """``SpillStore`` that performs one request after another, as a single background thread does."""
 
-    def __init__(self, host: SimSlot) -> None:
+    def __init__(self, host: SimProcess) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
-        self.environment: DiskEnvironment = host.world.settings.disk
+        self.environment = host.world.settings.disk
         self.segments: dict[int, list[bytes]] = {}
         self._free_ns = 0  # when the disk has finished its queue
-
-    def _count(self, what: str) -> None:
-        reached = self.world.outcome.reached
-        reached[what] = reached.get(what, 0) + 1
 
     def _fails(self, rate: float) -> bool:
         return rate > 0 and self.clock.rng.random() < rate
@@ -75,11 +33,12 @@ class SimSpill:
 
     def _written(self, segment: int, payloads: list[bytes]) -> None:
         if self._fails(self.environment.write_failure):
-            self._count("segment not written")
+            self.world.count("segment not written")
             self.host.run(self.host.handle, SegmentSpilled(segment, 0, self._failure(segment)))
             return
-        self._count("segment written")
-        self.world.oracle.situations.spilled(self.host.slot)
+        self.world.count("segment written")
+        if any(isinstance(hosted.state, Replaying) for hosted in self.host.slot.hosted.values()):
+            self.world.count(SPILL_IN_REPLAY)
         self.segments[segment] = payloads
         self.host.run(self.host.handle, SegmentSpilled(segment, sum(map(len, payloads)), ""))
 
@@ -91,10 +50,10 @@ class SimSpill:
         if payloads is None:
             return  # deleted meanwhile
         if self._fails(self.environment.load_failure):
-            self._count("segment not loaded")
+            self.world.count("segment not loaded")
             self.host.run(self.host.handle, SegmentLoaded(segment, None, self._failure(segment)))
             return
-        self._count("segment loaded")
+        self.world.count("segment loaded")
         self.host.run(self.host.handle, SegmentLoaded(segment, payloads, ""))
 
     def delete(self, segment: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet
 
@@ -24,16 +24,14 @@ from clonos.core.slot.slot_events import (
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.io.process.fault_points import FaultPoint, of_shadow
+from clonos_chaos.sim.sim_process import SimProcess
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-
-if TYPE_CHECKING:
-    from clonos_chaos.sim.sim_slot import SimSlot
 
 
 class SimTask:
     """``TaskPort`` and ``TaskHandle`` of one incarnation. Waiting switches to the world's loop."""
 
-    def __init__(self, host: SimSlot, task: TaskId, number: ThreadId, activation: Activation) -> None:
+    def __init__(self, host: SimProcess, task: TaskId, number: ThreadId, activation: Activation) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
         self.task, self.number = task, number
         self.began_as_shadow = activation.is_shadow

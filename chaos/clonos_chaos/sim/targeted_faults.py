@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, get_args
+from typing import Any, NamedTuple, assert_never, get_args
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
@@ -18,9 +18,7 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.io.process.fault_points import FaultPoint
-
-if TYPE_CHECKING:
-    from clonos_chaos.swarm.world import World
+from clonos_chaos.sim.sim_cluster import SimCluster
 
 _REAL_ONLY = (FaultPoint.ALIGNING, FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.WHOLE_STATE_BEGUN)
 POINTS = tuple(point for point in FaultPoint if point not in _REAL_ONLY)
@@ -72,7 +70,7 @@ class PointReached(NamedTuple):
     receiver: SlotId = COORDINATOR
     message: Message | None = None
 
-    def name_in(self, world: World) -> str:
+    def name_in(self, world: SimCluster) -> str:
         """Returns the name of the task; empty for the coordinator."""
         return "" if self.task is None else world.plan.task_name(self.task)
 
@@ -83,16 +81,16 @@ class PointReached(NamedTuple):
         return self.task
 
 
-Where = Callable[["World", PointReached], bool]
-FaultAction = Callable[["World", PointReached], None]
+Where = Callable[[SimCluster, PointReached], bool]
+FaultAction = Callable[[SimCluster, PointReached], None]
 
 
-def everywhere(_world: World, _reached: PointReached) -> bool:
+def everywhere(_world: SimCluster, _reached: PointReached) -> bool:
     """Accepts the point wherever it is reached."""
     return True
 
 
-def loses(_world: World, _reached: PointReached) -> None:
+def loses(_world: SimCluster, _reached: PointReached) -> None:
     """Does nothing: the message is lost already, see ``TargetedFault.is_loss``."""
 
 
@@ -115,7 +113,7 @@ class TargetedFault:
     def __post_init__(self) -> None:
         assert is_known(self.point), f"no world reaches the point {self.point!r}"
 
-    def satisfies(self, world: World, reached: PointReached) -> bool:
+    def satisfies(self, world: SimCluster, reached: PointReached) -> bool:
         """Counts an occurrence of the point and returns whether the fault is injected now."""
         if self.injected == self.times or not self.where(world, reached):
             return False
@@ -144,7 +142,7 @@ def word_of(message: Message) -> str:
     return _WORDS[type(message)]
 
 
-def task_of(world: World, message: Any) -> TaskId | None:
+def task_of(world: SimCluster, message: Any) -> TaskId | None:
     """Returns the task that a message is about: for a message of a channel, the sending task."""
     channel = getattr(message, "channel", None)
     if channel is not None and not hasattr(message, "task"):

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from clonos_chaos.sim.random_faults import KINDS, FaultRng
-from clonos_chaos.sim.sim_spill import DiskEnvironment
-from clonos_chaos.swarm.world import World, WorldSettings
+from clonos_chaos.sim.random_faults import FaultRng
+from clonos_chaos.sim.world_settings import KINDS, DiskEnvironment, WorldSettings
+from clonos_chaos.swarm.world import World
 
 
 @dataclass(frozen=True)

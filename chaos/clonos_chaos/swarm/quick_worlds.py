@@ -6,7 +6,7 @@ from typing import Final
 
 from clonos.core.model.options import Options
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.swarm.world import WorldSettings
+from clonos_chaos.sim.world_settings import WorldSettings
 
 OPTIONS: Final = Options(
     rebalance=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from clonos.core.model.options import Options
+from clonos.core.model.options import Options, SpillPolicy
 from clonos.core.model.plan import Plan
 
 
@@ -57,3 +57,17 @@ def draw_separately(options: Options, seed: int, topology: str) -> Options:
         return options
     drift_ns = Random(f"drift of {seed}").choice(DRIFTS_NS[topology])
     return replace(options, watermark_drift_max_ns=drift_ns)
+
+
+def draw_budgets(options: Options, rng: Random) -> Options:
+    """Makes the in-flight logs of every second world spill; in some, soft limits are reached.
+
+    Budgets are not smaller than that, because the barriers of pending checkpoints alone would fill them.
+    """
+    if rng.random() < 0.5:
+        return options
+    return replace(
+        options,
+        spill_policy=rng.choice(tuple(SpillPolicy)),
+        inflight_memory_bytes=rng.choice((6_000, 12_000, options.inflight_memory_bytes)),
+    )

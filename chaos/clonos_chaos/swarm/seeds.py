@@ -12,10 +12,10 @@ from itertools import takewhile
 from multiprocessing import get_context
 from statistics import median
 
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.rare_situations import SITUATIONS
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.failing_seed import seed_report
-from clonos_chaos.swarm.world import WorldFailed
 
 SEEDS_PER_PORTION = 10
 PORTIONS_AHEAD = 4

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from clonos.core.model.errors import JobError
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.random_faults import DrawnFault, FaultRng
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.swarm.world import World
 
 TRIES_MAX: Final = 80
 SECONDS_MAX: Final = 30.0

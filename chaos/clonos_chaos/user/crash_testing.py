@@ -14,11 +14,12 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.job import Job
+from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.swarm.world import World
 from clonos_chaos.user.comparing import Compare, OutputComparison
 from clonos_chaos.user.user_calls import HttpAnswer, Services, StandIns
 from clonos_chaos.user.user_graph import Inputs, JobLike, Ready, given_inputs, ready

@@ -42,7 +42,7 @@ from clonos_chaos.user.harness_steps import (
 )
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
 from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
-from clonos_chaos.user.user_world import WatchedChain
+from clonos_chaos.user.user_job import WatchedChain
 
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.messages import Message
-from clonos_chaos.swarm.world import World, WorldFailed
+from clonos_chaos.sim.environment import WorldFailed
+from clonos_chaos.swarm.world import World
 from tests.fuzz.hostile import Sent, as_sent, hostile, message_of
 from tests.fuzz.target import Several, Target
 

@@ -14,6 +14,7 @@ from clonos.core.wire.messages import Message
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where, everywhere, loses, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -122,8 +123,8 @@ def about(*names: str) -> Where:
 def received_by(name: str) -> Where:
     """Holds for messages to the slot to which the latest view assigns this task."""
 
-    def where(world: World, reached: PointReached) -> bool:
-        return reached.receiver == world.oracle.view.placements[world.job.task(name)].slot  # type: ignore[union-attr]
+    def where(world: SimCluster, reached: PointReached) -> bool:
+        return reached.receiver == world.view.placements[world.task(name)].slot
 
     return where
 
@@ -131,7 +132,7 @@ def received_by(name: str) -> Where:
 def along(sender: str, receiver: str) -> Where:
     """Holds for messages of a channel between these two tasks."""
 
-    def where(world: World, reached: PointReached) -> bool:
+    def where(world: SimCluster, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
         return (_name(world, channel.sender), _name(world, channel.receiver)) == (sender, receiver)
 
@@ -141,14 +142,14 @@ def along(sender: str, receiver: str) -> Where:
 def by_receiver_of(name: str) -> Where:
     """Holds for handshakes that this task sends as a receiver."""
 
-    def where(world: World, reached: PointReached) -> bool:
+    def where(world: SimCluster, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
         return _name(world, channel.receiver) == name
 
     return where
 
 
-def _name(world: World, task: TaskId | None) -> str:
+def _name(world: SimCluster, task: TaskId | None) -> str:
     return "" if task is None else world.plan.task_name(task)
 
 
@@ -167,13 +168,13 @@ def before(targeted: TargetedFault) -> Where:
     return lambda world, reached: targeted.injected == 0
 
 
-def by_successor(world: World, reached: PointReached) -> bool:
+def by_successor(world: SimCluster, reached: PointReached) -> bool:
     """Holds when the current incarnation of the task is not its first."""
-    view = world.oracle.view
+    view = world.view
     return reached.task is not None and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
 
 
-def message_has(check: Callable[[World, Any], bool]) -> Where:
+def message_has(check: Callable[[SimCluster, Any], bool]) -> Where:
     """Holds for messages that pass a check."""
     return lambda world, reached: check(world, reached.message)
 
@@ -183,23 +184,19 @@ def message_has(check: Callable[[World, Any], bool]) -> Where:
 
 def kills(*names: str) -> FaultAction:
     """Kills the slots of these tasks at one instant."""
-    return lambda world, reached: world.faults.kill_tasks([_task(world, name) for name in names])
+    return lambda world, reached: world.kill_tasks([world.task(name) for name in names])
 
 
-def _task(world: World, name: str) -> TaskId:
-    return world.job.task(name)  # type: ignore[union-attr]
-
-
-def kills_it(world: World, reached: PointReached) -> None:
+def kills_it(world: SimCluster, reached: PointReached) -> None:
     """Kills the slot of the task that has reached the point."""
-    world.faults.kill_tasks([reached.known_task])
+    world.kill_tasks([reached.known_task])
 
 
 def kills_with_keepers(name: str) -> FaultAction:
     """Kills the slot of a task and the slots of its keepers at one instant."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        world.faults.kill_tasks_with_keepers([_task(world, name)])
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        world.kill_tasks_with_keepers([world.task(name)])
 
     return inject
 
@@ -207,9 +204,9 @@ def kills_with_keepers(name: str) -> FaultAction:
 def kills_all_but(name: str) -> FaultAction:
     """Kills all processes but that of a task."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        left = world.slot_of(_task(world, name))
-        world.faults.kill_together([slot for slot in world.living() if slot is not left])
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        left = world.slot_of(world.task(name))
+        world.kill_together([slot for slot in world.living() if slot is not left])
 
     return inject
 
@@ -217,10 +214,10 @@ def kills_all_but(name: str) -> FaultAction:
 def kills_standbys(name: str, with_task: bool = False) -> FaultAction:
     """Kills the slots of a task's standbys; with ``with_task`` also its own."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        placement = world.oracle.view.placements[_task(world, name)]
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        placement = world.view.placements[world.task(name)]
         slots = [*placement.standbys, *([placement.slot] if with_task else [])]
-        world.faults.kill_together([world.slots[slot] for slot in slots if slot in world.slots])
+        world.kill_together([world.slots[slot] for slot in slots if slot in world.slots])
 
     return inject
 
@@ -228,26 +225,26 @@ def kills_standbys(name: str, with_task: bool = False) -> FaultAction:
 def kills_domain_of(name: str) -> FaultAction:
     """Kills all slots of a task's domain at one instant."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        slot = world.slot_of(_task(world, name))
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        slot = world.slot_of(world.task(name))
         if slot is not None:
-            world.faults.kill_domain(slot.domain)
+            world.kill_domain(slot.domain)
 
     return inject
 
 
-def kills_sender_and_receiver(world: World, reached: PointReached) -> None:
+def kills_sender_and_receiver(world: SimCluster, reached: PointReached) -> None:
     """Kills both ends of a message."""
-    world.faults.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
+    world.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
 
 
 def pauses(name: str, pause_ms: int) -> FaultAction:
     """Pauses the process of a task."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        slot = world.slot_of(_task(world, name))
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        slot = world.slot_of(world.task(name))
         if slot is not None:
-            world.faults.pause(slot, pause_ms)
+            world.pause(slot, pause_ms)
 
     return inject
 
@@ -255,10 +252,10 @@ def pauses(name: str, pause_ms: int) -> FaultAction:
 def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> FaultAction:
     """Cuts the connection between the slots of two tasks for a while, or drops one direction of it."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        here, there = world.slot_of(_task(world, one)), world.slot_of(_task(world, other))
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        here, there = world.slot_of(world.task(one)), world.slot_of(world.task(other))
         if here is not None and there is not None and here is not there:
-            (world.faults.half_open if half_open else world.faults.cut)(here, there, cut_ms)
+            (world.half_open if half_open else world.cut)(here, there, cut_ms)
 
     return inject
 
@@ -266,10 +263,10 @@ def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> FaultAct
 def suspects(name: str, lives_ms: int) -> FaultAction:
     """Reports the slot of a task as gone to the coordinator, while it lives on for a while."""
 
-    def inject(world: World, reached: PointReached) -> None:
-        slot = world.slot_of(_task(world, name))
+    def inject(world: SimCluster, reached: PointReached) -> None:
+        slot = world.slot_of(world.task(name))
         if slot is not None:
-            world.faults.suspect(slot, lives_ms)
+            world.suspect(slot, lives_ms)
 
     return inject
 
@@ -287,14 +284,14 @@ def replaces_coordinator(pause_ms: int) -> FaultAction:
 def in_turn(*actions: tuple[int, FaultAction]) -> FaultAction:
     """Performs several actions, each some milliseconds after the point."""
 
-    def inject(world: World, reached: PointReached) -> None:
+    def inject(world: SimCluster, reached: PointReached) -> None:
         for delay_ms, then in actions:
             world.clock.after(delay_ms * MILLISECOND_NS, then, world, reached)
 
     return inject
 
 
-def nothing(world: World, reached: PointReached) -> None:
+def nothing(world: SimCluster, reached: PointReached) -> None:
     """Does nothing: the fault only counts that the point is reached."""
 
 
@@ -303,7 +300,7 @@ def lost(message: type[Message], where: Where, nth: int = 1, times: int = 1) -> 
     return TargetedFault(sent(message), loses, where, nth, times, is_loss=True)
 
 
-def is_recovering(world: World, task: TaskId) -> bool:
+def is_recovering(world: SimCluster, task: TaskId) -> bool:
     """Returns whether the current incarnation of a task is gathering or restoring."""
     slot = world.slot_of(task)
     hosted = slot.slot.hosted.get(task) if slot is not None else None

@@ -32,6 +32,7 @@ from clonos_chaos.project.directed.building_blocks import (
     received_by,
     suspects,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import PointReached, delivered
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
@@ -49,7 +50,7 @@ def _sink_dies_after_a_checkpoint(seed: int) -> World:
     )
 
 
-def _has_unreleased_output(world: World, reached: PointReached) -> bool:
+def _has_unreleased_output(world: SimCluster, reached: PointReached) -> bool:
     slot = world.slot_of(reached.known_task)
     hosted = slot.slot.hosted.get(reached.known_task) if slot is not None else None
     external = hosted.output_gate.external if hosted is not None else None
@@ -70,15 +71,15 @@ def _task_dies_while_committing(seed: int) -> World:
 def _standby_misses_complete(seed: int) -> World:
     killed = at("complete", kills("a/0"), nth=3)
 
-    def to_the_standby(world: World, reached: PointReached) -> bool:
-        return reached.receiver in world.oracle.view.placements[world.job.task("a/0")].standbys  # type: ignore[union-attr]
+    def to_the_standby(world: SimCluster, reached: PointReached) -> bool:
+        return reached.receiver in world.view.placements[world.task("a/0")].standbys
 
     return directed(seed, line(RICH, RICH, RICH), [killed, lost(Completed, to_the_standby, nth=2, times=500)])
 
 
 @directed_test("33 standby has later changes than the view names")
 def _standby_is_ahead(seed: int) -> World:
-    def is_ahead(world: World, message: Any) -> bool:
+    def is_ahead(world: SimCluster, message: Any) -> bool:
         return bool(world.plan.task_name(message.task) == "a/0" and message.checkpoint > max(world.chain, default=99))
 
     kill = at(delivered(StandbyUpdate), kills("a/0"), message_has(is_ahead), nth=2)
@@ -135,12 +136,12 @@ def _source_after_end(seed: int) -> World:
 
 @directed_test("35 acknowledgement of a dead incarnation")
 def _late_acknowledgement(seed: int) -> World:
-    def is_late(world: World, reached: PointReached) -> bool:
+    def is_late(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
-        return bool(world.oracle.view.placements[message.task].incarnation != message.incarnation)
+        return bool(world.view.placements[message.task].incarnation != message.incarnation)
 
-    def has_raised(world: World, reached: PointReached) -> bool:
-        return bool(world.job.failed_once) and received_by("a/0")(world, reached)  # type: ignore[union-attr]
+    def has_raised(world: SimCluster, reached: PointReached) -> bool:
+        return bool(world.job.failed_once) and received_by("a/0")(world, reached)  # type: ignore[attr-defined]
 
     late = at(delivered(Snapshotted), nothing, is_late)
     kill = at("complete", kills("a/0"), after(late))
@@ -164,12 +165,12 @@ def _acknowledged_sink_dies(seed: int) -> World:
 
 @directed_test("35 acknowledgement of a dead sink")
 def _late_acknowledgement_of_a_sink(seed: int) -> World:
-    def is_late(world: World, reached: PointReached) -> bool:
+    def is_late(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
-        return bool(world.oracle.view.placements[message.task].incarnation != message.incarnation)
+        return bool(world.view.placements[message.task].incarnation != message.incarnation)
 
-    def has_raised(world: World, reached: PointReached) -> bool:
-        return bool(world.job.failed_once) and received_by("sink/0")(world, reached)  # type: ignore[union-attr]
+    def has_raised(world: SimCluster, reached: PointReached) -> bool:
+        return bool(world.job.failed_once) and received_by("sink/0")(world, reached)  # type: ignore[attr-defined]
 
     return directed(
         seed,

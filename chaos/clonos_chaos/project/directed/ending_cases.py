@@ -41,6 +41,7 @@ from clonos_chaos.project.directed.building_blocks import (
     restarts_coordinator,
     suspects,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
@@ -70,10 +71,10 @@ def _skipped_views(seed: int) -> World:
     kill = at("batch delivered", kills("a/0", "b/0"), along("b/0", "c/0"), nth=8)
     first = at("rollback issued", in_turn((30, kills("source/0"))))
 
-    def until_after_rollback(world: World, reached: PointReached) -> bool:
+    def until_after_rollback(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
-        is_deaf = reached.receiver == world.oracle.views[0].placements[world.job.task("sink/0")].slot  # type: ignore[union-attr]
-        views = world.oracle.views
+        is_deaf = reached.receiver == world.views[0].placements[world.task("sink/0")].slot
+        views = world.views
         views_after = [view for view in views if view.generation > views[0].generation]
         return is_deaf and kill.injected > 0 and (not views_after or message.number == views_after[0].number)
 
@@ -200,9 +201,9 @@ def _answers_of_named_slots_are_lost(seed: int) -> World:
 
 @directed_test("48 coordinator that knows its slots restarts while one of them dies")
 def _named_slot_dies(seed: int) -> World:
-    def dies(world: World, reached: PointReached) -> None:
+    def dies(world: SimCluster, reached: PointReached) -> None:
         world.restart_coordinator(20)
-        world.faults.kill(world.slot_of(world.job.task("b/0")))  # type: ignore[union-attr,arg-type]
+        world.kill_tasks([world.task("b/0")])
 
     world = directed(seed, line(RICH, RICH, RICH), [at("batch delivered", dies, along("a/0", "b/0"), nth=8)])
     world.names_slots = world.survives_all = True
@@ -218,14 +219,14 @@ def _old_coordinator_wakes(seed: int) -> World:
 def _later_generation_is_forgotten(seed: int) -> World:
     asleep: list[SimSlot] = []
 
-    def all_but_one(world: World, reached: PointReached) -> None:
-        asleep.append(world.slot_of(world.job.task("a/0")))  # type: ignore[union-attr,arg-type]
-        world.faults.pause(asleep[0], 1_000)
+    def all_but_one(world: SimCluster, reached: PointReached) -> None:
+        asleep.append(world.slot_of(world.task("a/0")))  # type: ignore[arg-type]
+        world.pause(asleep[0], 1_000)
         kills_all_others(world, reached)
 
-    def kills_all_others(world: World, _reached: PointReached) -> None:
+    def kills_all_others(world: SimCluster, _reached: PointReached) -> None:
         world.restart_coordinator(20)
-        world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
+        world.kill_together([slot for slot in world.living() if slot is not asleep[0]])
 
     first = at(EXTERNAL_WRITTEN, all_but_one, nth=4)
     again = at(EXTERNAL_WRITTEN, kills_all_others, after(first))
@@ -234,13 +235,13 @@ def _later_generation_is_forgotten(seed: int) -> World:
 
 @directed_test("48 all that know a later incarnation of a sink die, and the coordinator")
 def _later_life_is_forgotten(seed: int) -> World:
-    def in_the_know(world: World) -> set[SlotId]:
-        placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
+    def in_the_know(world: SimCluster) -> set[SlotId]:
+        placement = world.view.placements[world.task("sink/0")]
         return {placement.hosting_slot, *placement.keepers}
 
-    def forgets(world: World, _reached: PointReached) -> None:
+    def forgets(world: SimCluster, _reached: PointReached) -> None:
         world.restart_coordinator(20)
-        world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
+        world.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
 
     first = at(EXTERNAL_WRITTEN, suspects("sink/0", 60_000), nth=4)
     second = at(EXTERNAL_OPENED, forgets, both(about("sink/0"), by_successor))

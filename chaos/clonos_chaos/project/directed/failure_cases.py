@@ -47,6 +47,7 @@ from clonos_chaos.project.directed.building_blocks import (
     restarts_coordinator,
     suspects,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import PointReached, delivered, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
@@ -107,8 +108,8 @@ def _again_during_replay(seed: int) -> World:
 
 @directed_test("21 downstream dies while its upstream waits for determinants")
 def _downstream_of_gathering(seed: int) -> World:
-    def upstream_gathers(world: World, reached: PointReached) -> bool:
-        return is_recovering(world, world.job.task("a/0"))  # type: ignore[union-attr]
+    def upstream_gathers(world: SimCluster, reached: PointReached) -> bool:
+        return is_recovering(world, world.task("a/0"))
 
     return directed(
         seed,
@@ -171,10 +172,10 @@ def _keeper_of_both_is_dropped(seed: int) -> World:
     """Only the keeper of ``sink/0`` holds the end of the log of ``source/0``. The successor of the sink runs beside it,
     with another keeper; log requests to the first keeper are lost until it is gone."""
 
-    def is_to_the_first_keeper(world: World, reached: PointReached) -> bool:
+    def is_to_the_first_keeper(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
         asked = (world.plan.task_name(message.task), world.plan.task_name(message.holder), message.is_keeper)
-        first = world.oracle.views[0].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
+        first = world.views[0].placements[world.task("sink/0")].keepers[0]
         return asked == ("source/0", "sink/0", True) and reached.receiver == first
 
     kill = at(delivered(AppendAck), kills_domain_of("sink/0"), about("sink/0"), nth=5)
@@ -189,13 +190,13 @@ def _keeper_of_both_dies_first(seed: int) -> World:
     """Only the keeper of ``sink/0`` holds the end of the log of ``source/0``. It dies alone; both tasks die when
     another keeper is ready, and no determinant was recorded since."""
 
-    def keeper(world: World, number: int) -> SlotId:
-        return world.oracle.views[number].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
+    def keeper(world: SimCluster, number: int) -> SlotId:
+        return world.views[number].placements[world.task("sink/0")].keepers[0]
 
-    def keeper_dies(world: World, reached: PointReached) -> None:
-        world.faults.kill(world.slots[keeper(world, -1)])
+    def keeper_dies(world: SimCluster, reached: PointReached) -> None:
+        world.kill(world.slots[keeper(world, -1)])
 
-    def is_of_another_one(world: World, reached: PointReached) -> bool:
+    def is_of_another_one(world: SimCluster, reached: PointReached) -> bool:
         return reached.name_in(world) == "sink/0" and reached.sender != keeper(world, 0)
 
     alone = at(delivered(AppendAck), keeper_dies, about("sink/0"), nth=5)
@@ -211,23 +212,23 @@ def _sink_with_its_old_keeper(seed: int) -> World:
     """The domain of the first keeper has died. The sink shares a domain with its second keeper, and dies when the third
     one has just become ready, which the coordinator does not know: it relies on the second one."""
 
-    def keepers(world: World) -> tuple[SlotId, ...]:
-        return world.oracle.view.placements[world.job.task("sink/0")].keepers  # type: ignore[union-attr]
+    def keepers(world: SimCluster) -> tuple[SlotId, ...]:
+        return world.view.placements[world.task("sink/0")].keepers
 
-    def is_to_the_new_one(world: World, reached: PointReached) -> bool:
+    def is_to_the_new_one(world: SimCluster, reached: PointReached) -> bool:
         return len(keepers(world)) == 2 and reached.receiver == keepers(world)[1]
 
-    def is_of_the_new_one(world: World, reached: PointReached) -> bool:
+    def is_of_the_new_one(world: SimCluster, reached: PointReached) -> bool:
         return len(keepers(world)) == 2 and reached.sender == keepers(world)[1]
 
-    def both_die(world: World, reached: PointReached) -> None:
+    def both_die(world: SimCluster, reached: PointReached) -> None:
         slot = world.slot_of(reached.known_task)
-        world.faults.kill(world.slots[keepers(world)[0]])
+        world.kill(world.slots[keepers(world)[0]])
         if slot is not None:
-            world.faults.suspect(slot, 0)  # so that the coordinator learns of this death first
+            world.suspect(slot, 0)  # so that the coordinator learns of this death first
 
-    def domain_dies(world: World, reached: PointReached) -> None:
-        world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
+    def domain_dies(world: SimCluster, reached: PointReached) -> None:
+        world.kill_domain(world.slots[keepers(world)[0]].domain)
 
     first = at(EXTERNAL_WRITTEN, domain_dies, nth=6)
     late = lost(AppendLog, both(after(first), is_to_the_new_one), times=3)
@@ -245,7 +246,7 @@ def _sink_with_its_old_keeper(seed: int) -> World:
 def _hole(seed: int) -> World:
     """The successor of ``a/0`` holds the end of the log of ``source/0``, which its keeper lacks, but no more."""
 
-    def is_to_the_successor(world: World, reached: PointReached) -> bool:
+    def is_to_the_successor(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 
@@ -310,9 +311,9 @@ def _suspected_task(seed: int) -> World:
 
 @directed_test("25 checkpoint is triggered during a recovery")
 def _checkpoint_during_recovery(seed: int) -> World:
-    def is_down(world: World, reached: PointReached) -> bool:
-        task = world.job.task("a/0")  # type: ignore[union-attr]
-        has_started = world.oracle.view.placements[task].incarnation in world.oracle.incarnations[task]
+    def is_down(world: SimCluster, reached: PointReached) -> bool:
+        task = world.task("a/0")
+        has_started = world.view.placements[task].incarnation in world.oracle.incarnations[task]
         return world.slot_of(task) is None or not has_started
 
     killed = at(sent(TriggerCheckpoint), kills("a/0"), nth=3)
@@ -353,8 +354,8 @@ def _reset_with_a_batch(seed: int) -> World:
 def _reset_with_deltas(seed: int) -> World:
     """The heartbeat carries deltas of the source; the next message of the channel does not."""
 
-    def has_deltas_of_the_source(world: World, message: Any) -> bool:
-        return any(owner_of(delta.log) == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
+    def has_deltas_of_the_source(world: SimCluster, message: Any) -> bool:
+        return any(owner_of(delta.log) == world.task("source/0") for delta in message.deltas)
 
     reset = at(
         "position sent",

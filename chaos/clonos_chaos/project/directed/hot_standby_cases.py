@@ -24,6 +24,7 @@ from clonos_chaos.project.directed.building_blocks import (
     line,
     lost,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault, Where
 from clonos_chaos.swarm.world import World
 
@@ -35,14 +36,14 @@ RECORDS = 300
 def followed(*names: str) -> Where:
     """Holds while each of these tasks has a shadow that could take over."""
 
-    def where(world: World, reached: PointReached) -> bool:
-        placements = world.oracle.view.placements
-        return all(_is_followed(world, placements[world.job.task(name)]) for name in names)  # type: ignore[union-attr]
+    def where(world: SimCluster, reached: PointReached) -> bool:
+        placements = world.view.placements
+        return all(_is_followed(world, placements[world.task(name)]) for name in names)
 
     return where
 
 
-def _is_followed(world: World, placement: Placement) -> bool:
+def _is_followed(world: SimCluster, placement: Placement) -> bool:
     return any(
         shadow.task == placement.task
         and shadow.incarnation == placement.incarnation
@@ -161,7 +162,7 @@ def _raises(seed: int) -> World:
     return directed(seed, line(RICH, work, RICH), [raised], records=RECORDS)
 
 
-def _is_refused(world: World, reached: PointReached) -> bool:
+def _is_refused(world: SimCluster, reached: PointReached) -> bool:
     return any(shadow.is_refused for slot in world.living() for shadow in slot.slot.backups.shadows.values())
 
 

@@ -30,6 +30,7 @@ from clonos_chaos.project.directed.building_blocks import (
     line,
     lost,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, delivered, sent
 from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
@@ -42,10 +43,10 @@ JournalTest = Callable[[int, bool], World]
 """(seed, whether the producer goes back to where the job asks) -> a world that has not run."""
 
 
-def kills_keepers(world: World, reached: PointReached) -> None:
+def kills_keepers(world: SimCluster, reached: PointReached) -> None:
     """Kills the slots of the source's keepers at one instant."""
-    keepers = world.oracle.view.placements[reached.known_task].keepers
-    world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
+    keepers = world.view.placements[reached.known_task].keepers
+    world.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
 
 
 def journal_world(
@@ -109,10 +110,10 @@ SURVIVED["the successor dies when the producer gets an acknowledgement"] = lambd
 )
 
 
-def _to_one_that_lags(world: World, reached: PointReached) -> bool:
+def _to_one_that_lags(world: SimCluster, reached: PointReached) -> bool:
     """Holds, until the second death of the source, for its messages to keepers other than the first."""
-    keepers = world.oracle.view.placements[reached.known_task].keepers
-    return reached.receiver not in keepers[:1] and world.faults.killed < 2
+    keepers = world.view.placements[reached.known_task].keepers
+    return reached.receiver not in keepers[:1] and world.killed < 2
 
 
 SURVIVED["the source dies, then its successor with the keeper that had more than the other"] = lambda seed, goes_back: (
@@ -139,18 +140,18 @@ LOST: dict[str, JournalTest] = {
 """Failures that lose the journal."""
 
 
-def kills_all_but_the_sources_keepers(world: World, reached: PointReached) -> None:
+def kills_all_but_the_sources_keepers(world: SimCluster, reached: PointReached) -> None:
     """Kills the slots of an immediate sink, of its keepers and of the source at one instant."""
-    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    source, sink = (world.view.placements[world.task(name)] for name in (SOURCE, "sink/0"))
     slots = dict.fromkeys((source.hosting_slot, sink.hosting_slot, *sink.keepers))
-    world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
+    world.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
 
 
-def kills_all_but_the_source(world: World, reached: PointReached) -> None:
+def kills_all_but_the_source(world: SimCluster, reached: PointReached) -> None:
     """Kills the slots of an immediate sink, of its keepers and of the source's keepers at one instant."""
-    source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
+    source, sink = (world.view.placements[world.task(name)] for name in (SOURCE, "sink/0"))
     slots = dict.fromkeys((sink.slot, *sink.keepers, *source.keepers))
-    world.faults.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
+    world.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
 
 
 def _injected_at_the_sink(action: FaultAction) -> JournalTest:

@@ -42,6 +42,7 @@ from clonos_chaos.project.directed.building_blocks import (
     received_by,
     suspects,
 )
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import PointReached, Where, delivered, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
@@ -116,7 +117,7 @@ def _sink_and_keeper(seed: int) -> World:
 @directed_test("37 message to the keeper is lost that had the causes of the next one")
 def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
     def carries(of_sink: bool, of_task: bool) -> Where:
-        def where(world: World, reached: PointReached) -> bool:
+        def where(world: SimCluster, reached: PointReached) -> bool:
             message: Any = reached.message
             borne = {world.plan.task_name(owner_of(delta.log)) for delta in message.deltas}
             return world.plan.task_name(message.task) == "sink/0" and ("sink/0" in borne, "a/0" in borne) == (
@@ -141,9 +142,9 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 def _sink_during_keeper_change(seed: int) -> World:
     """The successor has to run in the keeper's domain, so that another keeper is named beside the old one."""
 
-    def keepers_change(world: World, reached: PointReached) -> bool:
-        task = world.job.task("sink/0")  # type: ignore[union-attr]
-        earlier, now = (view.placements[task] for view in world.oracle.views[-2:])
+    def keepers_change(world: SimCluster, reached: PointReached) -> bool:
+        task = world.task("sink/0")
+        earlier, now = (view.placements[task] for view in world.views[-2:])
         return (
             now.incarnation & 0xFFFFFFFF > 1
             and earlier.incarnation == now.incarnation
@@ -183,7 +184,7 @@ def _loses_control(message: type[Message]) -> DirectedTest:
         return directed(
             seed,
             line(RICH, RICH, EFFECTS, sink=BOTH),
-            [kill, again, lost(message, lambda world, reached: world.oracle.view.number > 0, times=3)],
+            [kill, again, lost(message, lambda world, reached: world.view.number > 0, times=3)],
         )
 
     return make
@@ -219,7 +220,7 @@ def _many_lost_triggers(seed: int) -> World:
 def _first_completions_are_lost(seed: int) -> World:
     lost_already: list[int] = []
 
-    def is_first(world: World, reached: PointReached) -> bool:
+    def is_first(world: SimCluster, reached: PointReached) -> bool:
         completed: Any = reached.message
         if not received_by("a/0")(world, reached):
             return False
@@ -245,7 +246,7 @@ def _questions_are_lost_without_views(seed: int) -> World:
         [
             at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=6),
             lost(LogRequest, lambda world, reached: True, times=2),
-            lost(Register, lambda world, reached: world.oracle.view.number > 0 and world.ending is None, times=1_000),
+            lost(Register, lambda world, reached: world.view.number > 0 and world.ending is None, times=1_000),
         ],
         options={"standbys": 0},
         settings={"patience_ms": 2_000},
@@ -256,9 +257,9 @@ def _questions_are_lost_without_views(seed: int) -> World:
 def _first_views_are_lost(seed: int) -> World:
     lost_already: list[tuple[int, int]] = []
 
-    def is_first(world: World, reached: PointReached) -> bool:
+    def is_first(world: SimCluster, reached: PointReached) -> bool:
         view: Any = reached.message
-        if world.oracle.views[0].placements[world.job.task("b/0")].slot != reached.receiver:  # type: ignore[union-attr]
+        if world.views[0].placements[world.task("b/0")].slot != reached.receiver:
             return False
         is_new = (view.number, reached.receiver) not in lost_already
         lost_already.append((view.number, reached.receiver))
@@ -328,7 +329,7 @@ def _half_of_the_job(seed: int) -> World:
 
 @directed_test("41 two recovering tasks ask each other")
 def _two_ask_each_other(seed: int) -> World:
-    def holder_recovers(world: World, reached: PointReached) -> bool:
+    def holder_recovers(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
         return not message.is_keeper and is_recovering(world, message.holder)
 
@@ -348,7 +349,7 @@ def _two_ask_each_other(seed: int) -> World:
 def _second_death(seed: int) -> World:
     """The first successor has the log of ``a`` only from holders that die now, and nothing from ``a`` itself yet."""
 
-    def is_sent_by_the_successor(world: World, reached: PointReached) -> bool:
+    def is_sent_by_the_successor(world: SimCluster, reached: PointReached) -> bool:
         message: Any = reached.message
         return bool(message.receiver & 0xFFFFFFFF > 1)
 
@@ -387,7 +388,7 @@ def _huge_element(seed: int) -> World:
             at(
                 "batch delivered",
                 kills("a/0"),
-                both(along("source/0", "a/0"), lambda world, reached: world.job.inputs[0] != []),  # type: ignore[union-attr]
+                both(along("source/0", "a/0"), lambda world, reached: world.job.inputs[0] != []),  # type: ignore[attr-defined]
                 nth=8,
             )
         ],

@@ -10,6 +10,7 @@ from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, Un
 from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
 from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
 from clonos_chaos.project.directed.building_blocks import DirectedTest, at, directed_test, kills_it
+from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
 from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
@@ -37,11 +38,11 @@ def _timed(
     )
 
 
-def kills_receiver(world: World, reached: PointReached) -> None:
+def kills_receiver(world: SimCluster, reached: PointReached) -> None:
     """Kills the slot that receives a message."""
     slot = world.slots.get(reached.receiver)
     if slot is not None:
-        world.faults.kill_together([slot])
+        world.kill_together([slot])
 
 
 def _dies(action: FaultAction, point: str, *nths: int) -> DirectedTest:
