@@ -44,6 +44,14 @@ class NarrowableSource(Protocol):
         """
 
 
+@runtime_checkable
+class PlannedSource(Protocol):
+    """``Source`` of files that may have columns of other types than those of the plan."""
+
+    def planned(self, schema: Any) -> Any:
+        """Returns this source, whose records that do not fit the columns of ``schema`` are errors with their place."""
+
+
 def gives_columns(source: object) -> bool:
     """Returns whether the reader of a source returns columns."""
     return bool(getattr(source, "gives_columns", False) or getattr(source, "is_columnar", False))

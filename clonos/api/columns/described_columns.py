@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from clonos.api.columns.forms import former_of
-from clonos.api.columns.schemas import DIFFERENT, known_schema, why_unknown
+from clonos.api.columns.schemas import DIFFERENT, KEEPING, known_schema, why_unknown
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.operators.column_contract import DescribedSource, SampledSource
@@ -86,6 +86,22 @@ def _has_plain_rows(steps: Sequence[Step], step_input: StepInput) -> bool:
     if step.source is not None or step.stage is not None:
         return True
     return step.schema_from is None and all(_has_plain_rows(steps, each) for each in step.inputs)
+
+
+def givers(steps: Sequence[Step], step_input: StepInput) -> Iterator[Step]:
+    """Yields the steps that gave the records of an input, to which others have added columns: sources, mostly."""
+    step = steps[step_input.step]
+    if step.stage is None and step.kind not in KEEPING:
+        yield step
+        return
+    for each in step.inputs:
+        yield from givers(steps, each)
+
+
+def planned_sources(steps: Sequence[Step]) -> frozenset[int]:
+    """Returns the numbers of the sources whose records have to have the columns of the plan."""
+    inputs = [each for step in steps if stored_columns(step, steps) for each in step.inputs]
+    return frozenset(giver.number for each in inputs for giver in givers(steps, each) if giver.source is not None)
 
 
 def maker_of(step: Step, steps: Sequence[Step]) -> Callable[[], Operator] | None:

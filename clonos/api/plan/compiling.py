@@ -17,7 +17,7 @@ from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
 from clonos.api.columns.column_checks import check_joined_keys
-from clonos.api.columns.described_columns import described, maker_of, stored_columns
+from clonos.api.columns.described_columns import described, givers, maker_of, planned_sources, stored_columns
 from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
 from clonos.api.columns.schemas import check_timestamps_remain, known_input, known_schema
@@ -44,7 +44,7 @@ from clonos.operators.chain_outputs import (
     is_identity,
     routes_refused,
 )
-from clonos.operators.column_contract import gives_columns, writes_columns
+from clonos.operators.column_contract import PlannedSource, gives_columns, writes_columns
 from clonos.operators.columnar.joins.join_form import JoinForm
 from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
@@ -125,6 +125,7 @@ class _Compiler:
         self._parallelism = parallelism
         self._ordered = ordered_sources(graph.steps)
         self._read = self._ordered | narrowed_sources(graph.steps, self._ordered)
+        self._planned = planned_sources(graph.steps)
         self._splits = splits
         self.inputs: dict[int, StepInput] = {}  # by number of the edge
         self._vertices: list[PlannedVertex] = []
@@ -280,6 +281,8 @@ class _Compiler:
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
             source = self._read.get(step.number, step.source)
+            if step.number in self._planned and isinstance(source, PlannedSource):
+                source = source.planned(step.columns)
             vertex.acknowledged = (step.name, source) if isinstance(source, AcknowledgedSource) else None
             arguments = step.name, source, self._splits[step.name], step.emits_columns
             if self._timed(step) is not None:
@@ -392,7 +395,8 @@ class _Compiler:
             from clonos.operators.columnar.fitting import Fitting  # loads pyarrow
 
             make = partial(Fitting, known_schema(self._graph.steps, step_input), all_needed)
-            name = self._graph.steps[step_input.step].name
+            first, *others = givers(self._graph.steps, step_input)
+            name = (self._graph.steps[step_input.step] if others else first).name
             node = vertex.add(PlannedNode(name, make, False, self._timestamp_column(step_input)), parent)
             self._fitted_nodes[vertex.number, parent] = node, all_needed
         return node

@@ -49,7 +49,7 @@ class ArrowFiles(BatchFiles):
 
     def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""
-        return self.folder_columns.reader(ArrowReader(self.columns, used=self.used))
+        return self.folder_columns.reader(ArrowReader(self.columns, used=self.used, planned=self.planned_schema))
 
     def rows_format(self) -> RowsFormat:
         """Returns the Arrow IPC format.
@@ -104,8 +104,8 @@ class ArrowReader(BatchReader):
 
     _file: ArrowFile
 
-    def __init__(self, columns: list[str] | None, *, used: frozenset[str] | None = None) -> None:
-        super().__init__(columns, used=used)
+    def __init__(self, columns: list[str] | None, *, used: frozenset[str] | None = None, planned: Any = None) -> None:
+        super().__init__(columns, used=used, planned=planned)
         self._loaded: tuple[int, Any] = (-1, None)
 
     def _open(self, path: str) -> Any:

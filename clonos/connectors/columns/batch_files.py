@@ -39,7 +39,8 @@ from clonos.core.values.column_rows import rows_of_columns
 from clonos.io.store.object_status import ObjectReplaced
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import Bound
-from clonos.operators.columnar.plain_columns import plain_schema, repeated_name
+from clonos.operators.columnar.fitting import as_planned
+from clonos.operators.columnar.plain_columns import PlainColumns, plain_schema, repeated_name
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 MARK_BYTES: Final = 8
@@ -83,6 +84,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
             check_schema_names(connector, schema)
         self.columns = None if columns is None else list(columns)
         self.used: frozenset[str] | None = None
+        self.planned_schema: Any = None
         self.schema = schema
         self.discovery_interval_ns = discovery_interval_ns
         self.patterns = self.paths
@@ -123,6 +125,14 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         """See ``column_contract.NarrowableSource``."""
         source = copy.copy(self)
         source.used = self.used if columns is None else frozenset(columns) - self.folder_columns.names
+        return source
+
+    def planned(self, schema: Any) -> Self:
+        """See ``column_contract.PlannedSource``."""
+        source = copy.copy(self)
+        source.planned_schema = schema_of_columns(
+            schema, [name for name in schema.names if name not in self.folder_columns.names]
+        )
         return source
 
     def column_schema(self) -> Any | None:
@@ -206,16 +216,26 @@ class BatchReader(ABC):
     groups = "groups"
 
     def __init__(
-        self, columns: list[str] | None, *, batch_rows: int = BATCH_ROWS, used: frozenset[str] | None = None
+        self,
+        columns: list[str] | None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        used: frozenset[str] | None = None,
+        planned: Any = None,
     ) -> None:
-        """Creates a reader of ``columns``, None for all; only of those that are ``used``, None for all."""
-        self._columns, self._used = columns, used
+        """Creates a reader of ``columns``, None for all; only of those that are ``used``, None for all.
+
+        ``planned``: the schema of the plan; None if values of any type are taken.
+        """
+        self._columns, self._used, self._planned = columns, used, planned
+        self._plain = PlainColumns()
         self._batch_rows = batch_rows
         self._split: FileSplit | None = None
         self._file: Any = None
         self._runs: Iterator[tuple[int, list[int]]] = iter(())
         self._batches: Iterator[Any] = iter(())
         self._batch: Any = None
+        self._given: Any = None  # the batch as it is in the file
         self._problems: dict[int, str] = {}  # of rows of the batch
         self._next = 0
         self._rows = 0
@@ -271,7 +291,7 @@ class BatchReader(ABC):
             error = InputMalformed(
                 self._split.path, 0, reason, "Correct the file, or select others with columns=.", True
             )
-            row = self._batch.slice(self._next, 1)
+            row = self._given.slice(self._next, 1)
             try:
                 record: Any = rows_of_columns(row)[0]
             except (OverflowError, ValueError):  # another value has no row either
@@ -364,6 +384,11 @@ class BatchReader(ABC):
                 self._next = 0
                 with reading_input(self._split.path, self.kind):
                     self._problems = self._problems_of(self._batch)
+                self._given = self._batch
+                if self._planned is not None:
+                    self._batch, misfits = as_planned(self._plain.of(self._given), self._planned)
+                    texts = {row: error.set_aside_text() for row, error in misfits.items()}
+                    self._problems = dict(sorted({**texts, **self._problems}.items()))
                 return True
             following = next(self._runs, None)
             if following is None:

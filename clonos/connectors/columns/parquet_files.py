@@ -70,7 +70,9 @@ class ParquetFiles(BatchFiles):
 
     def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""
-        return self.folder_columns.reader(ParquetReader(self.columns, bounds=self.bounds, used=self.used))
+        return self.folder_columns.reader(
+            ParquetReader(self.columns, bounds=self.bounds, used=self.used, planned=self.planned_schema)
+        )
 
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
@@ -94,8 +96,9 @@ class ParquetReader(BatchReader):
         batch_rows: int = BATCH_ROWS,
         bounds: Sequence[Bound] = (),
         used: frozenset[str] | None = None,
+        planned: Any = None,
     ) -> None:
-        super().__init__(columns, batch_rows=batch_rows, used=used)
+        super().__init__(columns, batch_rows=batch_rows, used=used, planned=planned)
         self._bounds = tuple(bounds)
         self._exact_file: Any = None  # None also if the file has no instants of 96 bits
         self._long_instants: list[str] = []

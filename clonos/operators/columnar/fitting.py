@@ -37,6 +37,28 @@ class ColumnMisfit(RecordError):
         )
 
 
+def as_planned(batch: Any, schema: Any) -> tuple[Any, dict[int, ColumnMisfit]]:
+    """Returns a batch whose columns have the types of those of a schema, if it has them, and the rows that do not fit.
+
+    These are in their order, and null in what is returned.
+    """
+    import pyarrow
+
+    columns, misfits = batch.columns, dict[int, ColumnMisfit]()
+    for place, name in enumerate(batch.schema.names):
+        if name not in schema.names:
+            continue
+        planned, given = schema.field(name).type, columns[place]
+        columns[place], wrong = _as_type(given, planned)
+        for index in wrong:
+            if index not in misfits:
+                value = repr(given[index].as_py())[:VALUE_CHARACTERS_MAX]
+                misfits[index] = ColumnMisfit(name, value, str(planned))
+    fields = [pyarrow.field(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)]
+    fitted = pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, batch.schema.metadata))
+    return fitted, dict(sorted(misfits.items()))
+
+
 class PlannedColumns:
     """Columns of a plan, in their order, and what makes batches have them."""
 
@@ -67,23 +89,10 @@ class PlannedColumns:
                 record = _record(batch, index)
                 guard.refused(field_missing(missing, record), record, index)
             return batch.slice(0, 0)
-        import pyarrow
-
-        fields = [field for field in self._schema if field.name in names]
-        columns, misfits = [], dict[int, str]()
-        for field in fields:
-            column, wrong = _as_type(batch.column(field.name), field.type)
-            columns.append(column)
-            misfits |= dict.fromkeys((index for index in wrong if index not in misfits), field.name)
-        for index, name in sorted(misfits.items()):
-            value = repr(batch.column(name)[index].as_py())
-            error = ColumnMisfit(name, value[:VALUE_CHARACTERS_MAX], str(self._schema.field(name).type))
+        fitted, misfits = as_planned(batch.select([name for name in self._schema.names if name in names]), self._schema)
+        for index, error in misfits.items():
             guard.refused(error, _record(batch, index), index)
-        kinds = [pyarrow.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
-        fitted = pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(kinds, batch.schema.metadata))
-        if misfits:
-            fitted = fitted.filter(pyarrow.array([index not in misfits for index in range(batch.num_rows)]))
-        return fitted
+        return fitted.filter([index not in misfits for index in range(batch.num_rows)]) if misfits else fitted
 
 
 class Fitting(Operator):

@@ -1,0 +1,65 @@
+"""A record that does not fit the columns of the plan is an error of its own; a step asks for the columns it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from clonos import col, files
+from clonos.api.graph import JobGraph
+from clonos.core.model.options import Options
+from tests.unit.columns.test_column_top_k import Strange
+from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.operators.driver import Outbox, run
+
+SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64())])
+ROWS = [{"key": "a", "at": at, "x": at} for at in range(4)]
+
+
+def test_a_misfit_of_a_file_is_an_error_of_the_source_with_the_file_and_the_row(tmp_path: Path) -> None:
+    large = pa.array([2, 1 << 63, 3], pa.uint64())
+    parquet.write_table(pa.table({"key": ["a"], "x": pa.array([1], pa.int64())}), tmp_path / "1.parquet")
+    parquet.write_table(pa.table({"key": ["a", "b", "a"], "x": large}), tmp_path / "2.parquet")
+    graph = JobGraph("job", errors=Outbox())
+    read = graph.source(files.parquet(f"{tmp_path}/*.parquet"), name="read").with_columns(y=col("x") + 1)
+    read.key_by("key").top_k(1, "x", rank="rank").select("key", "y").sink(Outbox(), name="out")
+    found = run(graph, 1, 9).written
+    (error,) = found.pop("errors")
+    ((_, rows),) = found.items()
+    assert [row["y"] for row in rows] == [2, 3, 4]
+    assert error.step == "read"
+    assert error.record == {"key": "b", "x": 1 << 63}
+    assert f"{tmp_path}/2.parquet at byte 0: row 1: the field 'x' is {1 << 63}, which does not fit" in error.error
+
+
+def test_a_misfit_of_another_source_is_an_error_of_the_source_behind_steps_on_columns() -> None:
+    graph = JobGraph("job", errors=Outbox())
+    left = graph.source(Strange(ROWS, SCHEMA), name="read").with_columns(y=col("at") + 1)
+    right = graph.source(DescribedColumns(ROWS[:1], SCHEMA), name="others")
+    left.join(right, on="key", ttl="1d").sink(Outbox(), name="out")
+    found = run(graph, 1, 9).written
+    errors = found.pop("errors")
+    assert [(each.step, each.record["at"]) for each in errors] == [("read", 1), ("read", 2)]
+    assert "the field 'x' is 'many', which does not fit the column" in errors[0].error
+    assert [left["at"] for rows in found.values() for left, _ in rows] == [0, 3]
+
+
+def test_streams_of_a_union_may_differ_in_columns_that_a_step_does_not_depend_on() -> None:
+    wider = SCHEMA.append(pa.field("note", pa.string()))
+
+    def state_of(choose: Any, x: Any = None) -> Any:
+        graph = JobGraph("job")
+        other = wider if x is None else wider.set(2, pa.field("x", x))
+        streams = [
+            graph.source(DescribedColumns([], schema), name=f"s{place}") for place, schema in enumerate((SCHEMA, other))
+        ]
+        choose(streams[0].union(streams[1]).key_by("key")).sink(Outbox())
+        (step,) = [step for vertex in graph.compile(Options(), parallelism=1).plan.vertices for step in vertex.steps]
+        return dict(step.properties)["state of"]
+
+    assert state_of(lambda keyed: keyed.deduplicate("x")) == "key: string, x: int64"
+    assert state_of(lambda keyed: keyed.deduplicate("x"), pa.int32()) == "rows"
+    assert state_of(lambda keyed: keyed.top_k(1, "x")) == "rows"  # whole records
