@@ -37,6 +37,18 @@ class ColumnsNeeded(JobError):
         )
 
 
+class ColumnsAwaited(ColumnsNeeded):
+    """The same, because a watched source has no records yet, which would show its columns.
+
+    ``interval_ns``: how often it looks for some.
+    """
+
+    interval_ns: int = 0
+
+    def __str__(self) -> str:
+        return f"the step {self.step} works on columns, and {self.reason}, or records, which show them"
+
+
 class NotSubscriptable(JobError, TypeError):
     """A stream is used as a frame, as in ``stream["price"]``."""
 

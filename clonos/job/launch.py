@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import ColumnsAwaited
 from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.connectors.secrets import missing_secrets
 from clonos.core.coordinator.checkpoint_ledger import RETAINED_MIN
@@ -29,6 +31,7 @@ from clonos.job.starting import JobStart, default_store, identity_of
 from clonos.kernels import choice
 from clonos.kernels.choice import kernels_in_use
 from clonos.operators.job_image import JobImage
+from clonos.operators.steps.call_attempts import NANOSECONDS_PER_SECOND
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 
@@ -85,6 +88,29 @@ def launch(
         raise
 
 
+def compiled(
+    graph: JobGraph,
+    settings: JobSettings,
+    splits: Mapping[str, Sequence[bytes] | None] | None,
+    wait: Callable[[float], None] = time.sleep,
+) -> JobImage:
+    """Compiles a job; waits for the first records of watched sources whose columns its steps depend on.
+
+    ``splits``: those of a job that began before, None at its first start.
+    """
+    is_reported = False
+    while True:
+        try:
+            return graph.compile(settings.core, parallelism=settings.run.parallelism, splits=splits)
+        except ColumnsAwaited as awaited:
+            if splits is not None:
+                raise
+            if not is_reported:
+                logger.warning("%s waits with its start: %s", graph.name, awaited)
+            is_reported = True
+            wait(awaited.interval_ns / NANOSECONDS_PER_SECOND)
+
+
 def _prepared(
     graph: JobGraph,
     settings: JobSettings,
@@ -96,7 +122,7 @@ def _prepared(
 ) -> Launched:
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run
-    image = graph.compile(settings.core, parallelism=run.parallelism, splits=start.splits(graph))
+    image = compiled(graph, settings, start.splits(graph))
     _check_placement(image, run)
     start.decide(image)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))

@@ -26,7 +26,10 @@ class DescribedSource(Protocol):
 
 @runtime_checkable
 class SampledSource(Protocol):
-    """``Source`` whose splits carry its columns, so that each resume has those of the first start."""
+    """``Source`` whose splits carry its columns, so that each resume has those of the first start.
+
+    With ``takes_schema = True`` users may give it the columns as ``schema=``.
+    """
 
     def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
         """Returns the ``pyarrow.Schema`` of its batches, by the splits that the job began with; None if unknown."""

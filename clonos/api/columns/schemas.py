@@ -95,7 +95,8 @@ def why_unknown(steps: Sequence[Step], inputs: Sequence[StepInput]) -> str:
         and any(known_schema(steps, each) is None for each in unknown.inputs)
     ):
         return why_unknown(steps, unknown.inputs)
-    advice = "; give it schema=" if unknown.kind == "map_batches" else ""
+    takes_schema = unknown.kind == "map_batches" or getattr(unknown.source, "takes_schema", False)
+    advice = "; give it schema=" if takes_schema else ""
     return f"the plan does not know the columns of {unknown.name}{advice}"
 
 

@@ -21,7 +21,7 @@ from clonos.api.columns.described_columns import described, givers, maker_of, pl
 from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import ReadColumns, narrowed_sources, read_after
 from clonos.api.columns.schemas import check_timestamps_remain, known_input, known_schema
-from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.graph_errors import ColumnsAwaited, ColumnsNeeded, InvalidJob
 from clonos.api.key_by import KeyBy, fields_text
 from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
@@ -214,8 +214,28 @@ class _Compiler:
         if isinstance(step.form, JoinForm):
             check_joined_keys(self._graph, step.name, step.sides, step.form.keys)
         for each in step.inputs:
-            if needs_columns(self._graph.steps, step, each, reason := reason_for_rows(each, self._graph.steps)):
-                raise ColumnsNeeded(step.name, self._graph.steps[each.step].name, reason)
+            reason = reason_for_rows(each, self._graph.steps)
+            if needs_columns(self._graph.steps, step, each, reason) and not self._is_empty(each):
+                upstream = self._graph.steps[each.step].name
+                if interval_ns := self._awaited_ns(each):
+                    raise ColumnsAwaited(step.name, upstream, reason, interval_ns)
+                raise ColumnsNeeded(step.name, upstream, reason)
+
+    def _awaited_ns(self, step_input: StepInput) -> int:
+        """Returns how often a watched source in front of an input looks for its first records; 0 if none waits."""
+        step = self._graph.steps[step_input.step]
+        if step.source is None:
+            return max(map(self._awaited_ns, step.inputs))
+        is_known = bool(self._splits.get(step.name)) or step.columns is not None
+        return 0 if is_known or not step.emits_columns else discovery_interval_ns(step.source)
+
+    def _is_empty(self, step_input: StepInput) -> bool:
+        """Returns whether an input never gives a record: its sources have none, such as files with headers alone."""
+        step = self._graph.steps[step_input.step]
+        if step.source is None:
+            return all(map(self._is_empty, step.inputs))
+        is_read = bool(self._splits.get(step.name)) or isinstance(step.source, PushSource)
+        return not is_read and not discovery_interval_ns(step.source)
 
     def _add_step(self, step: Step) -> None:
         upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None

@@ -51,6 +51,7 @@ class CsvFiles(OrderedFiles, FileSink):
     gives_columns = True
     routes_malformed = True
     routes_refused = True
+    takes_schema = True
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
 
     routes_malformed = True
     routes_refused = True
+    takes_schema = True
     has_fields = True
 
     def __init__(

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 from clonos import col, files
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import ColumnsNeeded
+from clonos.config import resolve_settings
+from clonos.connectors.connector_errors import InputMissing
 from clonos.core.model.options import Options
+from clonos.job.launch import compiled
 from tests.unit.columns.test_column_top_k import Strange
 from tests.unit.columns.test_column_windows import DescribedColumns
 from tests.unit.operators.driver import Outbox, run
@@ -63,3 +68,56 @@ def test_streams_of_a_union_may_differ_in_columns_that_a_step_does_not_depend_on
     assert state_of(lambda keyed: keyed.deduplicate("x")) == "key: string, x: int64"
     assert state_of(lambda keyed: keyed.deduplicate("x"), pa.int32()) == "rows"
     assert state_of(lambda keyed: keyed.top_k(1, "x")) == "rows"  # whole records
+
+
+def chosen(source: Any) -> JobGraph:
+    graph = JobGraph("job")
+    top = graph.source(source, name="read").key_by("a").top_k(1, "n", rank="rank", name="top")
+    top.select("a", "n", name="choose").sink(Outbox())
+    return graph
+
+
+@pytest.mark.parametrize("content", ["a,n\n", ""])
+def test_a_csv_file_with_a_header_alone_gives_no_rows(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    assert not any(run(chosen(files.csv(tmp_path / "a.csv")), 1).written.values())
+
+
+def test_a_job_waits_for_the_first_records_of_a_watched_folder_whose_columns_it_needs(tmp_path: Path) -> None:
+    waits: list[float] = []
+    contents = ["a,n\n", "a,n\nx,1\n"]
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        (tmp_path / f"{len(waits)}.csv").write_text(contents[len(waits) - 1])
+
+    def image_of(**options: Any) -> Any:
+        graph = chosen(files.csv(f"{tmp_path}/*.csv", watch="3s", **options))
+        return compiled(graph, resolve_settings({}), None, wait)
+
+    def states(image: Any) -> list[Any]:
+        return [step.properties[1] for vertex in image.plan.vertices for step in vertex.steps]
+
+    known = [("state of", "a: string, n: int64")]
+    schema = pa.schema([("a", pa.string()), ("n", pa.int64())])
+    assert states(image_of(schema=schema)) == known
+    assert not waits
+    image = image_of()
+    assert states(image) == known
+    assert image.splits["read"]
+    assert waits == [3.0, 3.0]
+
+
+def test_the_plan_asks_for_the_schema_of_a_source_whose_columns_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,n\nx,1\n")
+    graph = JobGraph("job")
+    streams = [graph.source(files.csv(tmp_path / name), name=name[0]) for name in ("a.csv", "b.csv")]
+    (tmp_path / "b.csv").write_text("a,n\n")
+    streams[0].join(streams[1], on="a", ttl="1h", name="both").select("a", name="choose").sink(Outbox())
+    with pytest.raises(ColumnsNeeded, match=r"choose works on columns.* the columns of b; give it schema="):
+        graph.compile(Options())
+
+
+def test_missing_files_that_are_not_watched_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputMissing, match="no file matches"):
+        chosen(files.csv(f"{tmp_path}/*.csv")).compile(Options())
