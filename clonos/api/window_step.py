@@ -11,12 +11,11 @@ from clonos.api.emission import Emission, check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
+    Aligned,
     CountSliding,
     CountTumbling,
     Global,
     Session,
-    Sliding,
-    Tumbling,
     WindowKind,
     checked_count,
 )
@@ -35,7 +34,6 @@ from clonos.operators.tags import Tag
 from clonos.operators.windows.assigners import AlignedAssigner, Assigner, GlobalAssigner, SessionAssigner
 from clonos.operators.windows.evictors import Evictor, LastValues, NewestValues
 from clonos.operators.windows.gathered import GatheredValues
-from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger, functions_of
@@ -46,7 +44,7 @@ AnyTrigger = Trigger | Emission
 """Trigger, or ``each(n)``, ``every("5s")`` or ``at_end()``."""
 
 
-ENDING: Final = (Tumbling, Sliding, Session)
+ENDING: Final = (Aligned, Session)
 """Kinds of windows that end at a time."""
 
 OVERLAP_MAX: Final = 1_000
@@ -106,7 +104,7 @@ class WindowSettings:
 
     @property
     def _is_aligned(self) -> bool:
-        return isinstance(self.kind, Tumbling | Sliding)
+        return isinstance(self.kind, Aligned)
 
     @property
     def _has_panes(self) -> bool:
@@ -116,7 +114,8 @@ class WindowSettings:
         """Returns the aggregation, or a gathering of all values for it if it cannot merge accumulators."""
         if self.evictor is not None:
             return GatheredValues(aggregation, is_timed=True)
-        merges = isinstance(self.kind, Sliding | Session) if self.trigger is None else isinstance(self.kind, Session)
+        shares_panes = self.trigger is None and isinstance(self.kind, Aligned) and self.kind.shares_panes
+        merges = shares_panes or isinstance(self.kind, Session)
         if not aggregation.can_merge and (merges or (self._has_panes and self.rules.lateness_ns)):
             return GatheredValues(aggregation)
         return aggregation
@@ -161,26 +160,26 @@ class WindowSettings:
         if isinstance(kind, Session):
             gap_ns = duration_ns(kind.gap)
             return lambda step: partial(SessionsByType, step, gap_ns, aggregation, keys, reads, rules)
-        assert isinstance(kind, Tumbling | Sliding), kind
-        spans = _spans_of(kind)
+        assert isinstance(kind, Aligned), kind
+        spans = kind.spans()
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
 
     def partial_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
     ) -> Callable[[str], Callable[[], Operator]] | None:
         """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
-        if not isinstance(self.kind, Tumbling | Sliding) or not can_be_partial(aggregation):
+        if not isinstance(self.kind, Aligned) or not can_be_partial(aggregation):
             return None
-        if isinstance(self.kind, Sliding) and self.rules.lateness_ns:  # an open pane may have windows that have ended
+        if self.kind.shares_panes and self.rules.lateness_ns:  # an open pane may have windows that have ended
             return None
-        spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
+        spans, is_event_time = self.kind.spans(), self.rules.is_event_time
         return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""
         kind, rules, formed = self.kind, self.rules, self._formed(aggregation)
-        if isinstance(kind, Tumbling | Sliding) and self._has_panes:
-            spans, aggregate = _spans_of(kind), window_aggregate(formed)
+        if isinstance(kind, Aligned) and self._has_panes:
+            spans, aggregate = kind.spans(), window_aggregate(formed)
             return lambda step: partial(PaneWindows, step, spans, aggregate, rules, apply)
         assigner = _assigner_of(kind)
         return lambda step: partial(KeyWindows, step, assigner, formed, rules, self.trigger, self.evictor, apply)
@@ -214,7 +213,7 @@ def window_settings(
         _check_count_sliding(kind, accumulate, evictor)
     if evictor is not None and not isinstance(evictor, Evictor):
         raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
-    if isinstance(kind, Sliding):
+    if isinstance(kind, Aligned):
         _check_overlap(kind, "an evictor" if evictor is not None else "a trigger", bool(trigger or early or evictor))
     own = early if trigger is None else trigger
     chosen = None if own is None else _trigger_of(own, has_times)
@@ -262,10 +261,9 @@ def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
         raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
 
 
-def _check_overlap(kind: Sliding, what: str, has_windows_apart: bool) -> None:
-    overlap = -(-kind.size_ns // kind.every_ns)
-    if has_windows_apart and overlap > OVERLAP_MAX:
-        problem = f"gets {what} for {kind}, in which each record is in {overlap} windows"
+def _check_overlap(kind: Aligned, what: str, has_windows_apart: bool) -> None:
+    if has_windows_apart and kind.overlap > OVERLAP_MAX:
+        problem = f"gets {what} for {kind}, in which a record is in {kind.overlap} windows"
         advice = "Let every= be at least a thousandth of the size, or leave"
         raise InvalidJob("window", problem, f"{advice} the {what.split()[1]} out: the windows share panes then.")
 
@@ -325,20 +323,6 @@ def newest_values(age: Duration) -> Evictor:
 
 
 def _assigner_of(kind: WindowKind) -> Assigner:
-    if isinstance(kind, Tumbling | Sliding):
-        return AlignedAssigner(_spans_of(kind))
+    if isinstance(kind, Aligned):
+        return AlignedAssigner(kind.spans())
     return SessionAssigner(kind.gap_ns, kind.max_length_ns) if isinstance(kind, Session) else GlobalAssigner()
-
-
-def _spans_of(kind: WindowKind) -> Spans:
-    if isinstance(kind, Sliding):
-        pane_ns = kind.pane_ns
-        return Spans(_grid(kind, pane_ns), kind.size_ns // pane_ns, kind.every_ns // pane_ns)
-    assert isinstance(kind, Tumbling), kind
-    return Spans(_grid(kind, kind.size_ns), 1, 1)
-
-
-def _grid(kind: Tumbling | Sliding, pane_ns: int) -> Grid:
-    if kind.timezone is not None:
-        return ZoneGrid(pane_ns // NANOSECONDS_PER_DAY, kind.offset_ns, kind.timezone)
-    return UtcGrid(pane_ns, kind.offset_ns)

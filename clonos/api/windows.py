@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
 from clonos.operators.row_errors import InvalidGap
+from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, CumulativeSpans, Grid, Spans, UtcGrid, ZoneGrid
 
 Time = Literal["event", "processing"]
 """Time that windows follow: the timestamps of the records, or the clock of the task."""
@@ -27,9 +29,39 @@ class WindowKind:
     __slots__ = ()
 
 
+class Aligned(WindowKind):
+    """Base of the kinds whose windows are the same for all keys: runs of panes, in UTC or by the clocks of a zone."""
+
+    __slots__ = ()
+
+    size_ns: int
+    time: Time | None
+    offset_ns: int
+    timezone: str | None
+
+    @property
+    def shares_panes(self) -> bool:
+        """Whether a record may be in several windows."""
+        return True
+
+    @property
+    def overlap(self) -> int:
+        """Maximum number of windows that a record is in."""
+        return 1
+
+    @abstractmethod
+    def spans(self) -> Spans:
+        """Returns the panes of the windows."""
+
+    def _grid(self, pane_ns: int) -> Grid:
+        if self.timezone is not None:
+            return ZoneGrid(pane_ns // NANOSECONDS_PER_DAY, self.offset_ns, self.timezone)
+        return UtcGrid(pane_ns, self.offset_ns)
+
+
 @explains_calls
 @dataclass(frozen=True, slots=True, init=False)
-class Tumbling(WindowKind):
+class Tumbling(Aligned):
     """Tumbling windows: fixed size, without gaps or overlap, aligned to the Unix epoch in UTC.
 
     On a stream with timestamps they follow event time, else the clock of the task (processing time). Windows in
@@ -77,6 +109,15 @@ class Tumbling(WindowKind):
         set_field("offset_ns", _checked_offset(offset, self.size_ns))
         set_field("timezone", _checked_timezone(timezone, self.size_ns))
 
+    @property
+    def shares_panes(self) -> bool:
+        """Whether a record may be in several windows."""
+        return False
+
+    def spans(self) -> Spans:
+        """Returns the panes: each is a window."""
+        return Spans(self._grid(self.size_ns), 1, 1)
+
     def __str__(self) -> str:
         """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
         return f"Tumbling {duration_text(self.size_ns)}{_alignment(self.offset_ns, self.timezone)}"
@@ -84,7 +125,7 @@ class Tumbling(WindowKind):
 
 @explains_calls
 @dataclass(frozen=True, slots=True, init=False)
-class Sliding(WindowKind):
+class Sliding(Aligned):
     """Sliding windows: fixed size, one begins at each multiple of ``every``, so that they overlap.
 
     A record is added once, whatever the overlap: windows share panes of the greatest common divisor of both lengths.
@@ -135,10 +176,83 @@ class Sliding(WindowKind):
         """Length of a pane in nanoseconds."""
         return gcd(self.size_ns, self.every_ns)
 
+    @property
+    def overlap(self) -> int:
+        """Maximum number of windows that a record is in."""
+        return -(-self.size_ns // self.every_ns)
+
+    def spans(self) -> Spans:
+        """Returns the panes, of the greatest common divisor of both lengths."""
+        pane_ns = self.pane_ns
+        return Spans(self._grid(pane_ns), self.size_ns // pane_ns, self.every_ns // pane_ns)
+
     def __str__(self) -> str:
         """Returns kind and lengths, such as "Sliding 10min every 1min"; stores have this text."""
         lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
         return f"Sliding {lengths}{_alignment(self.offset_ns, self.timezone)}"
+
+
+@explains_calls
+@dataclass(frozen=True, slots=True, init=False)
+class Cumulative(Aligned):
+    """Cumulative windows: they begin together, ``size`` apart, and end one after the other, ``every`` apart.
+
+    So there is a result for the part of a day that has passed, hour by hour; the last one has the whole day. A key has
+    a result at each of these ends from its first record of the day on. A record is added once.
+
+    Example::
+
+        Cumulative("1d", every="1h")
+    """
+
+    size_ns: int
+    every_ns: int
+    time: Time | None
+    offset_ns: int
+    timezone: str | None
+
+    def __init__(
+        self,
+        size: Duration,
+        every: Duration,
+        *,
+        time: Time | None = None,
+        offset: Duration | None = None,
+        timezone: str | None = None,
+    ) -> None:
+        """Creates windows that grow by ``every`` up to ``size``. The other arguments are those of ``Tumbling``.
+
+        Raises:
+            InvalidDuration: ``size``, ``every`` or ``offset`` is not a length of time.
+            InvalidJob: ``size`` is not a multiple of ``every``, or more than 10,000 times as long; or another argument
+                cannot be used.
+        """
+        set_field = partial(object.__setattr__, self)
+        set_field("size_ns", duration_ns(size))
+        set_field("every_ns", duration_ns(every))
+        shown = f"Cumulative({duration_text(self.size_ns)!r}, every={duration_text(self.every_ns)!r})"
+        if self.size_ns % self.every_ns:
+            raise InvalidJob("window", f"gets {shown}", "Let the size be a multiple of every=.")
+        if self.overlap > PANES_MAX:
+            advice = f"Let the size be at most {PANES_MAX:,} times as long as every=."
+            raise InvalidJob("window", f"gets {shown}, which is {self.overlap:,} windows", advice)
+        set_field("time", _checked_time(time))
+        set_field("offset_ns", _checked_offset(offset, self.size_ns))
+        set_field("timezone", _checked_timezone(timezone, self.size_ns, self.every_ns))
+
+    @property
+    def overlap(self) -> int:
+        """Maximum number of windows that a record is in."""
+        return self.size_ns // self.every_ns
+
+    def spans(self) -> Spans:
+        """Returns the panes, of the length by which the windows grow."""
+        return CumulativeSpans(self._grid(self.every_ns), self.overlap)
+
+    def __str__(self) -> str:
+        """Returns kind and lengths, such as "Cumulative 1d every 1h"; stores have this text."""
+        lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
+        return f"Cumulative {lengths}{_alignment(self.offset_ns, self.timezone)}"
 
 
 @explains_calls

@@ -196,6 +196,7 @@ PACKAGE_HINTS: Final = {
     "SessionWindow": 'Use Session(gap="10min").',
     "Hopping": 'Use Sliding("10min", every="1min").',
     "HoppingWindow": 'Use Sliding("10min", every="1min").',
+    **dict.fromkeys(("Cumulate", "CumulateWindow", "CumulatingWindow"), 'Use Cumulative("1d", every="1h").'),
     "EventTime": "Windows follow event time on a stream with timestamps: job.source(..., timestamps=...).",
     **dict.fromkeys(
         ("TumblingEventTimeWindows", "TumblingProcessingTimeWindows", "TumblingWindow", "TumblingWindower"),

@@ -64,7 +64,7 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
         self._reads_records = any(each.reads_records for each in aggregates)
         self._logs = log_names(aggregates)
         self._results = WindowColumns(self._keys, aggregates)
-        self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
+        self._merged = MergedColumns(self._spec, aggregates, spans, self._panes)
         self._late_spec = ColumnSpec(self._spec.keys) if rules.accumulates else self._spec
         self._late: dict[int, WindowTable] = {}
         self._emitted = self._late

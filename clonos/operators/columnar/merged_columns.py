@@ -17,6 +17,7 @@ from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.pane_table import PaneTable, log_names, part_of
 from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+from clonos.operators.windows.grid import Spans
 
 GROWTH: Final = 2
 """Factor by which arrays grow."""
@@ -77,11 +78,11 @@ class MergedColumns:
         self,
         spec: ColumnSpec,
         aggregates: Sequence[ColumnAggregate],
-        width: int,
+        spans: Spans,
         panes: Mapping[int, ColumnTable | PaneTable],
     ) -> None:
-        """Creates it for windows of ``width`` panes."""
-        self._spec, self._aggregates, self._width, self._panes = spec, tuple(aggregates), width, panes
+        """Creates it for windows of ``panes``."""
+        self._spec, self._aggregates, self._spans, self._panes = spec, tuple(aggregates), spans, panes
         self._has_logs = bool(log_names(aggregates))  # which would be copied for each pane of a window
         self._block: int | None = None  # first pane of the present block, None if what follows is out of date
         self._front: dict[int, AnyTable] = {}  # the end of the block before, from each of its panes on
@@ -95,7 +96,7 @@ class MergedColumns:
 
     def window(self, end: int) -> AnyTable:
         """Returns the state of the window that ends in front of the pane ``end``; some pane of it has records."""
-        start, block = end - self._width, end // self._width * self._width
+        start, block = self._spans.first_pane_of(end), self._spans.block_of(end)
         if self._has_logs:
             panes = [pane for pane in range(start, end) if pane in self._panes]
             return self._panes[panes[0]] if len(panes) == 1 else self.of_panes(panes)

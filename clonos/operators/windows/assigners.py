@@ -19,7 +19,7 @@ class Assigner(ABC):
     """Whether windows end at an instant. Others have the times of their earliest and latest record."""
 
     joins: ClassVar[bool] = True
-    """Whether windows of a key may join. Others are told apart by their starts."""
+    """Whether windows of a key may join. Others are told apart by their starts and ends."""
 
     @abstractmethod
     def spans_of(self, value: Any, time_ns: int) -> list[Span]:
@@ -31,7 +31,7 @@ class Assigner(ABC):
 
 
 class AlignedAssigner(Assigner):
-    """Tumbling and sliding windows."""
+    """Tumbling, sliding and cumulative windows."""
 
     joins: ClassVar[bool] = False
 

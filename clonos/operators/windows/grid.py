@@ -119,12 +119,41 @@ class Spans:
 
     def panes_of(self, end: int) -> range:
         """Returns the panes of a window."""
-        return range(end - self.panes, end)
+        return range(self.first_pane_of(end), end)
+
+    def first_pane_of(self, end: int) -> int:
+        """Returns the first pane of a window."""
+        return end - self.panes
+
+    def block_of(self, end: int) -> int:
+        """Returns the first pane of the block in which a window ends; a window has panes of two blocks at most."""
+        return end // self.panes * self.panes
 
     def start_ns(self, end: int) -> int:
         """Returns the start of a window."""
-        return self.grid.start_of(end - self.panes)
+        return self.grid.start_of(self.first_pane_of(end))
 
     def end_ns(self, end: int) -> int:
         """Returns the end of a window."""
         return self.grid.start_of(end)
+
+
+class CumulativeSpans(Spans):
+    """Windows that grow by a pane until they have ``panes`` panes; then the next one begins with one pane."""
+
+    __slots__ = ()
+
+    def __init__(self, grid: Grid, panes: int) -> None:
+        super().__init__(grid, panes, 1)
+
+    def ends_of(self, pane: int) -> range:
+        return range(pane + 1, self.last_end_of(pane) + 1)
+
+    def last_end_of(self, pane: int) -> int:
+        return pane // self.panes * self.panes + self.panes
+
+    def first_pane_of(self, end: int) -> int:
+        return (end - 1) // self.panes * self.panes
+
+    def block_of(self, end: int) -> int:
+        return self.first_pane_of(end)

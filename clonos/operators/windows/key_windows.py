@@ -9,7 +9,7 @@ next result leaves at the next watermark.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, ClassVar, Final
@@ -75,6 +75,7 @@ class KeyWindows(Operator):
         """Creates the operator. ``evictor``: the aggregation gathers values with their times."""
         self._step = step
         self._assigner = assigner
+        self._order: Callable[[Cell], tuple[int, int]] = _by_start if assigner.joins else _span_of
         self._aggregation = aggregation
         self._rules = rules
         self._trigger = trigger_of_task(trigger or Trigger(), step)
@@ -102,7 +103,7 @@ class KeyWindows(Operator):
 
     def fill(self, key: Any, cells: list[Cell]) -> None:
         """Gives a key the open windows that another operator has counted."""
-        self._table.set(state_key(key), sorted(cells, key=_by_start))
+        self._table.set(state_key(key), sorted(cells, key=self._order))
         for cell in cells:
             self._end_timers.set(cell[END], key)
 
@@ -148,8 +149,8 @@ class KeyWindows(Operator):
         """Returns the cells that a new window of a key joins, and the window that they become."""
         joining: list[Cell] = []
         if not self._assigner.joins:
-            place = bisect_left(cells, span[0], key=itemgetter(START))
-            return [cell for cell in cells[place : place + 1] if cell[START] == span[0]], span
+            place = bisect_left(cells, span, key=_span_of)
+            return [cell for cell in cells[place : place + 1] if _span_of(cell) == span], span
         for cell in cells:
             joined = self._assigner.joined((cell[START], cell[END]), span)
             if joined is not None:
@@ -208,7 +209,7 @@ class KeyWindows(Operator):
                 self._set_timers(stored, cell)
             if emits:
                 emitting.append(cell)
-        changed.sort(key=_by_start)
+        changed.sort(key=self._order)
         self._table.set(stored, changed)
         for cell in emitting:
             changed = self._emitted(stored, changed, cell)
@@ -394,3 +395,7 @@ class KeyWindows(Operator):
 
 def _by_start(cell: Cell) -> tuple[int, int]:
     return cell[START], cell[NUMBER]
+
+
+def _span_of(cell: Cell) -> Span:
+    return cell[START], cell[END]

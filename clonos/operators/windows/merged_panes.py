@@ -17,6 +17,7 @@ from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import RAISED
+from clonos.operators.windows.grid import Spans
 
 
 class KeyPanes:
@@ -41,9 +42,9 @@ class KeyPanes:
 class MergedPanes:
     """Merged panes of all keys. Windows come in the order of their ends."""
 
-    def __init__(self, aggregation: Aggregation[Any, Any], panes: int, tables: Mapping[int, Table]) -> None:
-        """Creates it for windows of ``panes`` panes, whose accumulators are in ``tables``."""
-        self._aggregation, self._width, self._tables = aggregation, panes, tables
+    def __init__(self, aggregation: Aggregation[Any, Any], spans: Spans, tables: Mapping[int, Table]) -> None:
+        """Creates it for windows whose accumulators are in ``tables``."""
+        self._aggregation, self._spans, self._tables = aggregation, spans, tables
         self._keys: dict[Any, KeyPanes] = {}
         self._covered: int | None = None  # the end of the last window
         self._block = 0
@@ -85,11 +86,11 @@ class MergedPanes:
             yield key, parts
 
     def _reach(self, end: int) -> list[Any]:
-        start = end - self._width
+        start = self._spans.first_pane_of(end)
         for pane in range(start if self._covered is None else max(start, self._covered), end):
             if pane in self._tables:
                 self._cover(pane)
-        self._covered, self._block = end, end // self._width * self._width
+        self._covered, self._block = end, self._spans.block_of(end)
         ordered: list[tuple[int, int, Any]] = []
         for key, found in list(self._keys.items()):
             while found.panes and found.panes[0] < start:

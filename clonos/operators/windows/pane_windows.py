@@ -63,7 +63,7 @@ class PaneWindows(Paned[Table]):
         if isinstance(aggregate, WindowCount) and apply is None and spans.panes <= PANES_ADDED_MAX:
             self._counts = aggregate
         has_overlap = self._counts is None and spans.panes > 1 and aggregate.aggregation.has_bounded_size
-        self._merged = MergedPanes(aggregate.aggregation, spans.panes, self._panes) if has_overlap else None
+        self._merged = MergedPanes(aggregate.aggregation, spans, self._panes) if has_overlap else None
 
     def open(self, scope: Scope) -> None:
         super().open(scope)

@@ -10,18 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.agg import bottom_k
-from clonos.api.windows import Sliding, Tumbling, WindowKind
+from clonos.api.emission import at_end
+from clonos.api.windows import Cumulative, Sliding, Tumbling, WindowKind
 from clonos.operators.chain import InputShape
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.tags import Tag
 from tests.unit.windows.stepping import Stepping, cut, stepping
-from tests.unit.windows.window_twins import SlidingTwin
+from tests.unit.windows.window_twins import CumulativeTwin, SlidingTwin
 
 MS = 1_000_000
 LATE = Tag[Any]("late")
 
 KINDS: list[tuple[int, int, int]] = [(5, 5, 0), (5, 5, 2), (6, 2, 0), (6, 4, 1), (7, 3, 0)]
 """Size, slide and offset in ms."""
+GROWING = [(6, 2, 0), (8, 8, 0), (9, 1, 4)]
+"""The same of cumulative windows."""
 
 
 def absolute(steps: list[Any]) -> list[Any]:
@@ -51,8 +54,10 @@ entries = st.lists(
 ).map(absolute)
 
 
-def kind_of(size: int, every: int, offset: int) -> WindowKind:
+def kind_of(size: int, every: int, offset: int, grows: bool = False) -> WindowKind:
     moved = offset / 1000 if offset else None
+    if grows:
+        return Cumulative(size / 1000, every=every / 1000, offset=moved)
     if size == every:
         return Tumbling(size / 1000, offset=moved)
     return Sliding(size / 1000, every=every / 1000, offset=moved)
@@ -102,7 +107,7 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
-    st.sampled_from(KINDS),
+    st.sampled_from([(*kind, False) for kind in KINDS] + [(*kind, True) for kind in GROWING]),
     st.sampled_from([0, 3, 10]),
     st.booleans(),
     entries,
@@ -110,22 +115,19 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
     st.sampled_from(["gathered", "merged", "bounded", "bounded", "counted"]),
 )
 def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_are_cut(
-    lengths: tuple[int, int, int],
+    lengths: tuple[int, int, int, bool],
     lateness: int,
     accumulates: bool,
     given_entries: list[Any],
     widths: list[int],
     aggregate: str,
 ) -> None:
-    size, every, offset = lengths
-    twin = SlidingTwin(size, every, offset, lateness, accumulates)
+    size, every, offset, grows = lengths
+    twin = (CumulativeTwin if grows else SlidingTwin)(size, every, offset, lateness, accumulates)
 
     def build(keyed: Any) -> Any:
         windows = keyed.window(
-            kind_of(size, every, offset),
-            lateness=lateness / 1000 if lateness else None,
-            late=LATE,
-            accumulate=accumulates,
+            kind_of(*lengths), lateness=lateness / 1000 if lateness else None, late=LATE, accumulate=accumulates
         )
         if aggregate == "counted":
             return windows.count()
@@ -169,6 +171,8 @@ def test_records_that_are_their_own_keys_are_counted_like_others(
     assert (bare.results, bare.late) == (paired.results, paired.late)
 
 
+LATENESSES = st.sampled_from([0, 2, 8])
+
 behind = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["a", "b"]), st.integers(-7, 3)),
@@ -182,17 +186,17 @@ behind = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from([(6, 2, 0), (7, 3, 0), (12, 1, 0)]), st.sampled_from([0, 2, 8]), behind)
+@given(st.sampled_from([(6, 2, 0, False), (7, 3, 0, False), (12, 1, 0, False), (12, 3, 1, True)]), LATENESSES, behind)
 def test_merged_panes_equal_the_twin_when_records_come_after_windows_that_had_them(
-    lengths: tuple[int, int, int], lateness: int, given_entries: list[Any]
+    lengths: tuple[int, int, int, bool], lateness: int, given_entries: list[Any]
 ) -> None:
-    size, every, offset = lengths
+    size, every, offset, grows = lengths
     step = stepping(
         lambda keyed: keyed.window(
-            kind_of(size, every, offset), lateness=lateness / 1000 if lateness else None, late=LATE
+            kind_of(*lengths), lateness=lateness / 1000 if lateness else None, late=LATE
         ).aggregate(found=bottom_k(1_000, by=lambda value: 0))
     )
-    twin = SlidingTwin(size, every, offset, lateness)
+    twin = (CumulativeTwin if grows else SlidingTwin)(size, every, offset, lateness)
     play(step, twin, given_entries, [3])
     assert shown(step.results) == twin.results
 
@@ -234,3 +238,19 @@ def test_further_results_are_in_the_order_of_arrival_wherever_batches_are_cut() 
         step.watermark(3 * MS)
         found = [(result.key, result.value) for result, _ in step.results if result.end == from_timestamp_ns(2 * MS)]
         assert found == [("a", [1, 3, 4]), ("b", [2]), ("c", [5])], width
+
+
+def test_a_cumulative_window_has_a_result_at_each_end_from_the_first_record_on() -> None:
+    step = stepping(lambda keyed: keyed.window(Cumulative("8ms", every="2ms")).count())
+    step.rows([(("a", 1), 3 * MS), (("b", 1), 7 * MS), (("a", 2), 8 * MS)])
+    step.watermark(10 * MS)
+    step.end()
+    first = [("'a'", 0, 4, 1), ("'a'", 0, 6, 1), ("'a'", 0, 8, 1), ("'b'", 0, 8, 1)]
+    assert shown(step.results) == [*first, *(("'a'", 8, end, 1) for end in (10, 12, 14, 16))]
+
+
+def test_cumulative_windows_that_begin_together_are_apart_for_a_trigger() -> None:
+    step = stepping(lambda keyed: keyed.window(Cumulative("8ms", every="2ms"), trigger=at_end()).count())
+    step.rows([(("a", 1), 5 * MS), (("a", 2), MS), (("a", 3), 7 * MS)])
+    step.end()
+    assert shown(step.results) == [("'a'", 0, end, count) for end, count in ((2, 1), (4, 1), (6, 2), (8, 3))]

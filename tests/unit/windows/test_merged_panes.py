@@ -12,6 +12,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.windows import Sliding
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.windows.grid import Spans, UtcGrid
 from clonos.operators.windows.merged_panes import MergedPanes
 from tests.unit.operators.driver import START_NS, Given, Outbox, run
 from tests.unit.windows.stepping import stepping
@@ -34,7 +35,7 @@ class CountingSum(Sum):
 def test_a_result_takes_three_merges_whatever_the_overlap(width: int, slide: int) -> None:
     aggregation = CountingSum(None)
     tables = {pane: Table({"a": pane, "b": 2 * pane}) for pane in range(5 * width) if pane % 7}
-    merged = MergedPanes(aggregation, width, tables)
+    merged = MergedPanes(aggregation, Spans(UtcGrid(1, 0), width, 1), tables)
     results = 0
     for end in range(width, 5 * width, slide):
         for key, parts in merged.window(end):

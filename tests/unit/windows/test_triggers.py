@@ -321,12 +321,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a trigger of too many overlapping windows": (
         lambda keyed: keyed.window(Sliding("1001s", every="1s"), early=each(2)),
-        "the step window gets a trigger for Sliding 1001s every 1s, in which each record is in 1001 windows. Let every="
+        "the step window gets a trigger for Sliding 1001s every 1s, in which a record is in 1001 windows. Let every="
         " be at least a thousandth of the size, or leave the trigger out: the windows share panes then.",
     ),
     "an evictor of too many overlapping windows": (
         lambda keyed: keyed.window(Sliding("1h", every="3s"), evictor=last_values(1)),
-        "the step window gets an evictor for Sliding 1h every 3s, in which each record is in 1200 windows.",
+        "the step window gets an evictor for Sliding 1h every 3s, in which a record is in 1200 windows.",
     ),
     "late records of count windows": (
         lambda keyed: keyed.window(CountTumbling(5), lateness="5s"),

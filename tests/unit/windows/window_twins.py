@@ -77,6 +77,14 @@ class SlidingTwin:
         return self.watermark is not None and time <= self.watermark
 
 
+class CumulativeTwin(SlidingTwin):
+    """Cumulative windows in event time."""
+
+    def windows_of(self, time: int) -> list[Span]:
+        start = (time - self.offset) // self.size * self.size + self.offset
+        return [(start, end) for end in range(start + self.every, start + self.size + 1, self.every) if end > time]
+
+
 @dataclass
 class SessionTwin:
     """Sessions in event time: each is the list of its records (number, value, time)."""
