@@ -16,7 +16,7 @@ from clonos import col
 from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.api.windows import Cumulative, Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
@@ -35,6 +35,7 @@ KINDS = (
     Tumbling("3s", offset="1s"),
     Sliding("6s", every="2s"),
     Sliding("7s", every="3s"),
+    Cumulative("6s", every="2s"),
     Tumbling("1d", timezone="Europe/Berlin"),
 )
 

@@ -14,7 +14,7 @@ from clonos.agg import collect, count, count_distinct, first, last, max_, min_, 
 from clonos.api.graph import JobGraph
 from clonos.api.step import Step
 from clonos.api.stream import Stream
-from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.api.windows import Cumulative, Session, Sliding, Tumbling, WindowKind
 from clonos.expressions.building import col
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.operator import Operator
@@ -76,15 +76,17 @@ class WindowedColumns:
         self._lists = [name for name in LISTS if rng.random() < 0.3] if self._gap_s is None else []
         self._has_spread = rng.random() < 0.3
         self._has_ends = rng.random() < 0.5
+        self._grows = (self._size_s, self._every_s) == (6, 2) and self._has_two_keys  # no draw: other worlds stay
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
-        kind: Sliding | Tumbling | Session
+        kind: WindowKind
         if self._gap_s is not None:
             kind = Session(self._gap_s)
         else:
-            is_sliding = self._every_s < self._size_s
-            kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
+            several = Cumulative if self._grows else Sliding
+            has_overlap = self._every_s < self._size_s
+            kind = several(self._size_s, every=self._every_s) if has_overlap else Tumbling(self._size_s)
         floats: dict[str, Any] = {"parts": sum_("part")} if self._has_floats else {}
         lists: dict[str, Any] = {name: LISTS[name][0] for name in self._lists}
         if self._has_spread:
@@ -117,15 +119,16 @@ class WindowedColumns:
         """Returns the row of a result, which is a dict after a step on columns."""
         if self._is_selected:
             key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
-            start, values = result["start"], {**result, "n": result["n"] // 2}
+            start, end, values = result["start"], result["end"], {**result, "n": result["n"] // 2}
         else:
-            key, start, values = result.key, result.start, result.value
+            key, start, end, values = result.key, result.start, result.end, result.value
         start_s = int(start.timestamp())
+        end_s = 0 if self._gap_s is not None else int(end.timestamp())
         names = ("n", "total", "low", "high", *(("parts",) if self._has_floats else ()))
         lists = (LISTS[name][1](values[name]) for name in self._lists)
         spread = (values["spread"],) if self._has_spread else ()
         ends = (self._has_two_ends(values),) if self._has_ends else ()
-        return start_s, (), (key, start_s, *(values[name] for name in names), *lists, *spread, *ends)
+        return start_s, (), (key, start_s, end_s, *(values[name] for name in names), *lists, *spread, *ends)
 
     def _has_two_ends(self, values: dict[str, Any]) -> bool:
         """Returns whether the first and the last value may be those of a window; the order of tasks decides which."""
@@ -138,7 +141,7 @@ class WindowedColumns:
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
-        found: dict[tuple[Any, int], list[int]] = {}
+        found: dict[tuple[Any, int, int], list[int]] = {}
         begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
         for record in records:
             key, at_s = self._key(record["n"]), record["at"]
@@ -146,12 +149,20 @@ class WindowedColumns:
                 start_s, last_s = begun.get(key, (at_s, at_s))
                 start_s = start_s if at_s < last_s + self._gap_s else at_s
                 begun[key] = start_s, at_s
-                found.setdefault((key, start_s), []).append(record["n"])
+                found.setdefault((key, start_s, 0), []).append(record["n"])
                 continue
-            last_s = at_s - at_s % self._every_s
-            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
-                found.setdefault((key, start_s), []).append(record["n"])
+            for start_s, end_s in self._spans(at_s):
+                found.setdefault((key, start_s, end_s), []).append(record["n"])
         return Counter((*place, *self._values(numbers)) for place, numbers in found.items())
+
+    def _spans(self, at_s: int) -> list[tuple[int, int]]:
+        last_s = at_s - at_s % self._every_s
+        if self._grows:
+            start_s = at_s - at_s % self._size_s
+            return [
+                (start_s, end_s) for end_s in range(last_s + self._every_s, start_s + self._size_s + 1, self._every_s)
+            ]
+        return [(start_s, start_s + self._size_s) for start_s in range(last_s, at_s - self._size_s, -self._every_s)]
 
     def _values(self, numbers: list[int]) -> tuple[Any, ...]:
         """Returns the results of a window."""
