@@ -48,8 +48,8 @@ def form_reason(form: ColumnForm | JoinForm, step: Step, steps: Sequence[Step]) 
 
     Streams of a union may differ in columns that the operator does not depend on.
     """
-    if not all(_may_keep(form, steps, each) for each in step.inputs):
-        return "it keeps results as they came"
+    if form.keeps_records and not all(_has_one_form(steps, each) for each in step.inputs):
+        return "it keeps results of a full join as they came"
     if any(known_schema(steps, each) is None for each in step.inputs):
         return why_unknown(steps, step.inputs)
     schemas = list(_schemas(step, steps))
@@ -72,20 +72,11 @@ def _are_equal(these: Sequence[Any], others: Sequence[Any]) -> bool:
     return all(map(have_equal_rows, these, others))
 
 
-def _may_keep(form: ColumnForm | JoinForm, steps: Sequence[Step], step_input: StepInput) -> bool:
-    """Returns whether the state of a step can have the records of a stream: the form of their rows is one it knows."""
-    if isinstance(form, JoinForm):
-        former = former_of(steps, step_input)  # a full join says of each null key which side it is of
-        return former is None or ("how", "full") not in (former.state or ())
-    return not form.keeps_records or _has_plain_rows(steps, step_input)
-
-
-def _has_plain_rows(steps: Sequence[Step], step_input: StepInput) -> bool:
-    """Returns whether the rows of a stream of columns are dicts: it has no results of windows, aggregates or joins."""
-    step = steps[step_input.step]
-    if step.source is not None or step.stage is not None:
-        return True
-    return step.schema_from is None and all(_has_plain_rows(steps, each) for each in step.inputs)
+def _has_one_form(steps: Sequence[Step], step_input: StepInput) -> bool:
+    """Returns whether all rows of a stream have the form that the plan knows: a full join says of each record with a
+    null key which side it is of."""
+    former = former_of(steps, step_input)
+    return former is None or ("how", "full") not in (former.state or ())
 
 
 def givers(steps: Sequence[Step], step_input: StepInput) -> Iterator[Step]:

@@ -37,6 +37,11 @@ class JoinForm:
     select: Select | None = None
     pair_times: TimestampColumn | None = None
 
+    @property
+    def keeps_records(self) -> bool:
+        """Returns whether the state has whole records."""
+        return True
+
     def row_reason(self, left: Any, right: Any) -> str:
         """Returns why the join works on rows for columns of these schemas; "" if it works on columns."""
         from clonos.operators.columnar.joins.sides import rows_reason
