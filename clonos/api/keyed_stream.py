@@ -58,12 +58,12 @@ class KeyedStream(
         The state of a new key is None. Returning None as the state deletes the state of the key.
         """
         make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(self._graph, self._step("stateful_map", make, common, (function,), state=()))
+        return Stream(self._graph, self._step("stateful_map", make, common, (function,)))
 
     def reduce(self, function: Callable[[T, T], T], **common: Unpack[CommonWithEffects]) -> Stream[tuple[K, T]]:
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, common, (function,), key_field="", state=()))
+        return Stream(self._graph, self._step("reduce", make, common, (function,)))
 
     def count(self, **common: Unpack[Common]) -> Stream[tuple[K, int]]:
         """Counts the records of each key, and emits (key, count so far) after each record."""

@@ -54,7 +54,7 @@ class StepInput:
 
 FACTS: Final = (
     *("runs_user_code", "is_per_record", "is_one_to_one", "selects_rows", "breaks_order", "has_calls"),
-    *("requires_columns", "emits_columns", "side_tags"),
+    *("requires_columns", "emits_columns", "side_tags", "state", "key_field"),
 )
 """Attributes of an operator's class that its step has, too."""
 

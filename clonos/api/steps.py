@@ -178,7 +178,6 @@ class GraphBuilder:
             functions=assigner.functions,
             emits_columns=emits_columns,
             is_one_to_one=not emits_columns,
-            state=(),
             has_times=True,
             timestamp_column=assigner.column if emits_columns else None,
             assigner=assigner,
@@ -227,7 +226,7 @@ class GraphBuilder:
         interval_ns = None if within is None else duration_ns(within)
         make = partial(partial, Gather, count=rows, interval_ns=interval_ns)
         common = {"name": step and f"{step}.gather", "parallelism": parallelism, "standby": common.get("standby")}
-        return self._step("gather", make, common, state=())
+        return self._step("gather", make, common)
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs

@@ -107,6 +107,10 @@ class Operator:
     """True if its results are record batches, whatever it takes."""
     side_tags: ClassVar[tuple[str, ...] | None] = ()
     """Tags of its side outputs; None for any, those that its function names."""
+    state: ClassVar[tuple[tuple[str, str], ...] | None] = None
+    """What its state depends on, as ("window", "5s"); None without state. Arguments may add to it."""
+    key_field: ClassVar[str | None] = None
+    """Field of its results that holds their key; "" for the first field of a tuple, None if there is no such field."""
 
     @property
     def fires_in_spans(self) -> bool:

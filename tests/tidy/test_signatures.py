@@ -22,6 +22,8 @@ SHARED_MAX: Final = 2
 GIVEN_BY_METHODS: Final = {
     ("clonos/api/aggregating.py", "runs_user_code"),
     ("clonos/api/graph.py", "is_one_to_one"),
+    ("clonos/api/keyed_stream.py", "key_field"),
+    ("clonos/api/keyed_stream.py", "state"),
     ("clonos/api/transforms/keyed_choosing.py", "runs_user_code"),
     ("clonos/api/transforms/keyed_choosing.py", "selects_rows"),
     ("clonos/api/transforms/routing.py", "runs_user_code"),
@@ -69,6 +71,12 @@ def test_the_overloads_of_a_method_repeat_no_keywords() -> None:
     assert again == {}, "give them a TypedDict, which each overload unpacks"
 
 
+def _is_constant(value: ast.expr) -> bool:
+    """Returns whether an argument is the same in each call, and not the default."""
+    is_empty = isinstance(value, ast.Tuple) and not value.elts
+    return is_empty or (isinstance(value, ast.Constant) and value.value not in (None, False))
+
+
 def test_a_constant_fact_of_an_operator_is_an_attribute_of_its_class() -> None:
     given = {
         (source.path, keyword.arg)
@@ -77,6 +85,6 @@ def test_a_constant_fact_of_an_operator_is_an_attribute_of_its_class() -> None:
         for node in source.nodes
         if isinstance(node, ast.Call)
         for keyword in node.keywords
-        if keyword.arg in FACTS and isinstance(keyword.value, ast.Constant) and keyword.value.value
+        if keyword.arg in FACTS and _is_constant(keyword.value)
     }
     assert given == GIVEN_BY_METHODS, "make it an attribute of the operator's class, which the graph asks"

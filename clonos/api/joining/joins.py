@@ -225,7 +225,7 @@ def lookup_step(
         has_times=has_times,
         has_left=False,
     )
-    return add_step(left, table, "lookup", make, common, select, has_times=has_times, state=(), **columns)
+    return add_step(left, table, "lookup", make, common, select, has_times=has_times, **columns)
 
 
 def _over_columns(

@@ -98,7 +98,7 @@ class Calling(Theme, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        return self._stream(self._step("map_async", make, common, (function,), state=(), breaks_order=not ordered))
+        return self._stream(self._step("map_async", make, common, (function,), breaks_order=not ordered))
 
 
 def add_parallel(
@@ -117,7 +117,7 @@ def add_parallel(
             "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
         )
     make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
-    return stream._step(kind, make, common, (function,), state=())
+    return stream._step(kind, make, common, (function,))
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

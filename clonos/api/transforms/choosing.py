@@ -165,7 +165,6 @@ class Choosing(Theme, Generic[T]):
             partial(partial, Limit, count=count),
             {"name": name, "parallelism": 1, "standby": standby},
             emits_columns=self._gives_columns,
-            state=(),
         )
         return self._stream(step)
 

@@ -144,7 +144,7 @@ class Enriching(Theme, Generic[T]):
         check_count(step, "retries", retries, 0)
         policy = CallPolicy(retries=retries, retry_after_ns=duration_ns(retry_after), rate=_checked_rate(step, rate))
         make, *called = _maker(step, lookup, on, function, cache, not_found, capacity, policy)
-        return self._stream(self._step("enrich", make, common, *called, state=()))
+        return self._stream(self._step("enrich", make, common, *called))
 
 
 def _maker(

@@ -25,6 +25,7 @@ INPUT: Final = 0
 class AssignTimestamps(Operator):
     """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream after it."""
 
+    state = ()
     runs_user_code = True
     is_per_record = True
     checks_idleness: ClassVar[bool] = True

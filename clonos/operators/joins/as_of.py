@@ -200,6 +200,8 @@ class AsOfJoin(TwoInputOperator):
 class Lookup(TwoInputOperator):
     """Join with the row of the key that came last. The order in which records of both inputs come decides."""
 
+    state = ()
+
     def __init__(self, step: str, is_inner: bool, select: Select | None, has_times: bool) -> None:
         self._step, self._is_inner, self._select, self._has_times = step, is_inner, select, has_times
 

@@ -51,6 +51,7 @@ class ResultShape(StrEnum):
 class AsyncMap(Operator):
     """Results of a call in a thread per record. A watermark waits for the results of all records before it."""
 
+    state = ()
     runs_user_code = True
     is_per_record = True
     has_calls: ClassVar[bool] = True

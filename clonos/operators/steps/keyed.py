@@ -74,6 +74,8 @@ class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
 class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
+    state = ()
+
     def rows(self, rows: list[Any], times: Times = None) -> None:
         fold_rows = None if choice.native is None else choice.native.fold_rows
         table = self._table
@@ -127,6 +129,9 @@ def _beside(state: Any, result: Any) -> Any:
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
     """Reduction (value so far, value) -> value so far. Emits (key, value so far) after each record."""
+
+    state = ()
+    key_field = ""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, append = self._function, results.append

@@ -138,6 +138,7 @@ class Flush(Operator):
 class Gather(Flush):
     """Batches of ``count`` records, fewer when an interval or the input ends. A watermark waits with the records."""
 
+    state = ()
     is_per_record = True
     requires_columns = True
     emits_columns = True

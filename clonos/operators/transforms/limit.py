@@ -19,6 +19,7 @@ TAKEN_NAME: Final = "taken"
 class Limit(Operator):
     """Passes on the first ``count`` records and drops the others."""
 
+    state = ()
     is_one_to_one = True
     selects_rows = True
     changes_rows = False
