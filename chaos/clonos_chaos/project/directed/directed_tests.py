@@ -14,7 +14,6 @@ from clonos_chaos.project.directed import (
     hot_standby_cases,
     loss_cases,
     move_cases,
-    output_cases,
     watermark_cases,
 )
 from clonos_chaos.project.directed.building_blocks import DIRECTED_TESTS
@@ -24,7 +23,6 @@ CASE_MODULES = (
     checkpoint_cases,
     loss_cases,
     ending_cases,
-    output_cases,
     hot_standby_cases,
     move_cases,
     watermark_cases,
