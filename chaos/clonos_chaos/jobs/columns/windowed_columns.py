@@ -76,7 +76,7 @@ class WindowedColumns:
         self._lists = [name for name in LISTS if rng.random() < 0.3] if self._gap_s is None else []
         self._has_spread = rng.random() < 0.3
         self._has_ends = rng.random() < 0.5
-        self._grows = (self._size_s, self._every_s) == (6, 2) and self._has_two_keys  # no draw: other worlds stay
+        self._grows = (self._size_s, self._every_s) == (6, 2) and self._parallelism == 2  # no draw: other worlds stay
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
