@@ -1,4 +1,5 @@
-"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet``, ``arrow``, ``avro``, ``whole``, readers of committed output.
+"""Files: ``files.lines``, ``tail``, ``jsonl``, ``csv``, ``parquet``, ``arrow``, ``avro``, ``whole``, and readers of
+committed output.
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
@@ -31,11 +32,13 @@ from clonos.connectors.filesystem.file_options import (
 )
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
-from clonos.connectors.filesystem.line_files import LineFiles
+from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
+from clonos.connectors.filesystem.tail_files import TailFiles
 from clonos.connectors.formats.avro_files import avro
 from clonos.connectors.formats.whole_files import whole
 from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.event_time.durations import Duration, duration_ns
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.arrow_files import ArrowFiles
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "lines",
+    "tail",
     "jsonl",
     "csv",
     "parquet",
@@ -120,6 +124,49 @@ def lines(
         job.source(files.lines("logs/*.txt.gz", watch="10s"))
     """
     return LineFiles(paths_of(path), encoding=encoding, errors=errors, with_position=with_position, **given(options))
+
+
+@explains_calls
+def tail(
+    path: Path | Sequence[Path],
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    with_position: bool = False,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    watch: Duration = "1s",
+    linger: Duration = "30s",
+) -> TailFiles[Any]:
+    """Lines of files that grow and are rotated, such as logs: a source of str that reads each line once.
+
+    A line is read when it has its end. A file may be renamed, copied and then emptied (``copytruncate``), and
+    compressed afterwards: its content is found again by device and inode, or by its first lines, in the same folder
+    under a name that begins alike. The job runs until it is stopped.
+
+    Args:
+        path: a file, folder or pattern, or a list of these, on the machine of the tasks. Rotated names need not match.
+        encoding: see ``files.lines``, as for ``errors``, ``with_position`` and ``line_bytes_max``. The path of a
+            position is that at which the file was found.
+        watch: how often to look for new files.
+        linger: how long a rotated file is read on after its last line, for writers that still have it open.
+
+    Raises:
+        InvalidConnector: an option cannot work, or the path is a URL.
+        InvalidDuration: ``watch`` or ``linger`` is not a length of time.
+
+    Example::
+
+        job.source(files.tail("logs/*.log"), timestamps=Timestamps(time_of, idle_after="10s"))
+    """
+    return TailFiles(
+        paths_of(path),
+        encoding=encoding,
+        errors=errors,
+        with_position=with_position,
+        line_bytes_max=line_bytes_max,
+        discovery_interval_ns=duration_ns(watch),
+        linger_ns=duration_ns(linger),
+    )
 
 
 @overload

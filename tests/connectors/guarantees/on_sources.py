@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.connectors.servers.redis import RedisProcess
+from tests.harnesses.log_rotation import ROTATIONS, append
 from tests.harnesses.s3_server import S3Server
 from tests.processes.harness.line_server import LineServer
 from tests.unit.connectors.web.feed_server import Feeds, after
@@ -50,6 +52,21 @@ def test_lines_of_files_are_read_once(places: Path, expect: Any) -> None:
 
     report = check_source(lambda place: files.lines(places / place / "*.txt", watch="100ms"), write, int)
     expect("`files.lines`, read", report)
+
+
+def test_lines_of_files_that_grow_are_read_once(places: Path, expect: Any) -> None:
+    rotations = cycle(ROTATIONS.values())
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        (places / place).mkdir(exist_ok=True)
+        log = places / place / "app.log"
+        append(log, "".join(f"{number}\n" for number in numbers))
+        next(rotations)(log)
+
+    def make(place: str) -> Any:
+        return files.tail(places / place / "*.log", watch="100ms", linger="100ms")
+
+    expect("`files.tail`", check_source(make, write, int))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "arrow"])
