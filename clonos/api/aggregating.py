@@ -12,6 +12,7 @@ from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.emission import Emission, check_emission, each
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
 from clonos.operators.connector_contract import TransactionalSink
@@ -49,7 +50,7 @@ BUILT_IN: Final = (
 """Functions of Python that users take for aggregates, and the calls that they mean."""
 
 
-class Aggregating(GraphBuilder, Generic[T]):
+class Aggregating(Theme, Generic[T]):
     """Base of ``Stream`` with ``aggregate``."""
 
     def aggregate(
@@ -91,7 +92,7 @@ class Aggregating(GraphBuilder, Generic[T]):
         return _aggregated(self, aggregates, emit, False, common)
 
 
-class KeyedAggregating(GraphBuilder, Generic[K, T]):
+class KeyedAggregating(Theme, Generic[K, T]):
     """Base of ``KeyedStream`` with ``aggregate``."""
 
     def aggregate(
@@ -159,10 +160,8 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
 
 
 def _aggregated(
-    stream: GraphBuilder, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, common: Common
+    stream: Theme, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, common: Common
 ) -> Stream[Any]:
-    from clonos.api.stream import Stream
-
     named = named_of(common.get("name"), aggregates)
     check_emission(common.get("name") or KIND, emit, has_names=True)
     if emit.has_before:
@@ -172,7 +171,7 @@ def _aggregated(
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, common)
     step = _add(stream, named, emit, common, is_keyed=is_keyed, make=_maker(emit, is_keyed))
-    return Stream(stream._graph, step)
+    return stream._stream(step)
 
 
 def _check_names_before(step: str, named: Named[Any]) -> None:
@@ -185,18 +184,16 @@ def _check_names_before(step: str, named: Named[Any]) -> None:
             )
 
 
-def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, common: Common) -> Stream[Any]:
+def _in_two_steps(stream: Theme, named: Named[Any], emit: Emission, common: Common) -> Stream[Any]:
     """Aggregates in the tasks of the step before, and the accumulators in one task at the end."""
-    from clonos.api.stream import Stream
-
     upstreams = [stream._graph.steps[each.step] for each in stream._inputs]
     parallelism = upstreams[0].parallelism if len(upstreams) == 1 else None
     name = common.get("name") and f"{common['name']}-partial"
     first: Common = {**common, "name": name, "parallelism": parallelism}
     make = partial(FinalAggregate, is_keyed=False)
     inputs = _add(stream, Partial(named), emit, first, is_keyed=False, make=make, kind="aggregate_partial")
-    step = _add(Stream(stream._graph, inputs), Merging(named), emit, common, is_keyed=False, make=FinalTotal)
-    return Stream(stream._graph, step)
+    step = _add(stream._stream(inputs), Merging(named), emit, common, is_keyed=False, make=FinalTotal)
+    return stream._stream(step)
 
 
 def _maker(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:

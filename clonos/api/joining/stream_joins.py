@@ -14,7 +14,7 @@ from clonos.api.joining.joins import (
     lookup_step,
     merge_step,
 )
-from clonos.api.steps import GraphBuilder
+from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.tags import Tag
 
@@ -39,7 +39,7 @@ class AsOfOptions(CommonWithEffects, total=False):
     late: Tag[Any] | None
 
 
-class StreamJoins(GraphBuilder, Generic[T]):
+class StreamJoins(Theme, Generic[T]):
     """Joins of a stream with another one."""
 
     # fmt: off
@@ -130,10 +130,8 @@ class StreamJoins(GraphBuilder, Generic[T]):
 
             orders.join(shipments, on=("id", "order_id"), between=(0, "2d"), how="left")
         """
-        from clonos.api.stream import Stream
-
         left, right = keyed_sides(self, other, on, options.get("name") or "join")
-        return Stream(self._graph, join_step(left, right, how=how, select=select, **options))
+        return self._stream(join_step(left, right, how=how, select=select, **options))
 
     # fmt: off
     @overload
@@ -191,10 +189,8 @@ class StreamJoins(GraphBuilder, Generic[T]):
 
             payments.join_as_of(rates, on="currency", select=lambda payment, rate: ...)
         """
-        from clonos.api.stream import Stream
-
         left, right = keyed_sides(self, other, on, options.get("name") or "join_as_of")
-        return Stream(self._graph, as_of_step(left, right, how=how, select=select, **options))
+        return self._stream(as_of_step(left, right, how=how, select=select, **options))
 
     # fmt: off
     @overload
@@ -240,10 +236,8 @@ class StreamJoins(GraphBuilder, Generic[T]):
         Raises:
             InvalidJob: an argument cannot be used.
         """
-        from clonos.api.stream import Stream
-
         left, right = keyed_sides(self, table, on, common.get("name") or "lookup")
-        return Stream(self._graph, lookup_step(left, right, how=how, select=select, **common))
+        return self._stream(lookup_step(left, right, how=how, select=select, **common))
 
     def merge_ordered(
         self,
@@ -259,7 +253,5 @@ class StreamJoins(GraphBuilder, Generic[T]):
         Raises:
             InvalidJob: a stream has no timestamps, or belongs to another job.
         """
-        from clonos.api.stream import Stream
-
         common.setdefault("parallelism", 1)
-        return Stream(self._graph, merge_step((self, *others), late, common))
+        return self._stream(merge_step((self, *others), late, common))
