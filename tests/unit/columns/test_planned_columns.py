@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyarrow import parquet
 from clonos import col, files
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import ColumnsNeeded
+from clonos.api.plan.explaining import explain_graph
 from clonos.config import resolve_settings
 from clonos.connectors.connector_errors import InputMissing
 from clonos.core.model.options import Options
@@ -121,3 +123,28 @@ def test_the_plan_asks_for_the_schema_of_a_source_whose_columns_it_needs(tmp_pat
 def test_missing_files_that_are_not_watched_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputMissing, match="no file matches"):
         chosen(files.csv(f"{tmp_path}/*.csv")).compile(Options())
+
+
+@pytest.mark.parametrize(
+    ("sides", "reason"),
+    [
+        (lambda left, right: (left, right), ""),
+        (lambda left, right: (left, right.with_columns(key=col("x").cast("uint64"))), "a key of the type .* on rows"),
+        (lambda left, right: (left.map_batches(lambda batch: batch), right), ".* columns of map_batches; give it sch"),
+        (
+            lambda left, right: (left.join(right, on="key", how="full", ttl="1h"), right),
+            "it keeps results of a full jo",
+        ),
+    ],
+    ids=["fits", "type", "unknown", "full"],
+)
+def test_explain_says_why_a_join_works_on_rows(sides: Any, reason: str) -> None:
+    graph = JobGraph("job")
+    left, right = sides(*(graph.source(DescribedColumns(ROWS, SCHEMA), name=name) for name in ("left", "right")))
+    on = ("x", "key") if reason.startswith("a key") else "key"
+    left.join(right, on=on, ttl="1h", name="both").sink(Outbox())
+    (step,) = [step for step in explain_graph(graph, Options(), 1).steps if step.name == "both"]
+    assert re.match(reason, step.row_reason)
+    assert bool(step.row_reason) == bool(reason)
+    assert step.state is not None
+    assert (step.state.properties["state of"] == "rows") == bool(reason)
