@@ -131,6 +131,7 @@ def _page(port: int) -> bytes:
     try:
         with socket.create_connection(("127.0.0.1", port), PAGE_LIMIT_S) as connection:
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            connection.shutdown(socket.SHUT_WR)  # a port that waits for more sees that nothing comes
             return connection.recv(100)
     except (ConnectionError, TimeoutError):  # a port over which Spark hands one result of an earlier test to Python
         return b""
