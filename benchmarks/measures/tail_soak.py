@@ -59,7 +59,7 @@ def number_of(line: str) -> int:
 
 def main() -> None:
     """Runs the soak; exit code 1 if a line is missing or is there twice."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--rotations", type=int, default=1_000)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--pause", type=float, default=0.05)

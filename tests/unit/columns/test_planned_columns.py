@@ -138,7 +138,7 @@ def test_missing_files_that_are_not_watched_are_an_error(tmp_path: Path) -> None
     ],
     ids=["fits", "type", "unknown", "full"],
 )
-def test_explain_says_why_a_join_works_on_rows(sides: Any, reason: str) -> None:
+def test_explain_reports_why_a_join_works_on_rows(sides: Any, reason: str) -> None:
     graph = JobGraph("job")
     left, right = sides(*(graph.source(DescribedColumns(ROWS, SCHEMA), name=name) for name in ("left", "right")))
     on = ("x", "key") if reason.startswith("a key") else "key"

@@ -78,7 +78,7 @@ def test_something_else_than_a_sink_is_answered_by_what_to_write(name: str) -> N
         ("Job('etl').source(rows)", "It is a stream already: call its methods"),
         ("Job('etl').source(Tumbling)", "It is a class: give an object of it, Tumbling(...)."),
         ("rows.sink(stdout)", "It is not called: write stdout(...)."),
-        ("rows.sink(files)", "It is a module: write files.lines(...) or files.jsonl(...)"),
+        ("rows.sink(files)", "It is a module: write files.lines(...) or files.tail(...)"),
         ("rows.sink(values([1]))", "It is a source: job.source(...) reads it."),
         ("rows.sink(rows)", "union(...) joins two streams."),
     ],
