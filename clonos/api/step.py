@@ -79,9 +79,9 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: what its state depends on, as ("window", "5s"); None without state.
     - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
-    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
-      input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
-    - ``form``: what it needs of columns to work on them. ``columns``: those that it declares, or of a source that
+    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that.
+    - ``form``: what it needs of columns to work on them. ``schema_from``: returns the schema of its results for that of
+      each input, None if they are rows. ``columns``: those that it declares, or of a source that
       ``is_described``, as it is in a plan; None if they are not known before the job runs.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
@@ -127,7 +127,6 @@ class Step:
     names_columns: bool = False
     partial: Callable[[str], Callable[[], Operator]] | None = None
     row_reason: str = ""
-    rows_for: Callable[[Any], str] | None = None
     form: ColumnForm | JoinForm | None = None
     columns: Any = None
     is_described: bool = False

@@ -24,9 +24,8 @@ from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial
-from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
-from clonos.operators.columnar.windows_by_type import WindowsByType
+from clonos.operators.columnar.window_forms import SessionsForm, SpansForm, WindowedForm
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -152,22 +151,18 @@ class WindowSettings:
             return False
         return type(aggregation) is Count and not (aggregation.functions or self.functions)
 
-    def column_operators(
-        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
-    ) -> Callable[[str], Callable[[], Operator]]:
-        """Returns the same as ``operators`` for an aggregation that ``columns_read`` accepts."""
+    def form(self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...]) -> WindowedForm:
+        """Returns the form over columns for an aggregation that ``columns_read`` accepts."""
         kind, rules = self.kind, self.rules
         if isinstance(kind, Session):
-            gap_ns = duration_ns(kind.gap)
-            return lambda step: partial(SessionsByType, step, gap_ns, aggregation, keys, reads, rules)
+            return SessionsForm(aggregation, keys, rules, duration_ns(kind.gap))
         assert isinstance(kind, Aligned), kind
-        spans = kind.spans()
-        return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
+        return SpansForm(aggregation, keys, rules, kind.spans())
 
     def partial_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
     ) -> Callable[[str], Callable[[], Operator]] | None:
-        """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
+        """Returns the same as ``operators`` for the one in front of an exchange by columns; None if there is none."""
         if not isinstance(self.kind, Aligned) or not can_be_partial(aggregation):
             return None
         if self.kind.shares_panes and self.rules.lateness_ns:  # an open pane may have windows that have ended

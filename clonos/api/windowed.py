@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, Unpack, overload
 from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import type_reason, window_name_reason, window_reason
+from clonos.api.columns.row_reasons import window_name_reason, window_reason
 from clonos.api.common import Common, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
@@ -204,13 +204,12 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         is_columnar = bool(keys) or (not settings.rules.is_keyed and all(map(self._graph.gives_columns, self._inputs)))
         is_named = apply is None and not window_name_reason(keys, aggregation)
         if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:
-            make = settings.column_operators(aggregation, keys, reads)
-            columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
+            columns = {"form": settings.form(aggregation, keys), "emits_columns": True}
+            columns["timestamp_column"] = RESULT_TIME if settings.rules.has_times else None
             has_all = settings.rules.late_tag is not None or reads_records(aggregation)
             columns["reads"] = None if has_all else reads if keys else reads or None
             columns["partial"] = settings.partial_operators(aggregation, keys, reads) if keys else None
             columns["schema_from"] = partial(_result_schema, aggregation, keys, settings.has_logs)
-            columns["rows_for"] = partial(type_reason, aggregation, keys, has_logs=settings.has_logs)
         return self._step(
             kind,
             make,

@@ -31,9 +31,16 @@ def _described(step: Step, splits: Sequence[bytes]) -> Step:
 
 
 def _columns_of(source: Any, splits: Sequence[bytes]) -> Any | None:
+    found = None
     if isinstance(source, SampledSource):
-        return source.sampled_schema(splits)
-    return source.column_schema() if isinstance(source, DescribedSource) else None
+        found = source.sampled_schema(splits)
+    elif isinstance(source, DescribedSource):
+        found = source.column_schema()
+    if found is None:
+        return None
+    from clonos.operators.columnar.plain_columns import plain_schema  # loads pyarrow
+
+    return plain_schema(found)
 
 
 def stored_columns(step: Step, steps: Sequence[Step]) -> tuple[Any, ...]:

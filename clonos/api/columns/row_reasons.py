@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.aggregates.numeric import Mean
-from clonos.operators.columnar.key_reasons import key_reason
 from clonos.operators.columnar.row_forms import END, START, TIME
-from clonos.operators.columnar.support import column_of, columns_read, parts_of
+from clonos.operators.columnar.support import columns_read, parts_of
 
 if TYPE_CHECKING:
     from clonos.api.window_step import WindowSettings
@@ -57,20 +55,3 @@ def _session_reason(settings: WindowSettings, kind: Session) -> str:
     if kind.max_length_ns is not None:
         return "sessions with max_length= work on rows"
     return "sessions by the clock work on rows"
-
-
-def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool) -> str:
-    """Returns why an aggregation works on rows for columns of these types; "" if it does not.
-
-    ``forms``: ``has_logs`` and ``has_tables`` of ``column_aggregates``.
-    """
-    from clonos.operators.columnar.aggregate_maker import column_aggregates
-
-    if reason := key_reason(keys, schema):
-        return reason
-    for each in parts_of(aggregation).values():
-        of = column_of(each)
-        if of in schema.names and column_aggregates(each, schema, **forms) is None:
-            advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
-            return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
-    return ""

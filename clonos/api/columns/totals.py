@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import aggregate_reason, name_reason, type_reason
+from clonos.api.columns.row_reasons import aggregate_reason, name_reason
 from clonos.api.emission import Emission
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Partial
-from clonos.operators.columnar.running.totals_by_type import FinalByType, TotalsByType
+from clonos.operators.columnar.running.total_forms import FinalForm, RunningForm
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.operator import Operator
 from clonos.operators.steps.running_aggregates import name_before
@@ -46,10 +46,7 @@ def column_totals(
     if not is_columnar or reads is None or not isinstance(aggregation, Named):
         return in_rows
     if not is_keyed and emit.is_final:
-        return {
-            "make": lambda step: partial(FinalByType, step, aggregation, reads, make_rows(step), part is not None),
-            "rows_for": partial(type_reason, aggregation, (), has_tables=True),
-        }
+        return {"make": make_rows, "form": FinalForm(aggregation, (), is_part=part is not None)}
     results = tuple(aggregation.aggregations)
     replaced = tuple(map(name_before, results)) if emit.has_before else ()
     names = [*keys, *results, *replaced]
@@ -58,21 +55,12 @@ def column_totals(
         names.append(time.name)
     if reason := name_reason(names):
         return {**in_rows, "row_reason": reason}
+    pace = None if emits else (emit.count, emit.interval_ns)
     return {
-        "make": lambda step: partial(
-            TotalsByType,
-            step,
-            aggregation,
-            keys,
-            reads,
-            emits,
-            make_rows(step),
-            is_count=is_count,
-            pace=None if emits else (emit.count, emit.interval_ns),
-        ),
+        "make": make_rows,
+        "form": RunningForm(aggregation, keys, emits, is_count, pace),
         "emits_columns": True,
         "reads": reads if is_keyed else reads or None,
-        "rows_for": partial(type_reason, aggregation, keys, has_tables=True),
         "schema_from": partial(_result_schema, aggregation, keys, names, emit.has_before, is_count),
     }
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from clonos.api.columns.described_columns import form_reason
 from clonos.api.columns.forms import former_of
-from clonos.api.columns.schemas import known_schema
 from clonos.api.key_by import KeyBy, fields_text
 from clonos.api.step import Step, StepInput
 from clonos.operators.event_time.durations import NANOSECONDS_PER_MILLISECOND, duration_text
@@ -124,9 +123,8 @@ def row_reason(step: Step, steps: Sequence[Step], keys: tuple[StepInput, ...], i
     """
     if step.form is not None and (reason := form_reason(step.form, step, steps)):
         return reason
-    if step.emits_columns:
-        schema = known_schema(steps, step.inputs[0])
-        return "" if schema is None or step.rows_for is None else step.rows_for(schema)
+    if step.emits_columns or (step.form is not None and not step.functions):
+        return ""
     for each in keys:
         if each.key is not None and not each.key.fields:
             return f'{each.key.name} calls {key_text(each.key)} with each row; name a column instead: key_by("...")'

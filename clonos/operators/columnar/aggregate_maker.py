@@ -56,6 +56,21 @@ def column_aggregates(
     return found
 
 
+def aggregate_reason(aggregation: Aggregation[Any, Any], schema: Any, **forms: bool) -> str:
+    """Returns which aggregate works on rows for columns of these types; "" if none does.
+
+    ``forms``: ``has_logs`` and ``has_tables`` of ``column_aggregates``.
+    """
+    for each in parts_of(aggregation).values():
+        of = column_of(each)
+        if of is not None and of not in schema.names:
+            return f"there is no column {of!r}"
+        if column_aggregates(each, schema, **forms) is None:
+            advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
+            return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
+    return ""
+
+
 def _made(
     name: str, aggregation: Any, of: str, schema: Any, has_logs: bool, has_tables: bool
 ) -> ColumnAggregate | None:

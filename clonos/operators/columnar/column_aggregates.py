@@ -17,6 +17,7 @@ from pyarrow import types
 from clonos.kernels.arrays import arrow_of
 from clonos.kernels.record_batch import RecordBatch
 from clonos.kernels.words import integers_of, sums_of_words, words_of
+from clonos.operators.columnar.running.stored_keys import plain_cells
 
 State = Mapping[str, Any]
 """Columns of state by name, as numpy arrays."""
@@ -55,7 +56,7 @@ class ColumnAggregate(ABC):
 
     def cells(self, batch: RecordBatch) -> Any:
         """Returns what ``add`` gets of a batch."""
-        return None if self.of is None else batch.column(self.of)
+        return None if self.of is None else plain_cells(batch.column(self.of))
 
     @abstractmethod
     def add(self, state: State, slots: Slots, cells: Any) -> None:

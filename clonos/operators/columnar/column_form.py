@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator
 
 
@@ -36,3 +37,6 @@ class ColumnOperator(Operator):
     """Base of the operators with state in columns."""
 
     takes_columns = True
+
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
+        self.columns(batch)

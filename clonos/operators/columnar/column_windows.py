@@ -9,19 +9,19 @@ aggregates of these records if further results have only them. Results are those
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy
 import pyarrow
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.column_form import ColumnOperator
 from clonos.operators.columnar.logs.pane_table import PaneTable, log_names
 from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
-from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
+from clonos.operators.columnar.partial_form import is_partial, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
-from clonos.operators.columnar.windowed_by_type import ColumnWindowing
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
@@ -33,18 +33,8 @@ LOG_NAME: Final = "log"
 
 WindowTable = ColumnTable | PaneTable
 
-Accumulators = dict[Any, Any]
-"""By key, the accumulators of the aggregates by name; None of keys that have none."""
 
-
-class HandedOver(NamedTuple):
-    """State for windows over rows, by pane, and by the end of windows with late records."""
-
-    panes: dict[int, Accumulators]
-    late: dict[int, Accumulators]
-
-
-class ColumnWindows(Paned[WindowTable], ColumnWindowing):
+class ColumnWindows(Paned[WindowTable], ColumnOperator):
     """Operator of tumbling and sliding windows over columns."""
 
     def __init__(
@@ -94,25 +84,13 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
     def _restored_names(self, prefix: str) -> list[str]:
         return self._state.restored_columns(prefix)
 
-    def hand_over(self) -> HandedOver:
-        """Drops all state. Returns the accumulators that aggregates over rows have."""
-        panes = {pane: self._rows_of(table) for pane, table in self._panes.items()}
-        late: dict[int, Accumulators] = {
-            end: dict.fromkeys(self._keys.in_rows(table.keys(numpy.arange(len(table)))))
-            if self._rules.accumulates
-            else self._rows_of(table)
-            for end, table in self._late.items()
-        }
-        for kind, numbers in ((PANE_NAME, panes), (LATE_NAME, late)):
-            for number in numbers:
-                self._drop(kind, number)
-        return HandedOver(panes, late)
-
-    def _rows_of(self, table: WindowTable) -> Accumulators:
-        rows = accumulators_of(self._aggregates, table.values, len(table))
-        return dict(zip(self._keys.in_rows(table.keys(numpy.arange(len(table)))), rows, strict=True))
-
     # --- records
+
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
+        if is_partial(batch):
+            self.add_partials(batch)
+        else:
+            self.columns(batch)
 
     def columns(self, batch: RecordBatch) -> None:
         if not self._rules.is_event_time:

@@ -163,8 +163,7 @@ class PartialAggregates(Operator):
         if panes is not None:
             columns.append(pyarrow.array(panes[grouped.first]))
         for each in kind.aggregates:
-            cells = None if each.of is None else batch.column(each.of)
-            columns += map(pyarrow.array, grouped.state(each, cells).values())
+            columns += map(pyarrow.array, grouped.state(each, each.cells(batch)).values())
         return pyarrow.RecordBatch.from_arrays(columns, schema=kind.schema)
 
     def _numbers(self, kind: _Kind, columns: list[Any]) -> Any:
@@ -204,9 +203,7 @@ class PartialAggregates(Operator):
             fields.append(pyarrow.field(PANE, pyarrow.int64()))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         fields += [pyarrow.field(STATE_PREFIX + name, pyarrow.from_numpy_dtype(each)) for name, each in dtypes.items()]
-        records = pyarrow.schema([schema.field(name) for name in self._names])
-        metadata = {PARTIAL_KEY: records.serialize().to_pybytes()}
-        return _Kind(schema, pyarrow.schema(fields, metadata), types, aggregates)
+        return _Kind(schema, pyarrow.schema(fields, {PARTIAL_KEY: b""}), types, aggregates)
 
 
 class _Grouped(NamedTuple):

@@ -1,12 +1,12 @@
 """Form of batches of partial aggregates: what the sender of an exchange tells the windows after it.
 
 A batch has the columns of the key, ``PANE`` in event time, and the columns of state of each aggregate; a row stands for
-the records of one key in one pane. The metadata of its schema has the schema of the records.
+the records of one key in one pane. The metadata of its schema says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from clonos.kernels.record_batch import RecordBatch
@@ -17,7 +17,7 @@ from clonos.operators.aggregates.values import Max, Min
 from clonos.operators.columnar.support import parts_of
 
 PARTIAL_KEY: Final = b"clonos.partial"
-"""Key of the metadata."""
+"""Key of the metadata; its value is empty."""
 
 PANE: Final = "clonos.pane"
 STATE_PREFIX: Final = "clonos.state."
@@ -29,10 +29,10 @@ def can_be_partial(aggregation: Aggregation[Any, Any]) -> bool:
     return all(type(each) in (Count, Sum, Mean, Min, Max) for each in parts_of(aggregation).values())
 
 
-def schema_bytes_of(batch: RecordBatch) -> bytes | None:
-    """Returns the schema of the records of which a batch has partial aggregates; None if it has records."""
+def is_partial(batch: RecordBatch) -> bool:
+    """Returns whether a batch has partial aggregates, and no records."""
     metadata = batch.schema.metadata
-    return metadata.get(PARTIAL_KEY) if metadata else None
+    return bool(metadata) and PARTIAL_KEY in metadata
 
 
 def runs_of(batch: RecordBatch) -> Iterator[tuple[int | None, Any]]:
@@ -46,15 +46,6 @@ def runs_of(batch: RecordBatch) -> Iterator[tuple[int | None, Any]]:
     begins = [0, *(numpy.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
     for begin, end in zip(begins, [*begins[1:], len(panes)], strict=True):
         yield int(panes[begin]), batch.slice(begin, end - begin)
-
-
-def accumulators_of(aggregates: Sequence[Any], state: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """Returns the accumulators that aggregates over rows have for the first ``count`` slots of a state, by name."""
-    import numpy
-
-    parts = [each.accumulators(state, numpy.arange(count)) for each in aggregates]
-    names = [each.name for each in aggregates]
-    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
 def states_of(batch: RecordBatch) -> dict[str, Any]:

@@ -13,24 +13,20 @@ from clonos.operators.columnar.aggregate_maker import column_aggregates
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.columnar.row_forms import END, START, TIME, TotalForm, WindowForm, metadata_of
-from clonos.operators.columnar.running.stored_keys import are_keys
+from clonos.operators.columnar.running.stored_keys import plain
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.steps.running_aggregates import name_before
 
 
-def schema_of_windows(
-    aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool
-) -> Any | None:
-    """Returns the columns of the results of windows over records of a schema; None if they are rows.
+def schema_of_windows(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool) -> Any:
+    """Returns the columns of the results of windows over records of a schema, for which they work on columns.
 
     ``has_logs``: see ``column_aggregates``.
     """
-    found = _fields(aggregation, keys, schema, has_logs=has_logs)
-    if found is None:
-        return None
+    fields, values = _fields(aggregation, keys, schema, has_logs=has_logs)
     times = [pyarrow.field(name, INSTANT) for name in (START, END, TIME)]
-    form = WindowForm(tuple(keys), tuple(field.name for field in found[len(keys) :]))
-    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]], metadata_of(form))
+    form = WindowForm(tuple(keys), tuple(field.name for field in values))
+    return pyarrow.schema([*fields, *times, *values], metadata_of(form))
 
 
 def schema_of_totals(
@@ -41,31 +37,26 @@ def schema_of_totals(
     *,
     has_before: bool = False,
     is_count: bool = False,
-) -> Any | None:
+) -> Any:
     """Returns the same for aggregates of keys. ``names`` has the time of records last, if results have it.
 
-    ``has_before``: results have those that they replace. ``is_count``: they are those of ``count()``.
+    ``has_before``: results have those that they replace. ``is_count``: the aggregation is that of ``count()``.
     """
-    found = _fields(aggregation, keys, schema, has_tables=True)
-    if found is None:
-        return None
+    fields, values = _fields(aggregation, keys, schema, has_tables=True)
     if has_before:
-        found += [field.with_name(name_before(field.name)) for field in found[len(keys) :]]
-    times = [schema.field(name).remove_metadata() for name in names[len(found) :]]
-    form = TotalForm(tuple(keys), tuple(field.name for field in found[len(keys) :]), is_count)
-    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]], metadata_of(form))
+        values += [field.with_name(name_before(field.name)) for field in values]
+    times = [schema.field(name).remove_metadata() for name in names[len(fields) + len(values) :]]
+    form = TotalForm(tuple(keys), tuple(field.name for field in values), is_count)
+    return pyarrow.schema([*fields, *times, *values], metadata_of(form))
 
 
-def _fields(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool) -> Any | None:
-    """Returns the columns of the key and of the aggregates. ``forms``: see ``column_aggregates``."""
-    aggregates = column_aggregates(aggregation, schema, **forms)
-    if aggregates is None or not are_keys(schema, keys):
-        return None
-    fields = [schema.field(name) for name in keys]
-    if any(pyarrow.types.is_dictionary(field.type) for field in fields):
-        return None
-    named = [*((field.name, field.type) for field in fields), *((each.name, _type_of(each)) for each in aggregates)]
-    return [pyarrow.field(name, type_) for name, type_ in named]
+def _fields(
+    aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, **forms: bool
+) -> tuple[list[Any], list[Any]]:
+    """Returns the columns of the key, and those of the aggregates. ``forms``: see ``column_aggregates``."""
+    aggregates = column_aggregates(aggregation, plain(schema, schema.names), **forms)
+    assert aggregates is not None, "these columns have no reason to be rows"
+    return [*plain(schema, keys)], [pyarrow.field(each.name, _type_of(each)) for each in aggregates]
 
 
 def _type_of(aggregate: ColumnAggregate) -> Any:

@@ -49,10 +49,6 @@ class KeyedAccumulators(Operator):
         self._table: Table = scope.state.table(f"{self._step}/{STATE_NAME}")
         self._add_one = self._aggregation.add_or_keep if self.guard.routes else self._aggregation.add
 
-    def fill(self, accumulators: dict[Any, Any]) -> None:
-        """Gives the empty operator the accumulators of stored keys."""
-        self._table.update(accumulators)
-
     def _add(self, rows: list[Any], consume: Callable[[Iterator[Any]], None]) -> list[int]:
         """Passes (stored key, (key, value)) of each row to ``consume``; returns the indexes of rows that raised."""
         if not self._is_keyed:
@@ -173,10 +169,6 @@ class PacedAggregate(KeyedAccumulators):
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
         due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
         self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
-
-    def fill_waiting(self, records: dict[Any, int]) -> None:
-        """Gives the empty operator the stored keys that wait, with their records since they were emitted."""
-        self._waiting.update(records)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []

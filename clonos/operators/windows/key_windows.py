@@ -101,12 +101,6 @@ class KeyWindows(Operator):
     def prepare(self, checkpoint: int) -> None:
         self._arrivals.set(0, self._next_number)
 
-    def fill(self, key: Any, cells: list[Cell]) -> None:
-        """Gives a key the open windows that another operator has counted."""
-        self._table.set(state_key(key), sorted(cells, key=self._order))
-        for cell in cells:
-            self._end_timers.set(cell[END], key)
-
     # --- records
 
     def rows(self, rows: list[Any], times: Times = None) -> None:

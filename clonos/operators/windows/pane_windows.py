@@ -73,27 +73,6 @@ class PaneWindows(Paned[Table]):
     def _new_table(self, kind: str, number: int) -> Table:
         return self._state.table(self._name(kind, number))
 
-    def fill(self, pane: int, accumulators: dict[Any, Any]) -> None:
-        """Gives a pane the accumulators of keys that other windows have counted."""
-        self._pane_table(pane).update(accumulators)
-
-    def fill_late(self, end: int, accumulators: dict[Any, Any]) -> None:
-        """Gives a window the keys that have got late records in other windows, with accumulators if it has them."""
-        self._late_table(end).update(accumulators)
-
-    def merge(self, pane: int | None, accumulators: list[tuple[Any, Any]]) -> None:
-        """Merges accumulators of keys, of records that come now, into those of a pane that is not late.
-
-        ``pane``: None for that of the clock.
-        """
-        number = self._pane_now() if pane is None else pane
-        table, merge = self._pane_table(number), self._aggregate.aggregation.merge
-        for key, accumulator in accumulators:
-            known = key in table.entries
-            table.set(key, merge(table.entries[key], accumulator) if known else accumulator)
-        if self._merged is not None and not self._is_ahead(self._spans.ends_of(number)[0]):
-            self._merged.change(number, [key for key, _ in accumulators])
-
     # --- records
 
     def rows(self, rows: list[Any], times: Times = None) -> None:

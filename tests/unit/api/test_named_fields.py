@@ -14,7 +14,7 @@ from clonos.agg import count, max_
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
-from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.columns.test_column_windows import ColumnsOf, UnknownColumns
 from tests.unit.operators.driver import Given
 
 SCHEMA = pyarrow.schema([("a", pyarrow.int64()), ("b", pyarrow.int64()), ("at", pyarrow.int64())])
@@ -45,7 +45,7 @@ def joined(stream: AnyStream) -> AnyStream:
 
 TUPLES: dict[str, tuple[type, Callable[[AnyStream], AnyStream], str]] = {
     "totals": (Described, totals, r"Put select\('a', 'n', 'high'\) in front of the sink\."),
-    "unknown": (ColumnsOf, totals, r'Put select\("a", "b"\) in front of the sink\.'),
+    "unknown": (UnknownColumns, totals, r'Put select\("a", "b"\) in front of the sink\.'),
     "sampled": (Described, lambda stream: totals(stream).sample(0.5), r"Put select\('a', 'n', 'high'\) in front"),
     "pairs": (Described, joined, r"Put select\('a', 'b', 'at', 'a_right', .*\) in front of the sink\."),
     "rows": (Given, totals, r"Put map\(\.\.\.\) with a function that returns a dict in front of the sink\."),

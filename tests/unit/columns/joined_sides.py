@@ -13,7 +13,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.operators.tags import Tag
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import START_NS, Given, Outbox, run
 
 START = START_NS // 1_000_000_000
@@ -55,9 +55,7 @@ SIDES = st.one_of(
 )
 
 
-def joined(
-    graph: JobGraph, sides: Any, join: Callable[..., Any], make: Any = DescribedColumns, is_timed: bool = True
-) -> Any:
+def joined(graph: JobGraph, sides: Any, join: Callable[..., Any], make: Any = ColumnsOf, is_timed: bool = True) -> Any:
     """Adds both sides, as rows with ``Given``, and their join."""
     timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None) if is_timed else None
     streams: list[Stream[Any]] = []

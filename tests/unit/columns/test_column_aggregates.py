@@ -140,7 +140,7 @@ def test_merged_panes_give_what_one_pane_does(case: Any) -> None:
 
 
 @given(cases())
-def test_windows_over_rows_can_go_on_with_the_accumulators(case: Any) -> None:
+def test_aggregates_over_rows_can_go_on_with_the_accumulators(case: Any) -> None:
     aggregation, type_, batches = case
     aggregates = made(aggregation, type_)
     state = new_state(aggregates)

@@ -13,7 +13,7 @@ from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
 from tests.unit.columns.joined_sides import LATE, SIDES, START, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -46,7 +46,7 @@ def test_as_of_joins_over_columns_give_what_those_over_rows_do(
 ) -> None:
     found = [
         written_by(partial(valid, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
-        for make in (Given, DescribedColumns)
+        for make in (Given, ColumnsOf)
     ]
     assert found[1] == found[0]
 
@@ -57,7 +57,7 @@ def test_as_of_joins_over_columns_give_what_those_over_rows_do(
 def test_as_of_joins_over_columns_restored_at_any_barrier_give_the_same(
     sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(valid, sides=sides, how=how, rule=rule, make=DescribedColumns)
+    build = partial(valid, sides=sides, how=how, rule=rule, make=ColumnsOf)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
 
@@ -104,7 +104,7 @@ def test_a_version_after_a_late_one_of_its_batch_is_late() -> None:
     rights += [{"key": "a", "at": START + at, "name": "n", "x": x} for at, x in ((6, 6), (7, 7), (6, -6))]
     written = [
         written_by(partial(valid, sides=(lefts, rights), how="inner", rule={}, make=make), 1, 3)
-        for make in (Given, DescribedColumns)
+        for make in (Given, ColumnsOf)
     ]
     assert written[1] == written[0]
     late = written[1].pop("late")

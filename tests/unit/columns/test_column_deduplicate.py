@@ -24,7 +24,7 @@ from clonos.job.description import graph_of
 from clonos.operators.columnar.choosing.column_deduplicate import ColumnDeduplicate
 from clonos.operators.transforms.deduplicate import Deduplicate
 from tests.unit.columns.choice_in_front import in_front
-from tests.unit.columns.test_column_windows import START, DescribedColumns
+from tests.unit.columns.test_column_windows import START, ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -97,7 +97,7 @@ def written(source: Any, kind: Kind, parallelism: int, records_max: int) -> dict
 def test_deduplicate_over_columns_gives_what_it_does_over_rows(
     rows: list[dict[str, Any]], kind: Kind, parallelism: int, records_max: int
 ) -> None:
-    found = [written(source, kind, parallelism, records_max) for source in (Given(rows), DescribedColumns(rows))]
+    found = [written(source, kind, parallelism, records_max) for source in (Given(rows), ColumnsOf(rows))]
     assert found[1] == found[0]
 
 
@@ -112,7 +112,7 @@ def test_deduplicate_restored_at_any_barrier_gives_the_same(
     changes_types: bool,
 ) -> None:
     def build(graph: JobGraph) -> None:
-        deduplicated(graph, ChangingText(rows) if changes_types else DescribedColumns(rows), kind)
+        deduplicated(graph, ChangingText(rows) if changes_types else ColumnsOf(rows), kind)
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
@@ -127,7 +127,7 @@ def test_deduplicate_over_columns_takes_values_of_wider_and_narrower_types(
     assert found[1] == found[0]
 
 
-class ChangingText(DescribedColumns):
+class ChangingText(ColumnsOf):
     """Columns of which ``key`` is large text from the third record on, and ``x`` a smaller integer."""
 
     def reader(self) -> Any:
@@ -173,14 +173,14 @@ def test_by_may_be_of_any_type_that_is_a_key(
     rows = [{"key": "a", "by": value} for value in values]
     schema = pa.schema([("key", pa.string()), ("by", kind)])
     if is_column:
-        sources: tuple[Any, ...] = (Given(rows), DescribedColumns(rows, schema))
+        sources: tuple[Any, ...] = (Given(rows), ColumnsOf(rows, schema))
         found = [written(source, Kind("by", "first", None, False), 1, 2) for source in sources]
         assert found[1] == found[0]
         assert [row["by"] for row in found[0]["chosen"]] == list(dict.fromkeys(values))
         assert used == {ColumnDeduplicate}
     else:
         with pytest.raises(Exception, match="chosen"):
-            written(DescribedColumns(rows, schema), Kind("by", "first", None, False), 1, 2)
+            written(ColumnsOf(rows, schema), Kind("by", "first", None, False), 1, 2)
 
 
 def _tracking(used: set[type], cls: type, process: Any) -> Any:
@@ -194,7 +194,7 @@ def _tracking(used: set[type], cls: type, process: Any) -> Any:
 def test_distinct_over_columns_stays_in_columns() -> None:
     rows = [{"key": key, "at": START, "x": x % 2, "y": 0.0} for x, key in enumerate("aabab")]
     graph = JobGraph("job")
-    source = graph.source(DescribedColumns(rows))
+    source = graph.source(ColumnsOf(rows))
     source.distinct("key").select("key", "x").sink(Outbox(), name="whole")
     source.key_by("key").distinct("x").filter(col("x") == 0).select("key").sink(Outbox(), name="keyed")
     written = run(graph, 1).written
@@ -220,7 +220,7 @@ def test_of_several_last_records_in_a_batch_only_the_last_one_is_passed_on() -> 
 def test_a_record_belongs_to_a_span_that_a_later_one_has_opened(within: str) -> None:
     rows = [{"key": key, "at": START + at, "x": at, "y": 0.0} for key in "ab" for at in (8, 6, 7, 5, 9, 1, 12)]
     kind = Kind(None, "first", within, True)
-    found = [written(source, kind, 1, 9) for source in (Given(rows), DescribedColumns(rows))]
+    found = [written(source, kind, 1, 9) for source in (Given(rows), ColumnsOf(rows))]
     assert found[1] == found[0]
     assert len(found[0]["chosen"]) < len(rows)
 
@@ -234,7 +234,7 @@ def test_a_record_in_two_spans_belongs_to_that_which_was_opened_first(
     kind = Kind(None, "last", "3s", True)
     (given_rows, found), (_, restored) = (
         steady_and_troubled(partial(deduplicated, source=source, kind=kind), actions, 1, 1)
-        for source in (Given(rows), DescribedColumns(rows))
+        for source in (Given(rows), ColumnsOf(rows))
     )
     assert restored == found == given_rows
     assert [row["x"] for row in found["chosen"]] == last
@@ -243,7 +243,7 @@ def test_a_record_in_two_spans_belongs_to_that_which_was_opened_first(
 def test_of_last_records_of_one_instant_the_later_one_is_passed_on() -> None:
     rows = [{"key": "a", "at": START + at, "x": number, "y": 0.0} for number, at in enumerate([1, 3, 3, 3, 2])]
     kind = Kind(None, "last", None, True)
-    found = [written(source, kind, 1, 3)["chosen"] for source in (Given(rows), DescribedColumns(rows))]
+    found = [written(source, kind, 1, 3)["chosen"] for source in (Given(rows), ColumnsOf(rows))]
     assert found[1] == found[0]
     assert [row["x"] for row in found[0]] == [2, 3]
 
@@ -251,7 +251,7 @@ def test_of_last_records_of_one_instant_the_later_one_is_passed_on() -> None:
 def test_records_keep_their_form() -> None:
     rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "aabb"]
     graph = JobGraph("job")
-    stream = graph.source(DescribedColumns(rows), timestamps=Timestamps("at", future_max=None))
+    stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
     windows = stream.key_by("key").window(Tumbling("5s")).count()
     windows.key_by("value").deduplicate().sink(Outbox(), name="first")
     ((_, found),) = run(graph, 1).written.items()
@@ -277,7 +277,7 @@ def test_windows_after_the_last_records_of_spans_see_the_same_timestamps_as_over
     def add(last: Any) -> None:
         last.window(Tumbling("3s")).apply(in_window, name="windows", parallelism=1).sink(Outbox())
 
-    found = [spans_of(source, add) for source in (Given(spans_given()), DescribedColumns(spans_given()))]
+    found = [spans_of(source, add) for source in (Given(spans_given()), ColumnsOf(spans_given()))]
     assert found[1] == found[0]
     assert [row for rows in found[0].values() for row in rows] == [(1, 2), (4, 4), (7, 5), (10, 3), (31, 6)]
 
@@ -288,16 +288,14 @@ def in_window(_: None, window: Any, records: list[Any]) -> list[Any]:
 
 
 def test_the_last_records_of_spans_have_their_time_as_a_column_for_steps_on_columns() -> None:
-    (found,) = spans_of(DescribedColumns(spans_given()), lambda last: last.filter(col("x") < 6).sink(Outbox())).values()
+    (found,) = spans_of(ColumnsOf(spans_given()), lambda last: last.filter(col("x") < 6).sink(Outbox())).values()
     times = [(row["x"], (row["span_time"] - datetime.fromtimestamp(START, UTC)).total_seconds()) for row in found]
     assert times == [(2, 3.999999), (4, 4.999999), (5, 8.999999), (3, 12.999999)]
 
 
 def test_files_of_columns_get_the_last_records_of_spans_as_they_came(tmp_path: Path) -> None:
     graph = JobGraph("job")
-    stream = graph.source(
-        DescribedColumns(spans_given()), timestamps=Timestamps("at", out_of_order="9s", future_max=None)
-    )
+    stream = graph.source(ColumnsOf(spans_given()), timestamps=Timestamps("at", out_of_order="9s", future_max=None))
     stream.key_by("key").deduplicate(keep="last", within="4s").sink(files.parquet(tmp_path), parallelism=1)
     assert list(written_table(graph, tmp_path).column_names) == ["key", "at", "x", "y"]
 
@@ -319,11 +317,11 @@ def written_table(graph: JobGraph, folder: Path) -> Any:
 def test_the_last_results_of_windows_in_a_span_keep_their_form() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("aabbaab")]
     found = []
-    for source in (Given(rows), DescribedColumns(rows)):
+    for source in (Given(rows), ColumnsOf(rows)):
         graph = JobGraph("job")
         stream = graph.source(source, timestamps=Timestamps("at", future_max=None))
         windows: Any = stream.key_by("key").window(Tumbling("1s")).aggregate(n=count())
-        last = windows.key_by(*(("key",) if isinstance(source, DescribedColumns) else (key_of,))).deduplicate(
+        last = windows.key_by(*(("key",) if isinstance(source, ColumnsOf) else (key_of,))).deduplicate(
             keep="last", within="3s"
         )
         last.sink(Outbox())
@@ -349,7 +347,7 @@ def test_the_plan_has_the_reason_of_a_column_with_the_name_of_the_time_of_spans(
 def test_a_column_with_the_name_of_the_time_of_spans_makes_rows() -> None:
     rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
     graph = JobGraph("job")
-    stream = graph.source(DescribedColumns(rows), timestamps=Timestamps("at", future_max=None))
+    stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
     named = stream.with_columns(span_time=col("x"))
     named.key_by("key").deduplicate(keep="last", within="1s").sink(Outbox())
     ((_, found),) = run(graph, 1).written.items()

@@ -16,7 +16,7 @@ from clonos.core.model.options import Options
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -55,7 +55,7 @@ def test_joins_over_columns_give_what_joins_over_rows_do(
         patch.setattr(SortedRuns, "pairs_max", pairs_max)
         found = [
             written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
-            for make in (Given, DescribedColumns)
+            for make in (Given, ColumnsOf)
         ]
     assert found[1] == found[0]
 
@@ -66,7 +66,7 @@ def test_joins_over_columns_give_what_joins_over_rows_do(
 def test_joins_over_columns_restored_at_any_barrier_give_the_same(
     sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(matched, sides=sides, how=how, rule=rule, make=DescribedColumns)
+    build = partial(matched, sides=sides, how=how, rule=rule, make=ColumnsOf)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
 
@@ -98,7 +98,7 @@ def by_the_clock(sides: Any, how: str, make: Any, actions: list[str], records_ma
 def test_joins_by_the_clock_over_columns_give_what_those_over_rows_do(
     sides: Any, how: str, actions: list[str], records_max: int
 ) -> None:
-    make = DescribedColumns
+    make = ColumnsOf
     rows = by_the_clock(sides, how, Given, actions, records_max, False)
     assert by_the_clock(sides, how, make, actions, records_max, False) == rows
     assert by_the_clock(sides, how, make, actions, records_max, True) == rows
@@ -167,7 +167,7 @@ def test_a_window_keeps_one_right_record_of_a_key_where_results_are_of_the_left_
         found = joined(graph, (lefts, rights), lambda a, b: a.join(b, on="key", how=how, window=Tumbling(10)), make)
         found.sink(Outbox())
 
-    rows, columns = (written_by(partial(build, make=make), 1, 20) for make in (Given, DescribedColumns))
+    rows, columns = (written_by(partial(build, make=make), 1, 20) for make in (Given, ColumnsOf))
     assert columns == rows
     assert [row["key"] for row in next(iter(rows.values()))] == (["a", "a", "b"] if how == "semi" else ["c"])
     assert max(held) <= 2
@@ -178,14 +178,14 @@ def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
 
     def build(graph: JobGraph, make: Any) -> None:
         streams = [
-            graph.source(make(rows, schema) if make is DescribedColumns else make(rows), name=f"s{place}")
+            graph.source(make(rows, schema) if make is ColumnsOf else make(rows), name=f"s{place}")
             for place, (rows, schema) in enumerate(zip((*sides, sides[1]), (LEFT, RIGHT, RIGHT), strict=True))
         ]
         pairs = streams[0].join(streams[1], on="key", ttl="1h")
-        by = "key" if make is DescribedColumns else lambda pair: pair[0]["key"]
+        by = "key" if make is ColumnsOf else lambda pair: pair[0]["key"]
         pairs.join(streams[2], on=(by, "key"), ttl="1h", how="left").sink(Outbox())
 
-    found = [written_by(partial(build, make=make), 1, 3) for make in (Given, DescribedColumns)]
+    found = [written_by(partial(build, make=make), 1, 3) for make in (Given, ColumnsOf)]
     assert found[1] == found[0]
     assert len(next(iter(found[0].values()))) == 2
 
@@ -200,7 +200,7 @@ def test_joins_by_several_columns_give_what_joins_over_rows_do(
         found = joined(graph, sides, lambda a, b: a.join(b, on=["key", "x"], how=how, between=(-5, 5)), make)
         found.sink(Outbox(), name="out")
 
-    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, DescribedColumns)]
+    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, ColumnsOf)]
     assert found[1] == found[0]
-    steady, troubled = steady_and_troubled(partial(build, make=DescribedColumns), actions, parallelism, records_max)
+    steady, troubled = steady_and_troubled(partial(build, make=ColumnsOf), actions, parallelism, records_max)
     assert troubled == steady

@@ -25,7 +25,7 @@ from clonos.expressions.expression_errors import InvalidExpression
 from clonos.job.description import graph_of
 from clonos.operators.columnar.row_forms import TotalForm, for_sink, metadata_of
 from tests.unit.columns.test_column_top_k import SCHEMA, records
-from tests.unit.columns.test_column_windows import START, DescribedColumns, WideColumns
+from tests.unit.columns.test_column_windows import START, ColumnsOf, WideColumns
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, Stamped, steady_and_troubled
 
@@ -62,7 +62,7 @@ def test_lists_over_columns_are_those_over_rows(
     rows: list[dict[str, Any]], k: int, by: str, parallelism: int, records_max: int, has_times: bool
 ) -> None:
     rows = started(rows)
-    sources = (Given(rows), DescribedColumns(rows, SCHEMA))
+    sources = (Given(rows), ColumnsOf(rows, SCHEMA))
     found = [written(source, k, by, parallelism, records_max, has_times) for source in sources]
     assert repr(found[1]) == repr(found[0])
 
@@ -73,7 +73,7 @@ def test_lists_restored_at_any_barrier_are_the_same(
     rows: list[dict[str, Any]], k: int, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        listed(graph, DescribedColumns(rows, SCHEMA), k, "x")
+        listed(graph, ColumnsOf(rows, SCHEMA), k, "x")
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert repr(troubled) == repr(steady)
@@ -116,7 +116,7 @@ def _schema(batch: Any) -> Any:
 
 def test_a_file_right_after_lists_gets_columns(tmp_path: Path) -> None:
     graph = JobGraph("job")
-    graph.source(DescribedColumns([], SCHEMA)).key_by("key").top_k(2, "x").sink(files.parquet(tmp_path), name="out")
+    graph.source(ColumnsOf([], SCHEMA)).key_by("key").top_k(2, "x").sink(files.parquet(tmp_path), name="out")
     (sink,) = [step for step in explain_graph(graph, Options(), 1).steps if step.name == "out"]
     assert (sink.takes, sink.row_reason) == ("columns", "")
     batch = pa.RecordBatch.from_pylist([{"key": "a", "records": [{"x": 2}]}])
@@ -136,7 +136,7 @@ def test_a_file_after_lists_by_texts_is_refused_in_the_plan(tmp_path: Path) -> N
 def test_windows_are_ranked_by_the_columns_of_their_results() -> None:
     rows = [{"key": key, "at": START, "x": 0, "y": 0.0} for key in "aabbbc"]
     graph = JobGraph("job")
-    timed = graph.source(DescribedColumns(rows, SCHEMA), timestamps=Timestamps("at", future_max=None))
+    timed = graph.source(ColumnsOf(rows, SCHEMA), timestamps=Timestamps("at", future_max=None))
     top = timed.key_by("key").window(Tumbling("5s")).count().key_by("start").top_k(2, "value")
     top.map(_highest).sink(Outbox())
     ((_, found),) = run(graph, 1, 9).written.items()
@@ -151,7 +151,7 @@ def test_a_column_with_the_name_of_the_lists_keeps_the_step_in_rows() -> None:
     schema = pa.schema([("records", pa.string()), ("x", pa.int64())])
     rows = [{"records": "a", "x": 1}, {"records": "a", "x": 2}]
     graph = JobGraph("job")
-    graph.source(DescribedColumns(rows, schema)).key_by("records").top_k(1, "x", name="top").sink(Outbox())
+    graph.source(ColumnsOf(rows, schema)).key_by("records").top_k(1, "x", name="top").sink(Outbox())
     ((_, found),) = run(graph, 1, 9).written.items()
     assert found == [("a", [rows[0]]), ("a", [rows[1]])]
     assert graph.steps[1].row_reason == "its results would have two columns 'records'"

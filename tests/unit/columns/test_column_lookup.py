@@ -16,7 +16,7 @@ from clonos.api.graph_errors import ColumnsNeeded
 from clonos.operators.columnar.joins.column_lookup import ColumnLookup
 from clonos.operators.joins.as_of import Lookup
 from tests.unit.columns.joined_sides import LEFT, RIGHT, SIDES, START, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import ColumnsOf, DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf, UnknownColumns
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -35,7 +35,7 @@ def test_lookups_over_columns_give_what_lookups_over_rows_do(
 ) -> None:
     found = [
         written_by(partial(looked_up, sides=sides, how=how, make=make, is_timed=is_timed), parallelism, records_max)
-        for make in (Given, DescribedColumns)
+        for make in (Given, ColumnsOf)
     ]
     assert found[1] == found[0]
 
@@ -46,7 +46,7 @@ def test_lookups_over_columns_restored_at_any_barrier_give_the_same(
     sides: Any, how: str, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        looked_up(graph, sides, how, DescribedColumns, True)
+        looked_up(graph, sides, how, ColumnsOf, True)
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
@@ -72,7 +72,7 @@ def classes_used(monkeypatch: pytest.MonkeyPatch, left: Any, right: Any, rows: A
     tracked(Lookup, "second")
 
     def build(graph: JobGraph) -> None:
-        streams = [graph.source(DescribedColumns(*each)) for each in zip(rows, (left, right), strict=True)]
+        streams = [graph.source(ColumnsOf(*each)) for each in zip(rows, (left, right), strict=True)]
         streams[0].lookup(streams[1], on="key").sink(Outbox())
 
     written_by(build, 1, 3)
@@ -93,8 +93,8 @@ def test_lookups_stay_in_columns(how: Any) -> None:
     table = [{"key": "a", "at": START, "name": "n", "x": 2}]
 
     def build(graph: JobGraph) -> None:
-        first = graph.source(DescribedColumns(table, RIGHT)).key_by("key")
-        left = graph.source(DescribedColumns(rows, LEFT))
+        first = graph.source(ColumnsOf(table, RIGHT)).key_by("key")
+        left = graph.source(ColumnsOf(rows, LEFT))
         left.key_by("key").lookup(first, how=how).select("key", "key_right", both=col("x") + col("x_right")).sink(
             Outbox()
         )
@@ -108,7 +108,7 @@ def test_columns_of_a_table_without_rows_are_null() -> None:
     rows = [{"key": "a", "at": START, "x": 1}]
 
     def build(graph: JobGraph) -> None:
-        left, table = graph.source(DescribedColumns(rows, LEFT)), graph.source(DescribedColumns([], RIGHT))
+        left, table = graph.source(ColumnsOf(rows, LEFT)), graph.source(ColumnsOf([], RIGHT))
         left.lookup(table, on="key").select("key", "name", name="chosen").sink(Outbox())
 
     assert list(written_by(build, 1, 3).values()) == [[{"key": "a", "name": None}]]
@@ -116,7 +116,7 @@ def test_columns_of_a_table_without_rows_are_null() -> None:
 
 def test_a_step_on_columns_after_a_lookup_in_rows_is_refused_with_the_reason() -> None:
     def build(graph: JobGraph) -> None:
-        lookup = joined(graph, ROWS, lambda left, right: left.lookup(right, on="key"), ColumnsOf, False)
+        lookup = joined(graph, ROWS, lambda left, right: left.lookup(right, on="key"), UnknownColumns, False)
         lookup.select("key", name="next").sink(Outbox())
 
     with pytest.raises(ColumnsNeeded, match=r"next .*lookup.* the plan does not know the columns of source"):
@@ -129,10 +129,10 @@ def test_rows_of_a_table_of_results_have_the_form_of_these() -> None:
     def build(graph: JobGraph, make: Any) -> None:
         table, left = (graph.source(make(rows) if make is Given else make(rows, LEFT)) for _ in range(2))
         counts: Any = table.key_by("key").count()
-        by = "key" if make is DescribedColumns else lambda pair: pair[0]
+        by = "key" if make is ColumnsOf else lambda pair: pair[0]
         left.lookup(counts, on=("key", by), how="inner").sink(Outbox())
 
-    found = [written_by(partial(build, make=make), 1, 1) for make in (Given, DescribedColumns)]
+    found = [written_by(partial(build, make=make), 1, 1) for make in (Given, ColumnsOf)]
     assert found[1] == found[0]
     (written,) = found[0].values()
     assert written[-1] == (rows[2], ("a", 2))

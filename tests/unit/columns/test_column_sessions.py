@@ -24,7 +24,6 @@ from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.window_results import Window
 from tests.unit.columns.test_column_windows import (
     START,
-    Changing,
     ColumnsOf,
     Wide,
     WideColumns,
@@ -119,28 +118,6 @@ def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_
     assert found[1] == found[0]
 
 
-@settings(max_examples=10, deadline=None)
-@given(disordered(), GAPS, DISORDERS, LATE_RULES, st.integers(1, 2))
-def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], gap: str, disorder: str, rules: Any, parallelism: int
-) -> None:
-    found = []
-    for source in (Given(rows), Changing(rows)):
-        graph = JobGraph("job")
-        sessions(graph, source, gap, disorder, **rules)
-        found.append(run(graph, parallelism, 1).written)
-    assert found[1] == found[0]
-
-
-@settings(max_examples=8, deadline=None)
-@given(disordered(), GAPS, ACTIONS)
-def test_sessions_over_rows_that_have_taken_over_are_restored_at_any_barrier(
-    rows: list[dict[str, Any]], gap: str, actions: list[str]
-) -> None:
-    steady, troubled = steady_and_troubled(lambda graph: sessions(graph, Changing(rows), gap), actions, 1, 1)
-    assert troubled == steady
-
-
 @pytest.mark.parametrize(
     ("window", "named", "is_columnar"),
     [
@@ -207,7 +184,7 @@ LATE_CASES: dict[str, tuple[str, str, list[tuple[str, int]], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("source", [Given, ColumnsOf, Changing])
+@pytest.mark.parametrize("source", [Given, ColumnsOf])
 @pytest.mark.parametrize("case", LATE_CASES)
 def test_a_session_takes_late_records_until_its_lateness_has_passed(source: Any, case: str) -> None:
     gap, lateness, records, expected = LATE_CASES[case]

@@ -26,7 +26,7 @@ from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.transforms.top_k import ChangedRanks
 from tests.unit.columns.choice_in_front import in_front
-from tests.unit.columns.test_column_windows import ColumnsReader, DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf, ColumnsReader
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -64,9 +64,7 @@ def written(source: Any, k: int, by: str, parallelism: int, records_max: int, ra
 def test_top_k_over_columns_gives_what_it_does_over_rows(
     rows: list[dict[str, Any]], k: int, by: str, parallelism: int, records_max: int
 ) -> None:
-    found = [
-        written(source, k, by, parallelism, records_max) for source in (Given(rows), DescribedColumns(rows, SCHEMA))
-    ]
+    found = [written(source, k, by, parallelism, records_max) for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
     assert repr(found[1]) == repr(found[0])
 
 
@@ -77,7 +75,7 @@ def test_the_last_result_of_a_key_and_rank_is_the_present_one(
 ) -> None:
     found = {
         (row["key"], row.pop("rank")): row
-        for results in written(DescribedColumns(rows, SCHEMA), k, "x", parallelism, records_max).values()
+        for results in written(ColumnsOf(rows, SCHEMA), k, "x", parallelism, records_max).values()
         for row in results
     }
     twin: dict[Any, Any] = {}
@@ -99,7 +97,7 @@ def test_top_k_restored_at_any_barrier_gives_the_same(
     rows: list[dict[str, Any]], k: int, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        ranked(graph, DescribedColumns(rows, SCHEMA), k, "x")
+        ranked(graph, ColumnsOf(rows, SCHEMA), k, "x")
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert repr(troubled) == repr(steady)
@@ -127,7 +125,7 @@ def test_ranks_may_be_of_any_type_that_rows_compare(
         monkeypatch.setattr(cls, "keyed_columns", _tracking(used, cls.keyed_columns))
     rows = [{"key": "a", "by": rank, "tags": [number]} for number, rank in enumerate([*ranks, None])]
     schema = pa.schema([("key", pa.string()), ("by", kind), ("tags", pa.list_(pa.int64()))])
-    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), DescribedColumns(rows, schema))]
+    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), ColumnsOf(rows, schema))]
     assert found[1] == found[0]
     assert used == {ColumnTopK if is_column else ChangedRanks}
 
@@ -176,7 +174,7 @@ def test_explain_gives_the_reason_for_which_a_step_works_on_rows(choose: Any, re
 
 def test_the_rank_may_replace_a_column() -> None:
     rows = [{"key": "a", "at": 0, "x": x, "y": 0.0} for x in (1, 5, 3)]
-    found = [written(source, 2, "x", 1, 3, rank="at") for source in (Given(rows), DescribedColumns(rows, SCHEMA))]
+    found = [written(source, 2, "x", 1, 3, rank="at") for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
     assert found[1] == found[0]
     ((_, results),) = found[0].items()
     assert [(row["at"], row["x"]) for row in results] == [(1, 5), (2, 3)]
@@ -185,7 +183,7 @@ def test_the_rank_may_replace_a_column() -> None:
 def test_results_over_columns_stay_in_columns() -> None:
     rows = [{"key": key, "at": 0, "x": x, "y": 0.0} for x, key in enumerate("aabab")]
     graph = JobGraph("job")
-    top = graph.source(DescribedColumns(rows, SCHEMA)).key_by("key").top_k(2, "x", rank="rank")
+    top = graph.source(ColumnsOf(rows, SCHEMA)).key_by("key").top_k(2, "x", rank="rank")
     top.filter(col("rank") == 1).select("key", "x").sink(Outbox())
     ((_, results),) = run(graph, 1).written.items()
     assert {row["key"]: row["x"] for row in results} == {"a": 3, "b": 4}
@@ -195,7 +193,7 @@ def test_results_over_columns_stay_in_columns() -> None:
 def test_a_snapshot_has_the_keys_that_have_changed_and_the_highest_records_alone(rank: Any) -> None:
     rows = [{"key": key, "at": at, "x": at, "y": 0.0} for at in range(20) for key in "ab"]
     graph = JobGraph("job")
-    ranked(graph, DescribedColumns(rows, SCHEMA), 2, "x", rank)
+    ranked(graph, ColumnsOf(rows, SCHEMA), 2, "x", rank)
     running = Run(graph.compile(Options(), parallelism=1))
     taken = []
     for checkpoint in range(1, 6):
@@ -230,7 +228,7 @@ def test_wrong_arguments_and_records_get_one_sentence() -> None:
     assert "adds a field to dicts, and gets a record of tuple" in str(failed.value.__cause__)
 
 
-class Strange(DescribedColumns):
+class Strange(ColumnsOf):
     """Columns of which ``x`` is a text in the second record, and missing in the third."""
 
     def reader(self) -> Any:

@@ -16,10 +16,10 @@ from clonos import col
 from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import ColumnsNeeded
 from clonos.api.windows import Cumulative, Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
-from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.columnar.window_columns import WindowColumns
 from clonos.operators.tags import Tag
 from clonos.operators.windows.pane_windows import PaneWindows
@@ -85,12 +85,15 @@ class ColumnsOf:
     def reader(self) -> ColumnsReader:
         return ColumnsReader(self.given.reader(), self.schema)
 
-
-class DescribedColumns(ColumnsOf):
-    """The same with columns that the plan knows."""
-
     def column_schema(self) -> Any:
         return self.schema
+
+
+class UnknownColumns(ColumnsOf):
+    """The same with columns that the plan does not know."""
+
+    def column_schema(self) -> Any:
+        return None
 
 
 class ColumnsReader:
@@ -121,7 +124,7 @@ class WideReader(GivenReader):
         return chunk or None
 
 
-class WideColumns(DescribedColumns):
+class WideColumns(ColumnsOf):
     """The same records, as columns."""
 
     def __init__(self, records: list[dict[str, Any]]) -> None:
@@ -248,53 +251,6 @@ def test_types_that_have_no_column_of_state_are_aggregated_in_rows(monkeypatch: 
     assert classes_used(rows, schema, monkeypatch, n=count(), least=min_("name")) == {PaneWindows}
 
 
-class Changing(ColumnsOf):
-    """Columns of which ``x`` is float from the third record on, and has no type where it is null."""
-
-    @staticmethod
-    def in_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same records of one split as rows: 0 and 0.0 are two distinct values."""
-        return rows[:2] + [row if row["x"] is None else {**row, "x": float(row["x"])} for row in rows[2:]]
-
-    def reader(self) -> Any:
-        return ChangingReader(self.given.reader(), self.schema)
-
-
-class ChangingReader(ColumnsReader):
-    """Reader of one record at a time."""
-
-    def read(self, records_max: int) -> Any:
-        batch = super().read(1)
-        if batch is None:
-            return None
-        (value,) = batch.column("x").to_pylist()
-        if value is None:
-            return batch.set_column(2, "x", pa.nulls(1))
-        return batch.set_column(2, "x", pa.array([value], pa.float64() if int(self.mark()) > 2 else pa.int64()))
-
-
-@settings(max_examples=20, deadline=None)
-@given(records, st.sampled_from(KINDS), st.integers(1, 2))
-def test_windows_over_rows_take_over_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], kind: Any, parallelism: int
-) -> None:
-    found = []
-    for source in (Given(rows), Changing(rows)):
-        graph = JobGraph("job")
-        windowed(graph, source, kind)
-        found.append(run(graph, parallelism, 1).written)
-    assert found[1] == found[0]
-
-
-@settings(max_examples=20, deadline=None)
-@given(records, st.sampled_from(KINDS), ACTIONS)
-def test_windows_over_rows_that_have_taken_over_are_restored_at_any_barrier(
-    rows: list[dict[str, Any]], kind: Any, actions: list[str]
-) -> None:
-    steady, troubled = steady_and_troubled(lambda graph: windowed(graph, Changing(rows), kind), actions, 1, 1)
-    assert troubled == steady
-
-
 def test_columns_with_timestamps_may_be_keyed_by_a_function() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.0} for at, key in enumerate("abab")]
 
@@ -316,7 +272,7 @@ def test_a_step_on_columns_after_windows_in_rows_fails_with_one_sentence(is_batc
         out = sums.map_batches(lambda batch: batch, name="next") if is_batches else sums.select("total", name="next")
         out.sink(Outbox())
 
-    with pytest.raises(ColumnsLost, match="the step next works on columns, and gets rows"):
+    with pytest.raises(ColumnsNeeded, match=r"the step next works on columns, and .* gives it rows, because min_"):
         played(build)
 
 

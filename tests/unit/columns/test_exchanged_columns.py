@@ -13,7 +13,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.operators.chain_outputs import ToColumnKeys
 from tests.unit.operators.driver import Outbox, run
-from tests.unit.operators.samples import ColumnsGiven
+from tests.unit.operators.samples import ColumnsGiven, UnknownGiven
 
 RECORDS: list[dict[str, Any]] = [
     {"n": number % 3, "text": str(number), "share": number / 4, "at": 1_700_000_000 + number} for number in range(9)
@@ -104,7 +104,7 @@ def test_an_exchange_carries_the_columns_that_are_read_after_it(
 
 def test_a_step_that_misses_a_column_gets_whole_records(carried: list[tuple[str, ...]]) -> None:
     graph = JobGraph("job")
-    graph.source(ColumnsGiven(RECORDS)).key_by("n").aggregate(m=max_("price"), name="most").sink(Outbox())
+    graph.source(UnknownGiven(RECORDS)).key_by("n").aggregate(m=max_("price"), name="most").sink(Outbox())
     with pytest.raises(Exception, match="'text': '0'"):
         run(graph, 1)
     assert {*carried} == {ALL}

@@ -16,7 +16,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.tags import Tag
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Outbox, Run
 
 LATE = Tag[Any]("late")
@@ -70,8 +70,7 @@ def run_with_parts(graph: JobGraph, parallelism: int) -> dict[str, list[Any]]:
 def late_parts(tmp_path: Path, add: Any, **options: Any) -> list[Any]:
     graph = JobGraph("job")
     left, right = (
-        graph.source(DescribedColumns(rows_of(schema), schema), timestamps=TIMES, parallelism=1)
-        for schema in (SCHEMA, OTHER)
+        graph.source(ColumnsOf(rows_of(schema), schema), timestamps=TIMES, parallelism=1) for schema in (SCHEMA, OTHER)
     )
     results = add(left, right)
     if options:
@@ -116,8 +115,7 @@ def test_late_records_of_both_sides_of_a_join_have_the_columns_of_both(method: s
 def test_late_records_stay_rows_with_their_own_fields_for_other_steps() -> None:
     graph = JobGraph("job")
     left, right = (
-        graph.source(DescribedColumns(rows_of(schema), schema), timestamps=TIMES, parallelism=1)
-        for schema in (SCHEMA, OTHER)
+        graph.source(ColumnsOf(rows_of(schema), schema), timestamps=TIMES, parallelism=1) for schema in (SCHEMA, OTHER)
     )
     results = left.join(right, on="key", between=("-1s", "1s"), late=LATE)
     results.sink(Outbox())

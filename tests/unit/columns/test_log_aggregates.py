@@ -145,21 +145,6 @@ def test_merged_logs_have_the_results_of_one(case: Any) -> None:
     assert [*map(repr, results(aggregates, merged, [0, 1, 2]))] == of_rows(batches, type_)
 
 
-@settings(deadline=None)
-@given(cases(), st.lists(st.tuples(st.integers(0, SLOTS - 1), st.none() | st.integers(-3, 3)), max_size=4))
-def test_aggregates_over_rows_can_go_on_with_logs(case: Any, more: Batch) -> None:
-    type_, batches = case
-    aggregates, aggregation = made(type_), aggregation_of(type_)
-    state = all_added(aggregates, batches, type_)
-    slots = numpy.arange(SLOTS)
-    parts = {each.name: each.accumulators(state, slots) for each in aggregates}
-    found = []
-    for slot in range(SLOTS):
-        accumulator = aggregation.joined({name: part[slot] for name, part in parts.items()})
-        found.append(repr(aggregation.result(accumulator)))
-    assert found == of_rows(batches, type_)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_sketches_of_many_values_are_those_of_rows(seed: int) -> None:
     rng = Random(seed)
@@ -174,11 +159,6 @@ def test_sketches_of_many_values_are_those_of_rows(seed: int) -> None:
             each.compacted_min = compacted_min
         state = all_added(aggregates, batches, pa.float64())
         assert [*map(repr, results(aggregates, state, [0, 1, 2]))] == of_rows(batches, pa.float64())
-        aggregation = aggregation_of(pa.float64())
-        parts = {each.name: each.accumulators(state, numpy.arange(SLOTS)) for each in aggregates}
-        for slot, expected in enumerate(of_rows(batches, pa.float64())):
-            accumulator = aggregation.joined({name: part[slot] for name, part in parts.items()})
-            assert repr(aggregation.result(accumulator)) == expected
 
 
 def test_logs_of_sketches_and_ranks_do_not_grow_with_the_records() -> None:

@@ -9,7 +9,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, START, joined, written_by
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox
 
 KEYS = (["a", None, "b", None, "a"], [None, "a", None, "c"])
@@ -17,7 +17,7 @@ SIDES: Any = (
     [{"key": key, "at": START + at, "x": at} for at, key in enumerate(KEYS[0])],
     [{"key": key, "at": START, "name": f"n{at}", "x": at} for at, key in enumerate(KEYS[1])],
 )
-FORMS = pytest.mark.parametrize("make", [Given, DescribedColumns])
+FORMS = pytest.mark.parametrize("make", [Given, ColumnsOf])
 
 LEFT_ALONE = [(1, None), (2, None), (3, None)]
 RIGHT_ALONE = [(None, 0), (None, 2), (None, 3)]

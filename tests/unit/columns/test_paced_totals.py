@@ -18,8 +18,7 @@ from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
 from clonos.operators.columnar.running.column_totals import ColumnTotals
 from tests.unit.columns.test_column_totals import SCHEMA, START, aggregates, records
-from tests.unit.columns.test_column_windows import SCHEMA as SHORT
-from tests.unit.columns.test_column_windows import Changing, ColumnsOf
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -76,20 +75,6 @@ def test_paced_totals_restored_at_any_barrier_are_the_same(
 
     steady, troubled = steady_and_troubled(build, actions, 1, records_max)
     assert troubled == steady
-
-
-@settings(max_examples=15, deadline=None)
-@given(records, st.sampled_from(WITHOUT_KEY), st.sampled_from([("key",), ()]), st.booleans())
-def test_totals_over_rows_take_over_paced_ones_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], emit: Emission, keys: Any, has_order: bool
-) -> None:
-    rows = [{name: row[name] for name in SHORT.names} for row in rows]
-    found = []
-    for source in (Given(Changing.in_rows(rows)), Changing(rows)):
-        graph = JobGraph("job")
-        aggregated(graph, source, emit, keys, has_order=has_order)
-        found.append(paused(graph, 1, 1))
-    assert found[1] == found[0]
 
 
 def opening(method: Any, opened: list[str]) -> Any:

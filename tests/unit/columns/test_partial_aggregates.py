@@ -26,7 +26,7 @@ from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.windows.grid import UtcGrid
-from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, Changing, ColumnsOf, records
+from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, ColumnsOf, records
 from tests.unit.operators.driver import Clock, Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -113,15 +113,6 @@ def test_windows_of_partial_aggregates_restored_at_any_barrier_give_the_same(
     with partial_always():
         steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
-
-
-@settings(max_examples=20, deadline=None)
-@given(records, st.sampled_from(KINDS), st.integers(1, 2))
-def test_windows_over_rows_take_partial_aggregates_over_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], kind: Any, parallelism: int
-) -> None:
-    with partial_always():
-        assert of(Changing(rows), kind, parallelism, 1) == of(Given(rows), kind, parallelism, 1)
 
 
 def test_late_records_reach_the_side_output_as_they_came_and_all_others_leave_as_partial_aggregates() -> None:

@@ -19,7 +19,7 @@ from clonos.connectors.connector_errors import InputMissing
 from clonos.core.model.options import Options
 from clonos.job.launch import compiled
 from tests.unit.columns.test_column_top_k import Strange
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Outbox, run
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64())])
@@ -45,7 +45,7 @@ def test_a_misfit_of_a_file_is_an_error_of_the_source_with_the_file_and_the_row(
 def test_a_misfit_of_another_source_is_an_error_of_the_source_behind_steps_on_columns() -> None:
     graph = JobGraph("job", errors=Outbox())
     left = graph.source(Strange(ROWS, SCHEMA), name="read").with_columns(y=col("at") + 1)
-    right = graph.source(DescribedColumns(ROWS[:1], SCHEMA), name="others")
+    right = graph.source(ColumnsOf(ROWS[:1], SCHEMA), name="others")
     left.join(right, on="key", ttl="1d").sink(Outbox(), name="out")
     found = run(graph, 1, 9).written
     errors = found.pop("errors")
@@ -61,7 +61,7 @@ def test_streams_of_a_union_may_differ_in_columns_that_a_step_does_not_depend_on
         graph = JobGraph("job")
         other = wider if x is None else wider.set(2, pa.field("x", x))
         streams = [
-            graph.source(DescribedColumns([], schema), name=f"s{place}") for place, schema in enumerate((SCHEMA, other))
+            graph.source(ColumnsOf([], schema), name=f"s{place}") for place, schema in enumerate((SCHEMA, other))
         ]
         choose(streams[0].union(streams[1]).key_by("key")).sink(Outbox())
         (step,) = [step for vertex in graph.compile(Options(), parallelism=1).plan.vertices for step in vertex.steps]
@@ -140,7 +140,7 @@ def test_missing_files_that_are_not_watched_are_an_error(tmp_path: Path) -> None
 )
 def test_explain_reports_why_a_join_works_on_rows(sides: Any, reason: str) -> None:
     graph = JobGraph("job")
-    left, right = sides(*(graph.source(DescribedColumns(ROWS, SCHEMA), name=name) for name in ("left", "right")))
+    left, right = sides(*(graph.source(ColumnsOf(ROWS, SCHEMA), name=name) for name in ("left", "right")))
     on = ("x", "key") if reason.startswith("a key") else "key"
     left.join(right, on=on, ttl="1h", name="both").sink(Outbox())
     (step,) = [step for step in explain_graph(graph, Options(), 1).steps if step.name == "both"]

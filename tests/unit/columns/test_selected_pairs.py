@@ -16,7 +16,7 @@ from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
 from clonos.operators.columnar.joins.column_lookup import ColumnLookup
 from clonos.operators.columnar.joins.timed_columns import EventColumns
 from tests.unit.columns.joined_sides import SIDES, joined, stamped, written_by
-from tests.unit.columns.test_column_windows import DescribedColumns
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -55,7 +55,7 @@ def test_a_function_of_pairs_over_columns_gives_what_it_does_over_rows(
 ) -> None:
     found = [
         written_by(partial(selected, sides=sides, join=join, make=each), parallelism, records_max)
-        for each in (Given, DescribedColumns)
+        for each in (Given, ColumnsOf)
     ]
     assert found[1] == found[0]
 
@@ -66,7 +66,7 @@ def test_a_function_of_pairs_over_columns_gives_what_it_does_over_rows(
 def test_a_function_of_pairs_over_columns_restored_at_any_barrier_gives_the_same(
     join: str, sides: Any, actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    build = partial(selected, sides=sides, join=join, make=DescribedColumns)
+    build = partial(selected, sides=sides, join=join, make=ColumnsOf)
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
 

@@ -20,7 +20,6 @@ from tests.unit.columns.test_column_windows import (
     KINDS,
     LATE,
     START,
-    Changing,
     ColumnsOf,
     Wide,
     WideColumns,
@@ -59,7 +58,7 @@ def test_sums_of_decimals_are_exact_in_columns(window: Any, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
+def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barrier(seed: int) -> None:
     rng = Random(seed)
     rows = records_of(rng, length=100, seconds=60, disorder=20)
     lateness: dict[str, Any] = {"lateness": rng.choice(["3s", "8s", "100s"]), "accumulate": rng.random() < 0.5}
@@ -75,7 +74,6 @@ def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barr
 
     width = rng.choice((5, 20, 40))
     assert played(WideColumns(rows), width) == played(Wide(rows), width)
-    assert played(Changing(rows), 1) == played(Given(rows), 1)
 
 
 def test_late_results_of_windows_are_in_columns() -> None:
@@ -91,7 +89,7 @@ def test_late_results_of_windows_are_in_columns() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
+def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barrier(seed: int) -> None:
     rng = Random(seed)
     rows = records_of(rng, length=80, seconds=60, disorder=10)
     kind = [Tumbling("5s"), Sliding("6s", every="2s"), Session("1s"), Session("3s")][seed % 4]
@@ -111,7 +109,6 @@ def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barr
         return steady
 
     assert played(WideColumns(rows), 20) == played(Wide(rows), 20)
-    assert played(Changing(rows), 1) == played(Given(rows), 1)
 
 
 def test_windows_without_a_key_stay_in_columns() -> None:

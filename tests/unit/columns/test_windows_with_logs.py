@@ -37,12 +37,10 @@ from tests.unit.columns.test_column_windows import (
     KINDS,
     LATE,
     START,
-    Changing,
     ColumnsOf,
     classes_used,
     disordered,
     played,
-    records,
 )
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
@@ -108,19 +106,6 @@ def test_windows_with_logs_restored_at_any_barrier_give_the_same(
         lambda graph: windowed(graph, ColumnsOf(rows), kind, lateness), actions, parallelism, records_max
     )
     assert troubled == steady
-
-
-@settings(max_examples=12, deadline=None)
-@given(records, st.sampled_from(KINDS), LATENESS)
-def test_windows_over_rows_take_over_logs_when_a_column_changes_its_type(
-    rows: list[dict[str, Any]], kind: Any, lateness: Any
-) -> None:
-    found = []
-    for source in (Given(Changing.in_rows(rows)), Changing(rows)):
-        graph = JobGraph("job")
-        windowed(graph, source, kind, lateness)
-        found.append(run(graph, 1, 1).written)
-    assert found[1] == found[0]
 
 
 def test_windows_with_logs_stay_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:

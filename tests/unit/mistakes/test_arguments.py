@@ -18,7 +18,7 @@ from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.operators.user_errors import RoutedError
 from tests.harnesses.mistakes import check, describe
-from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.columns.test_column_windows import UnknownColumns
 from tests.unit.operators.driver import Given, Outbox, run
 
 FUNCTIONS = """
@@ -244,7 +244,7 @@ def test_columns_without_that_of_the_key_or_the_sum_are_named() -> None:
 
     def failed(step: Callable[[Any], Any]) -> str:
         graph = JobGraph("etl")
-        step(graph.source(ColumnsOf([{"b": 1, "v": 2}], schema))).sink(Outbox())  # the plan knows no column
+        step(graph.source(UnknownColumns([{"b": 1, "v": 2}], schema))).sink(Outbox())  # the plan knows no column
         with pytest.raises(StepFailed) as raised:
             run(graph, parallelism=1)
         return f"{raised.value.at.step}: {raised.value.__cause__}"

@@ -25,6 +25,16 @@ class ColumnsGiven:
     def reader(self) -> ColumnsReader:
         return ColumnsReader(self.given)
 
+    def column_schema(self) -> Any:
+        return pyarrow.RecordBatch.from_pylist(self.given.records).schema if self.given.records else None
+
+
+class UnknownGiven(ColumnsGiven):
+    """The same, of which the plan does not know the columns."""
+
+    def column_schema(self) -> Any:
+        return None
+
 
 class ColumnsReader:
     """Reads what the reader of rows would, as a RecordBatch."""

@@ -21,7 +21,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from tests.unit.operators.driver import Given, Outbox, Run, run
-from tests.unit.operators.samples import ColumnsGiven
+from tests.unit.operators.samples import ColumnsGiven, UnknownGiven
 
 RECORDS: list[dict[str, Any]] = [
     {"n": number, "text": str(number) if number % 3 else "x", "at": 1_700_000_000 + number} for number in range(20)
@@ -101,7 +101,7 @@ def test_a_record_that_cannot_be_computed_fails_the_task_with_its_step_and_itsel
 
 def test_a_column_that_no_batch_has_fails_the_task_with_what_there_is() -> None:
     graph = JobGraph("job")
-    graph.source(ColumnsGiven(RECORDS)).filter(col("n") > 2).select("txet", name="chosen").sink(Outbox())
+    graph.source(UnknownGiven(RECORDS)).filter(col("n") > 2).select("txet", name="chosen").sink(Outbox())
     job = Run(graph.compile(Options(), parallelism=1))
     with pytest.raises(StepFailed) as raised:
         job.finish()

@@ -168,23 +168,6 @@ def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_col
         assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
 
 
-def test_counts_of_an_old_checkpoint_go_on_in_columns() -> None:
-    old = StateBackend(None)
-    old.table("words/state").update({"b": 2, "a": 5})
-    image = StateImage()
-    image.apply(old.changes(True))
-    backend = StateBackend(image)
-    made, taken = counting_columns(backend, True)
-    assert backend.changes(False)
-    made.keyed_columns(pyarrow.record_batch({"word": ["a", "c", "b"]}), "word")
-    assert taken.records == [("a", 6), ("c", 1), ("b", 3)]
-    found = StateImage()
-    found.apply(backend.changes(True))
-    assert "words/state" not in found.tables
-    (totals,) = found.columns.values()
-    assert totals.count == 3
-
-
 def test_a_key_named_like_the_count_makes_the_output_rows() -> None:
     made, taken = counting_columns(StateBackend(None), True, "count")
     assert isinstance(made, RunningCount)

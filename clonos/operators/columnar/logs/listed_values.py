@@ -10,7 +10,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.aggregates.distinct import CountDistinct, identified
+from clonos.operators.aggregates.distinct import CountDistinct
 from clonos.operators.aggregates.ranking import Ranking, TopKRecords
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.column_aggregates import Slots
@@ -39,9 +39,6 @@ class Collected(LogAggregate):
     def _nothing(self, count: int) -> Any:
         return pyarrow.array([[]] * count, pyarrow.list_(self._type))
 
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        return columns[0][begin:end] if columns else []
-
 
 class DistinctValues(Collected):
     """List of the distinct values, by first arrival."""
@@ -58,12 +55,6 @@ class DistinctValues(Collected):
         slots, (values,) = self._compacted(slot_of_entries(places), columns)
         return super()._results([values], numpy.searchsorted(slots, numpy.arange(len(places))))
 
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        found: dict[Any, Any] = {}
-        for value in super()._accumulator(columns, begin, end):
-            found.setdefault(*identified(value))
-        return found
-
 
 class DistinctNumber(DistinctValues):
     """Number of the distinct values."""
@@ -73,9 +64,6 @@ class DistinctNumber(DistinctValues):
 
     def _nothing(self, count: int) -> Any:
         return pyarrow.array(numpy.zeros(count, numpy.int64))
-
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        return dict.fromkeys(super()._accumulator(columns, begin, end))
 
 
 class CollectedRecords(LogAggregate):
@@ -104,10 +92,6 @@ class CollectedRecords(LogAggregate):
 
     def _nothing(self, count: int) -> Any:
         return pyarrow.array([[]] * count, pyarrow.list_(self._type))
-
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        rows = zip(*(column[begin:end] for column in columns), strict=True)
-        return [dict(zip(self._names, row, strict=True)) for row in rows]
 
 
 class Ranked(CollectedRecords):
@@ -144,12 +128,6 @@ class Ranked(CollectedRecords):
         chosen = self._chosen(slots, columns[self._place])
         bounds = numpy.searchsorted(slots[chosen], numpy.arange(len(places)))
         return super()._results([column.take(pyarrow.array(chosen)) for column in columns], bounds)
-
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        accumulator: Any = []
-        for row in super()._accumulator(columns, begin, end):
-            accumulator = self._aggregation.insert(accumulator, self._aggregation.term(row))
-        return accumulator
 
 
 def has_codes(type_: Any) -> bool:

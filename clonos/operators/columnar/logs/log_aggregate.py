@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy
@@ -49,10 +48,6 @@ class LogAggregate(ColumnAggregate):
     def _nothing(self, count: int) -> Any:
         """Returns the results of slots without entries."""
 
-    @abstractmethod
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        """Returns the accumulator that the aggregate over rows has for entries of a slot."""
-
     def add(self, state: State, slots: Slots, cells: Any) -> None:
         log: ValueLog = state[self.log]
         log.append(*self._entries(slots, cells))
@@ -76,15 +71,6 @@ class LogAggregate(ColumnAggregate):
     def results(self, state: State, slots: Slots) -> Any:
         log: ValueLog = state[self.log]
         return self._results(*log.of(slots)) if len(log) else self._nothing(len(slots))
-
-    def accumulators(self, state: State, slots: Slots) -> list[Any]:
-        log: ValueLog = state[self.log]
-        if not len(log):
-            return [self._accumulator([], 0, 0) for _ in range(len(slots))]
-        columns, places = log.of(slots)
-        lists = [column.to_pylist() for column in columns]
-        bounds = places.tolist()
-        return [self._accumulator(lists, begin, end) for begin, end in pairwise(bounds)]
 
 
 def without_nulls(slots: Slots, cells: Any) -> tuple[Slots, Any]:

@@ -54,12 +54,6 @@ class RetainedValue(LogAggregate):
     def _nothing(self, count: int) -> Any:
         return pyarrow.nulls(count, self._type)
 
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        found = None
-        for value in columns[0][begin:end] if columns else ():
-            found = self._aggregation.insert(found, value)
-        return found
-
 
 def can_be_retained(aggregation: Any, type_: Any) -> bool:
     """Returns whether an aggregation of values has the same result over a column of a type as over rows."""

@@ -82,16 +82,6 @@ class QuantileColumn(LogAggregate):
     def _nothing(self, count: int) -> Any:
         return pyarrow.nulls(count, pyarrow.float64())
 
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        if not columns:
-            return []
-        entries = list(zip(columns[0][begin:end], columns[1][begin:end], strict=True))
-        found: Any = [number for number, count in entries if not count]
-        buckets = {int(bucket): count for bucket, count in entries if count}
-        if not buckets and len(found) <= EXACT_MAX:
-            return found
-        return self._aggregation.merge(buckets, found)
-
 
 class ApproxNumber(LogAggregate):
     """Estimate of the number of distinct values.
@@ -159,16 +149,6 @@ class ApproxNumber(LogAggregate):
 
     def _nothing(self, count: int) -> Any:
         return pyarrow.array(numpy.zeros(count, numpy.int64))
-
-    def _accumulator(self, columns: list[Any], begin: int, end: int) -> Any:
-        if begin == end:
-            return {}
-        hashes = numpy.array(columns[0][begin:end], numpy.uint64)
-        ranks = numpy.array(columns[1][begin:end], numpy.uint8)
-        distinct = dict.fromkeys(numpy.unique(hashes[ranks == 0]).tolist())
-        if len(distinct) <= HASHES_MAX and not ranks.any():
-            return distinct
-        return self._sketch(*self._registers(hashes, ranks))
 
 
 def sketched(name: str, aggregation: Any, of: str, type_: Any) -> LogAggregate | None:

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
-from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.by_type import ByTypeColumns
+from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, State
+from clonos.operators.columnar.column_form import ColumnOperator
 from clonos.operators.columnar.refused_results import fitting_results
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of, rows_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.columnar.window_columns import WindowKeys
-from clonos.operators.operator import Scope, Times
+from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.steps.running_aggregates import name_before
+from clonos.operators.steps.running_aggregates import EMITTED_NAME, name_before
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,10 +50,8 @@ class Emits(Enum):
     END = auto()  # at the end of the input
 
 
-class ColumnTotals(ByTypeColumns):
+class ColumnTotals(ColumnOperator):
     """Operator of aggregates over keyed columns."""
-
-    takes_columns = True
 
     def __init__(
         self,
@@ -80,45 +78,10 @@ class ColumnTotals(ByTypeColumns):
         for each in self._with_tables:
             each.open(scope.state, f"{self._step}/{MEMBERS_NAME}")
 
-    def fill(self, keys: Sequence[Any], counts: Any) -> None:
-        """Gives the empty table of a sole count the keys and counts of another one."""
-        (count,) = self._aggregates
-        (name,) = count.dtypes()
-        self._table.values[name][self._table.slots(keys)] = counts
-
-    def hand_over(self) -> dict[Any, dict[str, Any]]:
-        """Drops the table. Returns the same as ``accumulators``."""
-        found = self.accumulators()
-        self._state.drop(f"{self._step}/{TOTALS_NAME}")
-        for each in self._with_tables:
-            each.drop()
-        return found
-
-    def take_all(self) -> dict[Any, dict[str, Any]]:
-        """Empties the table. Returns the same as ``accumulators``."""
-        found = self.accumulators()
-        self._remove(self._table.live())
-        return found
-
     def _remove(self, slots: Slots) -> None:
         for each in self._with_tables:
             each.remove(self._table.values, slots)
         self._table.remove(slots)
-
-    def accumulators(self) -> dict[Any, dict[str, Any]]:
-        """Returns the accumulators that aggregates over rows have: by stored key, then name."""
-        slots = self._table.live()
-        parts = [each.accumulators(self._table.values, slots) for each in self._aggregates]
-        names = [each.name for each in self._aggregates]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-        keys = state_keys(self._keys.in_rows(self._table.keys(slots))) if len(slots) else []
-        return dict(zip(keys, rows, strict=True))
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError("the operator by type gives rows to the one over rows")
-
-    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        self.columns(batch)
 
     def columns(self, batch: RecordBatch) -> None:
         columns = self._keys.of(batch)
@@ -216,3 +179,31 @@ class ColumnTotals(ByTypeColumns):
         for first in range(0, len(slots), RESULTS_MAX):
             self._pass_on(self._results(slots[first : first + RESULTS_MAX]))
         self._remove(slots)  # a task that is restored after this must not emit them again
+
+
+class FinalTotals(ColumnTotals):
+    """Operator of final aggregates without a key: one row, of the results or of accumulators that a step merges."""
+
+    def __init__(
+        self, step: str, aggregates: Sequence[ColumnAggregate], aggregation: Named[Any], is_part: bool
+    ) -> None:
+        """Creates the operator; ``is_part``: it emits accumulators, none without a record."""
+        super().__init__(step, aggregates, (), Emits.END, is_count=False)
+        self._aggregation, self._is_part = aggregation, is_part
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._emitted = scope.state.table(f"{self._step}/{EMITTED_NAME}", is_small=True)
+
+    def end_of_time(self) -> None:
+        slots = self._table.live()
+        if len(slots):
+            parts = {each.name: each.accumulators(self._table.values, slots)[0] for each in self._aggregates}
+            self._emit(self._aggregation.joined(parts))
+        elif not self._is_part and not self._emitted.entries:
+            self._emit(self._aggregation.create())
+        self._emitted.set(0, True)  # a task that is restored after this must not emit it again
+        self._remove(slots)
+
+    def _emit(self, accumulator: Any) -> None:
+        self.out.rows([accumulator if self._is_part else self._aggregation.result(accumulator)])

@@ -40,11 +40,6 @@ class DistinctCount(ColumnAggregate):
         self._values: ColumnTable = state.column_table(f"{self._prefix}/values", ColumnSpec((self._type,)))
         self._members: ColumnTable = state.column_table(f"{self._prefix}/members", ColumnSpec((pyarrow.int64(),)))
 
-    def drop(self) -> None:
-        """Drops the tables."""
-        for name in ("values", "members"):
-            self._state.drop(f"{self._prefix}/{name}")
-
     def remove(self, state: State, slots: Slots) -> None:
         """Keeps all values: keys are removed at the end of the input only."""
 

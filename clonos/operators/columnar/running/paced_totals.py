@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 import numpy
 import pyarrow
 
-from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
@@ -51,13 +50,6 @@ class PacedTotals(ColumnTotals):
         self._order = scope.state.column_table(f"{self._step}/{ORDER_NAME}", spec)
         due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
         self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
-
-    def waiting(self) -> dict[Any, int]:
-        """Drops the order. Returns the records of each stored key that waits, in this order."""
-        slots = self._waiting_slots()
-        keys = state_keys(self._keys.in_rows(self._table.keys(slots))) if len(slots) else []
-        self._state.drop(f"{self._step}/{ORDER_NAME}")
-        return dict(zip(keys, self._table.values[WAITING][slots].tolist(), strict=True))
 
     def columns(self, batch: RecordBatch) -> None:
         columns = self._keys.of(batch)

@@ -50,10 +50,6 @@ class RetainedTotal(ColumnAggregate):
         self._state, self._store_name = state, f"{name}/{self.name}/values"
         self._rows = state.row_store(self._store_name)
 
-    def drop(self) -> None:
-        """Drops the store."""
-        self._state.drop(self._store_name)
-
     def remove(self, state: State, slots: Slots) -> None:
         """Drops the values of slots that are about to be removed."""
         rows = state[self._names[0]][slots] - 1

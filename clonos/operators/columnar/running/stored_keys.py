@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow
 from pyarrow import types
 
-from clonos.core.values.column_keys import values_of
-from clonos.core.values.keys import state_keys
 from clonos.operators.columnar.row_forms import FORM_KEY, form_of
 
 
@@ -34,14 +32,6 @@ def plain_records(schema: Any) -> Any:
     return plain(schema, schema.names).with_metadata({FORM_KEY: form} if form else None)
 
 
-def has_types(schema: Any, wanted: Any) -> bool:
-    """Returns whether a schema has the columns of another one."""
-    return all(
-        schema.get_field_index(each.name) >= 0 and plain_type(schema.field(each.name).type) == each.type
-        for each in wanted
-    )
-
-
 def are_keys(schema: Any, names: Sequence[str]) -> bool:
     """Returns whether columns exist whose values are equal as keys in columns exactly when they are in rows."""
     return all(schema.names.count(name) == 1 and _is_key(plain_type(schema.field(name).type)) for name in names)
@@ -53,17 +43,3 @@ def _is_key(type_: Any) -> bool:
     is_text = types.is_string(type_) or types.is_large_string(type_)
     is_binary = types.is_binary(type_) or types.is_large_binary(type_)
     return bool(is_text or is_binary or types.is_integer(type_) or types.is_boolean(type_) or types.is_date32(type_))
-
-
-def as_columns(keys: list[Any], kinds: Sequence[Any]) -> list[Any] | None:
-    """Returns keys as columns of these types; None if there is a key that they cannot have."""
-    parts: list[Any] = [keys]
-    if len(kinds) > 1:
-        if not all(type(key) is tuple and len(key) == len(kinds) for key in keys):
-            return None
-        parts = [[key[place] for key in keys] for place in range(len(kinds))]
-    try:
-        columns = [pyarrow.array(part, kind) for part, kind in zip(parts, kinds, strict=True)]
-    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        return None
-    return columns if state_keys(values_of(columns)) == state_keys(keys) else None

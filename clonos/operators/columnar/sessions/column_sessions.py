@@ -17,7 +17,7 @@ keys, are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy
 import pyarrow
@@ -25,18 +25,19 @@ import pyarrow
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
+from clonos.operators.columnar.column_form import ColumnOperator
 from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
-from clonos.operators.columnar.windowed_by_type import WATERMARK_NAME, ColumnWindowing
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.key_windows import ARRIVALS_NAME
 from clonos.operators.windows.late_text import late_text, torn_session_text
+from clonos.operators.windows.paned import WATERMARK_NAME
 from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ PENDING: Final = "pending"
 """Columns of a session beside those of the aggregates, whose names have a dot."""
 
 
-class ColumnSessions(ColumnWindowing):
+class ColumnSessions(ColumnOperator):
     """Operator of session windows over columns."""
+
+    has_event_timers: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -98,20 +101,6 @@ class ColumnSessions(ColumnWindowing):
         if len(live):
             self._chains.add(self._chains.keys(self._table.keys(live)[:-1]), live)
 
-    def hand_over(self) -> dict[Any, list[tuple[int, int, int, bool, dict[str, Any]]]]:
-        """Drops the sessions. Returns those of each key: start, end, number, whether pending, and accumulators."""
-        values, live = self._table.values, self._table.live()
-        parts = [each.accumulators(values, live) for each in self._aggregates]
-        names = [each.name for each in self._aggregates]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-        spans = [values[name][live].tolist() for name in (START, END, NUMBER)]
-        spans.append(self._pending(live).tolist())
-        found: dict[Any, list[Any]] = {}
-        for key, *session in zip(self._keys.in_rows(self._table.keys(live)), *spans, rows, strict=True):
-            found.setdefault(key, []).append(tuple(session))
-        self._state.drop(f"{self._step}/{SESSIONS_NAME}")
-        return found
-
     # --- records
 
     def columns(self, batch: RecordBatch) -> None:
@@ -152,7 +141,7 @@ class ColumnSessions(ColumnWindowing):
         if self._rules.lateness_ns:
             values[PENDING][slots] = True
         for each in self._aggregates:
-            each.add(values, of_rows, None if each.of is None else batch.column(each.of))
+            each.add(values, of_rows, each.cells(batch))
 
     def _begun(self, batch: RecordBatch, found: BatchSessions, new: Numbers, places: Numbers) -> Numbers:
         """Opens sessions of a batch, and returns their slots."""
