@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from clonos.connectors import delta as delta
     from clonos.connectors import files as files
     from clonos.connectors import kafka as kafka
+    from clonos.connectors import mqtt as mqtt
     from clonos.connectors import nats as nats
     from clonos.connectors import postgres as postgres
     from clonos.connectors import rabbitmq as rabbitmq
@@ -143,6 +144,7 @@ _MODULES = {
         "delta",
         "files",
         "kafka",
+        "mqtt",
         "nats",
         "postgres",
         "rabbitmq",

@@ -32,6 +32,7 @@ COMMANDS_OF_A_SESSION = (
     "kafka.Kafka",
     "bin/postgres -D data",
     "postgres: ",
+    "mosquitto -c",
     "nats-server",
     "redis-server",
     "beam.smp",  # RabbitMQ and its helpers

@@ -57,6 +57,7 @@ OPTIONAL: Final = {
     "pika": "rabbitmq",
     "nats-py": "nats",
     "redis": "redis",
+    "paho-mqtt": "mqtt",
     "psycopg": "postgres",
     "hdfs-native": "hdfs",
     "fastavro": "avro",

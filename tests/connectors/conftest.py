@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -101,6 +102,24 @@ def nats_server(shared_nats: NatsServer) -> NatsServer:
     """The server, which runs: a test may have killed it."""
     shared_nats.ensure_started()
     return shared_nats
+
+
+@pytest.fixture(scope="session")
+def shared_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MosquittoServer]:
+    """One broker."""
+    server = MosquittoServer(tmp_path_factory.mktemp("mosquitto"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def mosquitto(shared_mosquitto: MosquittoServer) -> MosquittoServer:
+    """The broker, which runs: a test may have killed it."""
+    shared_mosquitto.ensure_started()
+    return shared_mosquitto
 
 
 @pytest.fixture(scope="session")

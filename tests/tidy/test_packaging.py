@@ -110,6 +110,7 @@ DISTRIBUTION_OF = {
     "py4j": "pyspark",
     "google": "protobuf",
     "nats": "nats-py",
+    "paho": "paho-mqtt",
     "prometheus_client": "prometheus-client",
 }
 """What has another name for pip than in code, or comes with another distribution."""
@@ -143,6 +144,7 @@ def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.Conf
         "delta",
         "hdfs",
         "kafka",
+        "mqtt",
         "nats",
         "postgres",
         "protobuf",

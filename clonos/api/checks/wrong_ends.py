@@ -30,6 +30,7 @@ READERS: Final = {
     ("kafka",): 'kafka.source("topic", servers="host:9092")',
     ("nats",): 'nats.source("stream", url="{text}")',
     ("amqp", "amqps"): 'rabbitmq.queue("queue", url="{text}")',
+    ("mqtt", "mqtts"): 'mqtt.source("topic", session="name", url="{text}")',
     ("redis", "rediss"): 'redis.source("stream", url="{text}")',
     ("ws", "wss"): 'web.websocket("{text}")',
     ("http", "https"): 'web.poll("{text}", every="10s"), or files.csv("{text}") for a file',
@@ -39,6 +40,7 @@ WRITERS: Final = {
     ("kafka",): 'kafka.sink("topic", servers="host:9092")',
     ("nats",): 'nats.sink("subject", url="{text}")',
     ("amqp", "amqps"): 'rabbitmq.exchange("exchange", url="{text}")',
+    ("mqtt", "mqtts"): 'mqtt.sink("topic", url="{text}")',
     ("redis", "rediss"): 'redis.sink("stream", url="{text}")',
     ("http", "https"): 'web.post("{text}")',
 }

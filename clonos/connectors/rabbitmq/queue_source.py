@@ -1,22 +1,21 @@
-"""``rabbitmq.queue``: the messages of a queue, acknowledged once a keeper holds them.
-
-A queue cannot be read again, so this is a ``PushSource``: messages are journalled before any step sees them, and the
-broker drops a message when the journal has it, or on request when checkpoints have it. A message whose acknowledgement
-was lost with its connection is delivered again. It is recognised by its identity among the last ones, and counts once
-(``IdentifiedSource``).
-"""
+"""``rabbitmq.queue``: the messages of a queue, in its order, for its only consumer (``QueuedJournal``)."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import Codec, for_decoding
-from clonos.connectors.connector_errors import InvalidConnector, check_number
-from clonos.connectors.kit.journalled_source import IdentifiedJournal
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.queued_feed import (
+    CheckpointedJournal,
+    QueuedFeed,
+    QueuedJournal,
+    QueueLimits,
+    QueueOptions,
+    queue_limits,
+)
 from clonos.connectors.kit.source_options import AddressOptions, is_bounded
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
@@ -24,11 +23,6 @@ from clonos.connectors.rabbitmq.message import Message, journalled, message_in, 
 from clonos.core.model.wrong_calls import explains_calls
 
 CONNECTOR: Final = "rabbitmq.queue"
-PREFETCH: Final = 1_000
-CHECKPOINTED_PREFETCH: Final = 10_000
-PREFETCH_MAX: Final = 65_535
-REMEMBERED_PER_CREDIT: Final = 4
-RECEIVE_BYTES: Final = 256 << 10
 EMPTY_ANSWERS: Final = 2
 """How often the broker must say that nothing is left: its first answer may overtake deliveries."""
 
@@ -37,7 +31,7 @@ T = TypeVar("T")
 logger = logging.getLogger("clonos.slot")
 
 
-class RabbitQueue(IdentifiedJournal, Generic[T]):
+class RabbitQueue(QueuedJournal, Generic[T]):
     """Description of a queue; the slot of the reading task connects."""
 
     def __init__(
@@ -46,27 +40,22 @@ class RabbitQueue(IdentifiedJournal, Generic[T]):
         broker: Broker,
         *,
         decode: Any,
-        prefetch: int,
+        limits: QueueLimits,
         identity: str | None,
-        identities_retained: int,
         is_bounded: bool,
     ) -> None:
         self.name, self.broker = name, broker
         self.codec: Codec[bytes, Any] | None = None if decode is None else for_decoding(CONNECTOR, decode)
-        self.prefetch = prefetch
+        self.prefetch, self.identities_retained = limits.prefetch, limits.identities_retained
         self.identified_by = identity
-        self.identities_retained = identities_retained
         self.is_bounded = is_bounded
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.name!r}, url={self.broker.place!r})"
 
-    def connect(self, offset_bytes: int) -> QueueFeed:
-        """Connects and begins to consume, as the only consumer of the queue.
-
-        Raises: SystemRefused, SystemUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
-        """
-        return QueueFeed(self, offset_bytes)
+    def feed(self, offset_bytes: int, waits_for_checkpoints: bool) -> QueueFeed:
+        """Connects and begins to consume, as the only consumer of the queue. Raises: as ``QueuedJournal``."""
+        return QueueFeed(self, offset_bytes, waits_for_checkpoints)
 
     def message(self, record: bytes) -> Message:
         """See ``JournalledSource``."""
@@ -82,34 +71,16 @@ class RabbitQueue(IdentifiedJournal, Generic[T]):
         return f"{which} of the queue {self.name}"
 
 
-class CheckpointedRabbitQueue(RabbitQueue[T]):
-    """Queue whose messages are acknowledged when checkpoints have them (``AcknowledgedSource``)."""
-
-    _feed: QueueFeed | None = None  # of this process
-
-    def connect(self, offset_bytes: int) -> QueueFeed:
-        """See ``RabbitQueue``."""
-        self._feed = QueueFeed(self, offset_bytes, waits_for_checkpoints=True)
-        return self._feed
-
-    def acknowledge(self, _split: bytes, mark: bytes) -> None:
-        """Acknowledges the messages that are in the state of checkpoints."""
-        if self._feed is not None:
-            self._feed.acknowledge_to(int(mark))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_feed"}
+class CheckpointedRabbitQueue(CheckpointedJournal, RabbitQueue[T]):
+    """Queue whose messages are acknowledged when checkpoints have them."""
 
 
-class QueueFeed:
-    """Consumer of a queue (``ProducerConnection``)."""
+class QueueFeed(QueuedFeed[int]):
+    """Consumer of a queue. A tag is that of a delivery on its channel."""
 
     def __init__(self, source: RabbitQueue[Any], offset_bytes: int, waits_for_checkpoints: bool = False) -> None:
+        super().__init__(offset_bytes, waits_for_checkpoints)
         self._source = source
-        self._waits_for_checkpoints = waits_for_checkpoints
-        self._received_bytes = offset_bytes
-        self._arrived: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-        self._unacknowledged: deque[tuple[int, int]] = deque()  # offsets after messages, and their delivery tags
         self._has_warned = False
         self._empty_answers = 0
         self._link = Link(source.broker)
@@ -138,48 +109,24 @@ class QueueFeed:
                 logger.warning(
                     "the queue %s delivers a message again that has no %s: it may count twice", self._source.name, by
                 )
-        self._arrived.put((method.delivery_tag, journalled(message, identity)))
+        self.arrived(method.delivery_tag, journalled(message, identity))
+
+    def check(self) -> None:
+        """See ``QueuedFeed``."""
+        self._link.check()
 
     def receive(self, wait_ms: int) -> bytes | None:
-        """Returns messages as soon as there are any, b"" if there are none within ``wait_ms``.
-
-        Returns None if the queue is empty and is read only up to its end.
-
-        Raises: SystemUnreachable, SystemRefused: the connection has ended.
-        """
-        self._link.check()  # what has arrived and is not journalled is delivered again
-        records: list[bytes] = []
-        size = 0
-        try:
-            tag, record = self._arrived.get(timeout=wait_ms / 1000)
-            while True:
-                records.append(record)
-                size += len(record)
-                self._unacknowledged.append((self._received_bytes + size, tag))
-                if size >= RECEIVE_BYTES:
-                    break
-                tag, record = self._arrived.get_nowait()
-        except Empty:
-            pass
-        self._received_bytes += size
-        if records:
+        """Returns None if the queue is empty and is read only up to its end, else as ``QueuedFeed``."""
+        found = super().receive(wait_ms)
+        if found:
             self._empty_answers = 0
         elif self._source.is_bounded and self._is_empty():
             return None
-        return b"".join(records)
+        return found
 
-    def acknowledge(self, offset_bytes: int) -> None:
-        """Acknowledges the messages that are journalled, unless checkpoints decide."""
-        if not self._waits_for_checkpoints:
-            self.acknowledge_to(offset_bytes)
-
-    def acknowledge_to(self, offset_bytes: int) -> None:
-        """Acknowledges the messages before an offset of the journal."""
-        tag = 0
-        while self._unacknowledged and self._unacknowledged[0][0] <= offset_bytes:
-            tag = self._unacknowledged.popleft()[1]
-        if tag:
-            self._link.run("acknowledging", lambda channel: channel.basic_ack(tag, multiple=True))
+    def confirm(self, tags: list[int]) -> None:
+        """See ``QueuedFeed``."""
+        self._link.run("acknowledging", lambda channel: channel.basic_ack(tags[-1], multiple=True))
 
     def close(self) -> None:
         """Closes the connection, after the acknowledgements."""
@@ -196,26 +143,23 @@ class QueueFeed:
         return self._empty_answers >= EMPTY_ANSWERS
 
 
-class QueueOptions(AddressOptions, total=False):
+class RabbitQueueOptions(AddressOptions, QueueOptions, total=False):
     """Options of ``rabbitmq.queue``, which describes them."""
 
-    prefetch: int | None
-    acknowledge: Annotated[Literal["journal", "checkpoint"], "journal"]
     identity: Annotated[str | None, "message_id"]
-    remember: int | None
     until: Literal["empty"] | None
 
 
 @overload
-def queue(name: str, *, decode: None = None, **options: Unpack[QueueOptions]) -> RabbitQueue[Message]: ...
+def queue(name: str, *, decode: None = None, **options: Unpack[RabbitQueueOptions]) -> RabbitQueue[Message]: ...
 
 
 @overload
-def queue(name: str, *, decode: Any, **options: Unpack[QueueOptions]) -> RabbitQueue[Any]: ...
+def queue(name: str, *, decode: Any, **options: Unpack[RabbitQueueOptions]) -> RabbitQueue[Any]: ...
 
 
 @explains_calls
-def queue(name: str, *, decode: Any = None, **options: Unpack[QueueOptions]) -> RabbitQueue[Any]:
+def queue(name: str, *, decode: Any = None, **options: Unpack[RabbitQueueOptions]) -> RabbitQueue[Any]:
     """Source of the messages of a queue, in its order. It has one task, is the only consumer, and needs ``keepers``.
 
     Args:
@@ -242,31 +186,18 @@ def queue(name: str, *, decode: Any = None, **options: Unpack[QueueOptions]) -> 
 
         job.source(rabbitmq.queue("orders", url="amqp://shop@localhost", password=secrets.env("SHOP_PASSWORD")))
     """
-    acknowledge, until, identity = options["acknowledge"], options.get("until"), options["identity"]
-    waits, prefetch, remember = acknowledge == "checkpoint", options.get("prefetch"), options.get("remember")
-    if prefetch is None:
-        prefetch = CHECKPOINTED_PREFETCH if waits else PREFETCH
-    _check(name, acknowledge, until, identity, prefetch)
-    retained = REMEMBERED_PER_CREDIT * prefetch if remember is None else remember
-    check_number(CONNECTOR, "remember", retained, "identities")
-    return (CheckpointedRabbitQueue if waits else RabbitQueue)(
+    until, identity = options.get("until"), options["identity"]
+    if type(name) is not str or not name:
+        raise InvalidConnector(CONNECTOR, f"the queue is {name!r:.80}", "Give the name of a queue.")
+    limits = queue_limits(CONNECTOR, options, identity)
+    if limits.waits_for_checkpoints and until is not None:
+        problem = "acknowledge='checkpoint' does not go with until='empty'"
+        raise InvalidConnector(CONNECTOR, problem, "Leave one of them out.")
+    return (CheckpointedRabbitQueue if limits.waits_for_checkpoints else RabbitQueue)(
         name,
         Broker(CONNECTOR, options),
         decode=decode,
-        prefetch=prefetch,
+        limits=limits,
         identity=identity,
-        identities_retained=retained,
         is_bounded=is_bounded(CONNECTOR, until, "empty"),
     )
-
-
-def _check(name: str, acknowledge: str, until: str | None, identity: str | None, prefetch: int) -> None:
-    """Raises: InvalidConnector: these options cannot work."""
-    if type(name) is not str or not name:
-        raise InvalidConnector(CONNECTOR, f"the queue is {name!r:.80}", "Give the name of a queue.")
-    if acknowledge not in ("journal", "checkpoint"):
-        raise InvalidConnector(CONNECTOR, f"acknowledge is {acknowledge!r:.80}", 'Give "journal" or "checkpoint".')
-    if acknowledge == "checkpoint" and (until is not None or identity is None):
-        problem = "acknowledge='checkpoint' goes neither with until='empty' nor with identity=None"
-        raise InvalidConnector(CONNECTOR, problem, "Leave one of them out.")
-    check_number(CONNECTOR, "prefetch", prefetch, "messages", PREFETCH_MAX)

@@ -209,7 +209,7 @@ def name_of_call(function: Callable[..., Any]) -> str:
 
 
 MODULES: Final = frozenset(
-    {"codecs", "delta", "files", "kafka", "nats", "postgres", "rabbitmq", "redis", "secrets", "sockets", "web"}
+    {"codecs", "delta", "files", "kafka", "mqtt", "nats", "postgres", "rabbitmq", "redis", "secrets", "sockets", "web"}
 )
 """Public modules of connectors: their functions are called as ``files.csv``."""
 

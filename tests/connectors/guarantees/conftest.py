@@ -10,6 +10,7 @@ import pytest
 
 from clonos.testing import Evidence, Guarantee, Guarantees, NetworkLink
 from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -109,6 +110,12 @@ def nats_link(nats_server: NatsServer) -> Iterator[NetworkLink]:
 @pytest.fixture
 def redis_link(redis_server: RedisProcess) -> Iterator[NetworkLink]:
     with NetworkLink(redis_server.place) as link:
+        yield link
+
+
+@pytest.fixture
+def mqtt_link(mosquitto: MosquittoServer) -> Iterator[NetworkLink]:
+    with NetworkLink(mosquitto.place) as link:
         yield link
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,21 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 
-from clonos import dbapi, delta, files, kafka, nats, rabbitmq, redis, sqlite, web
+from clonos import dbapi, delta, files, kafka, mqtt, nats, rabbitmq, redis, sqlite, web
 from clonos import postgres as pg
 from clonos.io.http.http_client import close_shared_client
 from clonos.testing import NetworkLink, check_sink
 from tests.connectors.guarantees.conftest import REPEATING, numbered, server_outages
-from tests.connectors.guarantees.places import WORLDS, nats_url, postgres_url, rabbit_url, redis_url, s3_url
+from tests.connectors.guarantees.places import WORLDS, mqtt_url, nats_url, postgres_url, rabbit_url, redis_url, s3_url
 from tests.connectors.kafka.producing import committed
+from tests.connectors.mqtt.topics import Observer, observed
 from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.object_stores.objects import contents
 from tests.connectors.rabbitmq.messages import declare, taken
 from tests.connectors.redis.streams import add_stream as add_entries
 from tests.connectors.redis.streams import found as entries
 from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -218,6 +220,25 @@ def test_entries_have_each_row_once(redis_server: RedisProcess, redis_link: Netw
     report = check_sink(make, read, outages=outages, worlds=())
     numbered(report)
     expect("`redis.sink`", report, REPEATING)
+
+
+def test_a_topic_of_mqtt_has_each_row_once_by_its_id(
+    mosquitto: MosquittoServer, mqtt_link: NetworkLink, expect: Any
+) -> None:
+    """Without kills of the broker, which loses what its subscribers have not received."""
+    observers: dict[str, Observer] = {}
+    with ExitStack() as stack:
+
+        def make(place: str) -> Any:
+            observers[place] = stack.enter_context(observed(mosquitto, f"out-{place}"))
+            return mqtt.sink(f"out-{place}", url=mqtt_url(mqtt_link))
+
+        def read(place: str) -> list[Any]:
+            return [json.loads(payload) for payload in dict(observers[place].messages).values()]
+
+        report = check_sink(make, read, outages=mqtt_link.outages(), worlds=())
+    numbered(report)
+    expect("`mqtt.sink`, by id", report, REPEATING)
 
 
 def test_objects_have_each_row_once(s3: S3Server, s3_link: NetworkLink, expect: Any) -> None:

@@ -16,12 +16,22 @@ import fastavro
 import pyarrow
 import pytest
 
-from clonos import codecs, files, kafka, nats, rabbitmq, redis, sockets, values, web
+from clonos import codecs, files, kafka, mqtt, nats, rabbitmq, redis, sockets, values, web
 from clonos import postgres as pg
 from clonos.testing import Evidence, Guarantees, NetworkLink, check_source
 from tests.connectors.guarantees.conftest import server_outages
-from tests.connectors.guarantees.places import WORLDS, WRITERS, nats_url, postgres_url, rabbit_url, redis_url, s3_url
+from tests.connectors.guarantees.places import (
+    WORLDS,
+    WRITERS,
+    mqtt_url,
+    nats_url,
+    postgres_url,
+    rabbit_url,
+    redis_url,
+    s3_url,
+)
 from tests.connectors.kafka.producing import produce
+from tests.connectors.mqtt.topics import publish as publish_to_topic
 from tests.connectors.nats.streams import add_stream
 from tests.connectors.nats.streams import publish as publish_to_stream
 from tests.connectors.object_stores.objects import put
@@ -29,6 +39,7 @@ from tests.connectors.rabbitmq.messages import declare, publish
 from tests.connectors.redis.streams import add_stream as add_entries
 from tests.connectors.redis.streams import publish as add_to_entries
 from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -181,6 +192,24 @@ def test_messages_of_a_stream_are_read_once(nats_server: NatsServer, nats_link: 
 
     outages = nats_link.outages() | server_outages(nats_server)
     expect("`nats.source`", check_source(make, write, int, outages=outages))
+
+
+def test_messages_of_a_topic_of_mqtt_count_once(
+    mosquitto: MosquittoServer, mqtt_link: NetworkLink, expect: Any
+) -> None:
+    """Without kills of the broker, which loses its sessions with its process."""
+
+    def make(place: str) -> Any:
+        source = mqtt.source(
+            f"in-{place}", session=place, url=mqtt_url(mqtt_link), decode=codecs.json(), acknowledge="checkpoint"
+        )
+        source.connect(0).close()  # the session begins
+        return source
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        publish_to_topic(mosquitto, f"in-{place}", numbers, first=numbers[0])
+
+    expect("`mqtt.source`", check_source(make, write, int, outages=mqtt_link.outages()))
 
 
 def test_entries_of_a_stream_are_read_once(redis_server: RedisProcess, redis_link: NetworkLink, expect: Any) -> None:

@@ -12,6 +12,8 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from clonos.testing import NetworkLink
+from tests.connectors.servers.mosquitto import PASSWORD as MQTT_PASSWORD
+from tests.connectors.servers.mosquitto import USER as MQTT_USER
 from tests.connectors.servers.nats import PASSWORD as NATS_PASSWORD
 from tests.connectors.servers.nats import USER as NATS_USER
 from tests.connectors.servers.postgres import DATABASE, PASSWORD, USER
@@ -55,3 +57,7 @@ def rabbit_url(link: NetworkLink) -> str:
 
 def redis_url(link: NetworkLink) -> str:
     return f"redis://{REDIS_USER}:{REDIS_PASSWORD}@{link.address}"
+
+
+def mqtt_url(link: NetworkLink) -> str:
+    return f"mqtt://{MQTT_USER}:{MQTT_PASSWORD}@{link.address}"

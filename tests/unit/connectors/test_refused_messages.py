@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clonos import codecs, kafka, nats, rabbitmq, redis, web
+from clonos import codecs, kafka, mqtt, nats, rabbitmq, redis, web
 from tests.unit.connectors.refusing import numbered
 
 NAN = float("nan")
@@ -24,6 +24,7 @@ def registered() -> Any:
 
 SINKS: dict[str, Any] = {
     "kafka.sink": kafka.sink("t", servers="localhost:1"),
+    "mqtt.sink": mqtt.sink("t", url="mqtt://localhost:1"),
     "nats.sink": nats.sink("t", url="nats://localhost:1"),
     "rabbitmq": rabbitmq.exchange("t", url="amqp://localhost:1"),
     "redis.sink": redis.sink("t", url="redis://localhost:1"),

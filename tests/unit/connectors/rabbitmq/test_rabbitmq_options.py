@@ -25,8 +25,8 @@ URL = "amqp://shop:s3cret@localhost/%2F"
         ({"remember": 0}, "remember is 0"),
         ({"until": "latest"}, "until is 'latest'"),
         ({"acknowledge": "never"}, "acknowledge is 'never'"),
-        ({"acknowledge": "checkpoint", "until": "empty"}, "goes neither with until='empty'"),
-        ({"acknowledge": "checkpoint", "identity": None}, "nor with identity=None"),
+        ({"acknowledge": "checkpoint", "until": "empty"}, "does not go with until='empty'"),
+        ({"acknowledge": "checkpoint", "identity": None}, "does not go with identity=None"),
         ({"url": "http://localhost"}, "url is no URL of RabbitMQ"),
     ],
 )
