@@ -83,6 +83,10 @@ class PacedColumns:
         """Returns one split per reader."""
         return [b"%d" % reader for reader in range(self.pace.readers)]
 
+    def column_schema(self) -> Any:
+        """Returns the columns of a line, so that its windows work on columns."""
+        return _batch(numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64)).schema
+
     def reader(self) -> ColumnReader:
         """Makes the reader of a split."""
         return ColumnReader(self.pace)

@@ -45,6 +45,14 @@ class ColumnList(ValueList[Any]):
 
     is_columnar = True
 
+    def column_schema(self) -> Any | None:
+        import pyarrow  # a job with columns has loaded it
+
+        try:
+            return pyarrow.RecordBatch.from_pylist(self.records).schema if self.records else None
+        except pyarrow.ArrowException:  # no type has all values of a column
+            return None
+
     def reader(self) -> ColumnReader:
         return ColumnReader(self.records, self.batch)
 
