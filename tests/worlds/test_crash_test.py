@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from clonos import (
@@ -253,6 +254,21 @@ def test_a_source_of_columns_reads_given_rows_as_columns() -> None:
         assert sorted(outputs.rows) == list(range(12))
 
     crash_test(job, [{"number": number} for number in range(12)], seeds=range(8), check=check)
+
+
+def test_a_function_of_batches_with_a_size_gets_the_same_batches_again() -> None:
+    def numbers(batch: Any) -> Any:
+        return pyarrow.table({"numbers": [batch.column("number").to_pylist()]})
+
+    job = Job("gathered")
+    rows = job.source(files.parquet("absent/*.parquet"), name="table")
+    rows.map_batches(numbers, rows=5, within="1ms").rebalance().map(lambda row: row["numbers"]).sink(collect())
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(number for batch in outputs.rows for number in batch) == list(range(40))
+        assert max(map(len, outputs.rows)) <= 5
+
+    crash_test(job, [{"number": number} for number in range(40)], seeds=range(8), check=check)
 
 
 def test_a_pushed_source_in_a_crash_test_needs_records() -> None:
