@@ -260,6 +260,20 @@ class TableRefused(JobError):
         )
 
 
+class RegistrationLost(JobError):
+    """The registration of a sink task, which has the number of its next row, was deleted while the job ran."""
+
+    table: str
+    task: str
+
+    def __str__(self) -> str:
+        return (
+            f"the registration of {self.task} in the database of the table {self.table} was deleted by someone else."
+            " Which rows the table has cannot be known any more, so nothing is written. Leave clonos_registrations"
+            " alone; to go on, start afresh with --overwrite."
+        )
+
+
 class TableUnavailable(EnvironmentFault):
     """The database cannot be reached or used."""
 

@@ -422,8 +422,8 @@ def keyed_sink(sink: object) -> KeyedSink | None:
 class WriterFenced(Exception):
     """A later incarnation of this sink task has registered with the external system.
 
-    ``by`` is its (generation, incarnation) if the external system tells it; the coordinator may not know of it
-    otherwise.
+    ``by`` is its (generation, incarnation) if the external system tells it. Without, the task is restarted unless the
+    coordinator has ended it already.
     """
 
     def __init__(self, text: str = "", by: tuple[int, int] | None = None) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
+from clonos.connectors.connector_errors import RegistrationLost
 from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
 from clonos.connectors.tables.table_appends import AppendedRows
 from clonos.connectors.tables.table_database import Database, Query, RegistrationChanged, TableDescription
@@ -202,7 +203,9 @@ class TableWriter:
         """Writes ``count`` rows within a transaction. ``insert(number, known)`` inserts all but the first ``known``."""
         registered = self._registered()
         mine = (self._identity["generation"], self._identity["incarnation"])
-        if registered is None or registered[:2] != mine:
+        if registered is None:
+            raise RegistrationLost(self._sink.table, str(self._identity["task"]))
+        if registered[:2] != mine:
             raise self._fenced(registered)
         next_number = registered[2]
         if first_number > next_number:
@@ -234,15 +237,12 @@ class TableWriter:
     def _execute(self, statement: SqlStatement, **values: Any) -> int:
         return self._database.execute(statement, self._identity | values)
 
-    def _fenced(self, registered: tuple[int, int, int] | None) -> WriterFenced:
-        if registered is None:
-            other = "no incarnation"
-        else:
-            other = f"incarnation {registered[1]} of generation {registered[0]}"
+    def _fenced(self, registered: tuple[int, int, int]) -> WriterFenced:
         return WriterFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
-            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {other} is registered",
-            by=registered[:2] if registered is not None else None,
+            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but incarnation"
+            f" {registered[1]} of generation {registered[0]} is registered",
+            by=registered[:2],
         )
 
 

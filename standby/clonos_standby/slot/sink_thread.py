@@ -1,7 +1,8 @@
 """Connection of one immediate sink task to its external system, in its own thread: registered, in order, confirmed.
 
 A failed call is retried up to 8 times with backoff; then the incarnation fails. A fenced connection stops writing and
-reports the incarnation that fenced it, in case no surviving process has the view of that incarnation.
+reports the incarnation that fenced it, in case no surviving process has the view of that incarnation. If its system
+does not tell which one it was, the incarnation fails: the report is ignored where a view has ended it already.
 """
 
 from __future__ import annotations
@@ -120,10 +121,14 @@ class SinkThread:
     def _serve_and_report(self) -> None:
         try:
             self._serve()
-        except (_Ended, WriterFenced) as end:
-            logger.debug("the sink connection of %s ends: %r", self._identity, end)
-            if isinstance(end, WriterFenced) and end.by is not None:
-                generation, by = end.by
+        except _Ended:
+            logger.debug("the sink connection of %s was asked to end", self._identity)
+        except WriterFenced as fenced:
+            logger.debug("the sink connection of %s is fenced: %s", self._identity, fenced)
+            if fenced.by is None:
+                self._post(PartFailed(self._describe(fenced)))
+            else:
+                generation, by = fenced.by
                 self._post(SinkRefused(self._task, self._incarnation, generation, Incarnation(by)))
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
             self._post(PartFailed(self._describe(error)))

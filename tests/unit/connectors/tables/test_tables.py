@@ -14,10 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, TableRefused, TableUnavailable
+from clonos.connectors.connector_errors import (
+    InvalidConnector,
+    RegistrationLost,
+    RowNotWritable,
+    TableRefused,
+    TableUnavailable,
+)
 from clonos.connectors.tables import table_sink
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.ports.task_failure import failure_of
+from clonos.core.wire.recovery_messages import Recourse
 from clonos.operators.connector_contract import (
     ImmediateSink,
     Registration,
@@ -131,7 +140,7 @@ def test_a_new_generation_continues_at_the_restored_number_and_reports_rows_alre
     assert rows_in(path) == [("a",), ("b",), ("c",), ("B",), ("C",)]
 
 
-def test_an_incarnation_that_never_registered_writes_nothing(path: Path) -> None:
+def test_a_registration_that_someone_deleted_ends_the_job_and_no_retry_guesses_which_rows_are_there(path: Path) -> None:
     sink = sqlite(path, "words")
     writer = sink.immediate_writer()
     writer.register(identity(1), 0)
@@ -139,8 +148,9 @@ def test_an_incarnation_that_never_registered_writes_nothing(path: Path) -> None
     connection.execute("DELETE FROM clonos_registrations")
     connection.commit()
     connection.close()
-    with pytest.raises(WriterFenced, match="but no incarnation is registered"):
+    with pytest.raises(RegistrationLost, match=r"the registration of words/0 .* start afresh with --overwrite") as lost:
         writer.write(0, ["a"])
+    assert failure_of(TaskId(0), Incarnation(1), lost.value).recourse is Recourse.NONE
     writer.close()
 
 
