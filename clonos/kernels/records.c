@@ -1,4 +1,4 @@
-/* Python objects from columns: datetimes from microseconds, and dicts from lists of their values. */
+/* Python objects from columns and back: datetimes from and to microseconds, dicts from lists of their values. */
 
 #include "native.h"
 #include <datetime.h>
@@ -53,6 +53,40 @@ static PyObject *datetimes(PyObject *Py_UNUSED(module), PyObject *args)
     return found;
 }
 
+/* Returns the microseconds since 1970 of a datetime as its zone shows it. */
+static int64_t wall_of(PyObject *cell)
+{
+    int month = PyDateTime_GET_MONTH(cell), year = PyDateTime_GET_YEAR(cell) - (month < 3); /* begins in March, as above */
+    int of_year = (153 * (month < 3 ? month + 9 : month - 3) + 2) / 5 + PyDateTime_GET_DAY(cell) - 1;
+    int64_t days = INT64_C(365) * year + year / 4 - year / 100 + year / 400 + of_year - DAYS_BEFORE_1970;
+    int64_t seconds = 3600 * PyDateTime_DATE_GET_HOUR(cell) + 60 * PyDateTime_DATE_GET_MINUTE(cell) +
+                      PyDateTime_DATE_GET_SECOND(cell);
+    return days * DAY_US + seconds * 1000000 + PyDateTime_DATE_GET_MICROSECOND(cell);
+}
+
+/* walls(cells: list or tuple) -> list: the microseconds since 1970 of each datetime as its zone shows it; None if not all
+ * are datetimes with the same zone and without a fold. */
+static PyObject *walls(PyObject *Py_UNUSED(module), PyObject *cells)
+{
+    if (!PyList_CheckExact(cells) && !PyTuple_CheckExact(cells))
+        return PyErr_Format(PyExc_TypeError, "cells are a list or a tuple");
+    if (PyDateTimeAPI == NULL) PyDateTime_IMPORT;
+    if (PyDateTimeAPI == NULL) return NULL;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(cells);
+    PyObject **each = PySequence_Fast_ITEMS(cells); /* no code of the user runs below */
+    for (Py_ssize_t row = 0; row < count; row++)
+        if (!PyDateTime_CheckExact(each[row]) || PyDateTime_DATE_GET_FOLD(each[row]) ||
+            PyDateTime_DATE_GET_TZINFO(each[row]) != PyDateTime_DATE_GET_TZINFO(each[0]))
+            Py_RETURN_NONE;
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t row = 0; found != NULL && row < count; row++) {
+        PyObject *wall = PyLong_FromLongLong(wall_of(each[row]));
+        if (wall == NULL) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, row, wall);
+    }
+    return found;
+}
+
 /* Returns a dict of the values of a row, from a copy of another row's or of one without values. */
 static PyObject *dict_of(PyObject *empty, PyObject *names, PyObject *columns, Py_ssize_t row)
 {
@@ -103,6 +137,7 @@ static PyObject *dicts(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 PyMethodDef records_methods[] = {
+    {"walls", walls, METH_O, "walls(cells): microseconds since 1970 of datetimes of one zone, as it shows them."},
     {"datetimes", datetimes, METH_VARARGS, "datetimes(us, zone): a datetime of each number of microseconds since 1970."},
     {"dicts", dicts, METH_VARARGS, "dicts(names, columns, count): a dict of the values of each row."},
     {NULL, NULL, 0, NULL},

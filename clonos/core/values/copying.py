@@ -20,8 +20,6 @@ from clonos.core.values.type_registry import hashable_records
 IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID})
 """Types whose values cannot be changed in place. A tuple is not among them, because it may hold a list."""
 
-_TUPLES: Final = frozenset({tuple})
-
 
 def immutability_check() -> Callable[[Any], object]:
     """Returns a function that raises TypeError for a value that may change in place, and for some that cannot.
@@ -59,10 +57,15 @@ def copied(value: Any) -> Any:
 
 def copied_rows(rows: list[Any]) -> list[Any]:
     """Returns the rows with a copy of each mutable one, or the list itself if all are immutable."""
-    types = set(map(type, rows))
-    if types <= IMMUTABLE or (types == _TUPLES and IMMUTABLE.issuperset(map(type, chain.from_iterable(rows)))):
-        return rows
-    return list(map(copied, rows))
+    return rows if _are_immutable(rows) else list(map(copied, rows))
+
+
+def _are_immutable(values: list[Any]) -> bool:
+    """Returns whether values are immutable, or tuples of immutable ones, such as NamedTuples."""
+    types = set(map(type, values))
+    return types <= IMMUTABLE or (
+        all(issubclass(each, tuple) for each in types) and IMMUTABLE.issuperset(map(type, chain.from_iterable(values)))
+    )
 
 
 def apart(rows: list[Any]) -> list[Any]:
@@ -89,9 +92,7 @@ def _copied(value: Any) -> Any:
 
 
 def _copied_list(value: list[Any]) -> list[Any]:
-    if IMMUTABLE.issuperset(map(type, value)):
-        return value.copy()
-    return list(map(_copied, value))
+    return value.copy() if _are_immutable(value) else list(map(_copied, value))
 
 
 def _copied_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -249,11 +249,13 @@ def _as_datetimes(cells: Sequence[Any], depth: int) -> Column | None:
     fold.
     """
     zone = cells[0].tzinfo
-    if any(map(attrgetter("fold"), cells)) or not all(map(is_, map(attrgetter("tzinfo"), cells), repeat(zone))):
-        return None
-    # Within one zone, subtraction yields the difference of wall times, whatever the rules of the zone.
-    since = map(sub, cells, repeat(EPOCH.replace(tzinfo=zone)))
-    walls = list(map(floordiv, since, repeat(MICROSECOND)))
+    walls = None if choice.native is None else choice.native.walls(cells)
+    if walls is None:
+        if any(map(attrgetter("fold"), cells)) or not all(map(is_, map(attrgetter("tzinfo"), cells), repeat(zone))):
+            return None
+        # Within one zone, subtraction yields the difference of wall times, whatever the rules of the zone.
+        since = map(sub, cells, repeat(EPOCH.replace(tzinfo=zone)))
+        walls = list(map(floordiv, since, repeat(MICROSECOND)))
     return Column(DATETIMES, data=ENCODER.encode(lower_zone(zone)), parts=(_column(walls, depth),))
 
 

@@ -32,6 +32,10 @@ class GatheredValues(Aggregation[Any, Any]):
         accumulator.append(term)
         return accumulator
 
+    def add(self, accumulator: Any, value: Any) -> Any:
+        accumulator.append(value)
+        return accumulator
+
     def merge(self, accumulator: Any, other: Any) -> Any:
         accumulator.extend(other)
         return accumulator

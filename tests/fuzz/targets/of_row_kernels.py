@@ -197,11 +197,13 @@ def _count(native: Any, flag: int, first: bytes, second: bytes) -> None:
 
 
 def _datetimes(native: Any, flag: int, first: bytes, second: bytes) -> None:
-    """Datetimes are those that Python computes."""
+    """Datetimes are those that Python computes, and become the same numbers."""
     zone = (None, UTC, second)[flag % 3]
     found = native.datetimes(first, zone)
     wanted = [EPOCH + timedelta(microseconds=each) for (each,) in struct.iter_unpack("<q", first)]
     assert found == [each.replace(tzinfo=UTC if zone else None) for each in wanted]
+    assert native.walls(found) == [each for (each,) in struct.iter_unpack("<q", first)]
+    assert native.walls([*found, second]) is None
 
 
 def _dicts(native: Any, flag: int, first: bytes, second: bytes) -> None:

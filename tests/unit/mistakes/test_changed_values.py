@@ -13,6 +13,7 @@ from clonos.api.graph import JobGraph
 from clonos.core.values.copying import copied, copied_rows
 from clonos.operators.operator import Fork, Operator, Times
 from clonos.operators.steps import process
+from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import Given, Outbox, run
 
 ROWS = [{"k": "a", "n": n} for n in range(1, 5)]
@@ -80,7 +81,7 @@ def test_a_copy_shares_no_mutable_part_and_immutable_values_are_not_copied() -> 
         part.append(9)
     value["set"].add(9)  # type: ignore[attr-defined]
     assert copy == {"list": [{"a": [1]}], "tuple": ([2],), "set": {3}, "record": Total(1, [1])}
-    for rows in ([1, "a", None], [(1, "a"), (2, None)]):
+    for rows in ([1, "a", None], [(1, "a"), (2, None)], [RoutedError("step", 1, "error", ""), (2,)]):
         assert copied_rows(rows) is rows
 
 
