@@ -6,8 +6,8 @@ import inspect
 import io
 import os
 from collections.abc import Iterable, Mapping
-from types import ModuleType
-from typing import Any, Final
+from types import ModuleType, UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.wrong_calls import name_of_call
@@ -45,6 +45,9 @@ WRITERS: Final = {
     ("http", "https"): 'web.post("{text}")',
 }
 """Connectors by the schemes of addresses."""
+
+METHODS: Final = {"source": ("reader", "connect"), "sink": ("writer", "immediate_writer")}
+"""Methods that a source or a sink has, one of each."""
 
 STREAM: Final = "It is a stream already: call its methods, such as map or sink; union(...) joins two."
 ROWS: Final = (
@@ -131,11 +134,22 @@ def _is_frame(given: Any) -> bool:
     return any(hasattr(type(given), name) for name in ("__arrow_c_stream__", "iterrows", "to_arrow", "mapInPandas"))
 
 
+def _gives(function: Any, end: str) -> bool:
+    """Returns whether a function of a module of connectors may give a source, or a sink."""
+    try:
+        given = get_type_hints(function)["return"]
+    except (NameError, TypeError, KeyError):  # a class that is loaded when it is needed
+        return True
+    classes = get_args(given) if isinstance(given, UnionType) else (given,)
+    return any(hasattr(get_origin(each) or each, method) for each in classes for method in METHODS[end])
+
+
 def _of_callable(given: Any, end: str) -> str:
     """Returns what to write in place of a function, a class or a module; "" for anything else."""
     if isinstance(given, ModuleType):
         name = given.__name__.rpartition(".")[2]
-        calls = [f"{name}.{each}(...)" for each in getattr(given, "__all__", ()) if _is_public(given, each)]
+        names = [each for each in getattr(given, "__all__", ()) if _is_public(given, each)]
+        calls = [f"{name}.{each}(...)" for each in names if _gives(getattr(given, each), end)]
         return f"It is a module: write {' or '.join(calls[:6])}." if calls else ""
     if not callable(given):
         return ""
