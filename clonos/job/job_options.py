@@ -60,7 +60,7 @@ class StartOptions(TypedDict, total=False):
     parallelism: int
     placement: Literal["spread", "pack"] | PlacementKind
     py_files: str | Sequence[Text]
-    rebalance: bool
+    move_tasks: bool
     move_timeout: Duration
     replicas: int | None
     resume: bool

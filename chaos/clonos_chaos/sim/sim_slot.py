@@ -16,7 +16,7 @@ from clonos.core.slot.slot_events import (
     HeartbeatDue,
     SinkConfirmed,
     SinkOpened,
-    SinkRefused,
+    SinkWriterFenced,
     SnapshotsRead,
     SnapshotWritten,
     WholeStateWritten,
@@ -214,7 +214,9 @@ class SimSlot(SimProcess):
         self.world.count(FENCED_AT_SINK)
         delay_ns = self.world.settings.external_ns_max
         generation, by = fenced.by
-        self.clock.after(delay_ns, self.run, self.handle, SinkRefused(task, incarnation, generation, Incarnation(by)))
+        self.clock.after(
+            delay_ns, self.run, self.handle, SinkWriterFenced(task, incarnation, generation, Incarnation(by))
+        )
 
     def _close_sink(self, asked: effect.CloseSink) -> None:
         """Closes the sink; writes in transit still arrive, and are refused once a successor has registered."""

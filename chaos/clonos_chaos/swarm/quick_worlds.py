@@ -9,7 +9,7 @@ from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.sim.world_settings import WorldSettings
 
 OPTIONS: Final = Options(
-    rebalance=True,
+    move_tasks=True,
     heartbeat_ms=50,
     lease_ms=500,
     checkpoint_every_ms=30,

@@ -20,7 +20,7 @@ def draw_hot(plan: Plan, rng: Random) -> Plan:
 def draw_options(rng: Random) -> Options:
     """Draws random options of the job."""
     drawn = Options(
-        rebalance=True,
+        move_tasks=True,
         heartbeat_ms=rng.choice((20, 100)),
         lease_ms=rng.choice((500, 2_000)),
         checkpoint_every_ms=rng.choice((30, 100, 300)),

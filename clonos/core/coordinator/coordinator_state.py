@@ -186,7 +186,7 @@ class CoordinatorState:
         self.failed_tasks: dict[TaskId, bool] = {}  # without a living incarnation; True: their successors single-step
         self.confirmed: dict[TaskId, int] = {}  # of failed tasks that move: see ``ViewChange``
         self.is_rollback_due = False
-        self.is_rebalance_due = False  # slots, or the readiness of standbys and keepers, have changed
+        self.is_placement_due = False  # slots, or the readiness of standbys and keepers, have changed
         self.is_view_waiting = False  # a view was due while the metadata of a checkpoint was being written
         self.is_balanced = False  # every task has its standbys and keepers, well placed, and none too many
         # checkpoints

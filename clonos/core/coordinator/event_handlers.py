@@ -76,7 +76,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     else:
         state.over_soft_limit.pop(event.slot, None)
     if not state.is_balanced and (before is None or _backups(before) != _backups(status)):
-        state.is_rebalance_due = True
+        state.is_placement_due = True
 
 
 def on_view(state: CoordinatorState, event: Received) -> None:
@@ -388,13 +388,13 @@ def finish_if_done(state: CoordinatorState) -> None:
 
 
 def after_event(state: CoordinatorState, is_tick: bool) -> None:
-    """Ends the job or issues the next view if an event made that due. Rebalancing waits for a tick, and then at most
-    for the checkpoint that is committing; a failed task waits for no tick.
+    """Ends the job or issues the next view if an event made that due. A move of tasks waits for a tick, and then at
+    most for the checkpoint that is committing; a failed task waits for no tick.
     """
     finish_if_done(state)
     if not state.is_running:
         return
     is_urgent = bool(state.failed_tasks) or state.is_rollback_due
     is_at_once = is_tick or state.is_view_waiting or state.unplaced_since_ns is not None
-    if is_urgent or (state.is_rebalance_due and is_at_once):
+    if is_urgent or (state.is_placement_due and is_at_once):
         renew_view(state)

@@ -54,7 +54,7 @@ def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: b
     state.emit(Alarm(f"{name} is gone: {reason}", is_routine=True))
     if state.is_running:
         fail_tasks(state, state.hosted.pop(slot, ()), reason)
-    state.is_rebalance_due = True
+    state.is_placement_due = True
     if not isinstance(state.phase, Over):
         request_missing(state)
 
@@ -221,7 +221,7 @@ def _announce(state: CoordinatorState) -> None:
         state.emit(Send(slot, completed))
     state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
     state.rollbacks = 0
-    state.is_rebalance_due |= not state.is_balanced  # standbys have a new checkpoint to reach
+    state.is_placement_due |= not state.is_balanced  # standbys have a new checkpoint to reach
 
 
 def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.RecoveryRecord:
@@ -245,7 +245,7 @@ def _issue(state: CoordinatorState) -> None:
         resumed = frozenset(task for task in state.moves_given_up if view.placements[task].is_suspended)
         is_moving = resumed or not all(view.placements[task].is_suspended for task in suspended)
         if not restarted and is_same and not is_moving:
-            state.is_rebalance_due = state.is_view_waiting = False
+            state.is_placement_due = state.is_view_waiting = False
             return
         moving = suspended, resumed, state.confirmed
         event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving)
@@ -328,7 +328,7 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
     state.failed_tasks, state.confirmed = {}, {}
     state.suspended_tasks = {t: at for t, at in state.suspended_tasks.items() if view.placements[t].is_suspended}
-    state.is_rollback_due = state.is_rebalance_due = state.is_view_waiting = False
+    state.is_rollback_due = state.is_placement_due = state.is_view_waiting = False
     if all(placement.slot is not None for placement in view.placements):
         state.unplaced_since_ns = None
     elif state.unplaced_since_ns is None:

@@ -31,7 +31,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     task = next(filter(lambda task: _has_place(state, task), _sharing(state)), None)
     if task is not None:
         state.suspended_tasks[task] = state.awake_ns
-        state.is_rebalance_due = True
+        state.is_placement_due = True
 
 
 def _give_up_if_late(state: CoordinatorState) -> None:
@@ -42,7 +42,7 @@ def _give_up_if_late(state: CoordinatorState) -> None:
         del state.suspended_tasks[task]
         state.moves_given_up[task] = state.view.placements[task].incarnation
         state.emit(Alarm(_given_up_text(state, task)))
-        state.is_rebalance_due = True
+        state.is_placement_due = True
 
 
 def _given_up_text(state: CoordinatorState, task: TaskId) -> str:
@@ -85,7 +85,7 @@ def _is_quiet(state: CoordinatorState) -> bool:
     The next checkpoint may be pending, as it always is in a job whose checkpoints take longer than their interval.
     """
     recovers = state.recovering_tasks or state.open_recoveries or state.is_rollback_due or state.suspended_tasks
-    is_under_way = state.behind_view or state.is_draining or state.is_rebalance_due
+    is_under_way = state.behind_view or state.is_draining or state.is_placement_due
     is_new = state.completed.checkpoint > state.failed_at and isinstance(state.checkpoints, Collecting)
     return is_new and not recovers and not is_under_way
 
@@ -96,7 +96,7 @@ def _sharing(state: CoordinatorState) -> list[TaskId]:
     A task with a journal stays, because its producer need not find it in another slot. A task with effects outside
     of the job stays if it has no keepers: its successor would not find what it has done.
     """
-    if not state.options.rebalance or len(state.hosted) == len(state.plan.tasks):
+    if not state.options.move_tasks or len(state.hosted) == len(state.plan.tasks):
         return []
     began = [placement.incarnation for placement in state.view.placements]
     found = []

@@ -127,7 +127,7 @@ def register(state: CoordinatorState, event: Received) -> None:
     state.addresses[message.slot] = SlotAddress(
         message.slot, message.domain, message.data_address, message.control_address, message.public_key
     )
-    state.is_rebalance_due = True
+    state.is_placement_due = True
     if isinstance(state.phase, Starting):
         _start_if_ready(state)
 

@@ -56,7 +56,7 @@ class Options:
     standby: StandbyKind = StandbyKind.PASSIVE  # default for steps that do not choose a kind
     keepers: int = 1
     placement: PlacementKind = PlacementKind.SPREAD
-    rebalance: bool = True  # move tasks that share a slot since a loss
+    move_tasks: bool = True  # move tasks that share a slot since a loss
     move_timeout_ms: int = 10_000  # from the suspension of a task that moves until its move is given up
     sharing_depth: int | None = None
     replicas: int | None = None  # other domains that must hold a log before sharing of it stops; None: it never stops

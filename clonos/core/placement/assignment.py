@@ -246,7 +246,7 @@ def place(
         if placed[task].slot not in domains:
             placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
     for task in reversed(unbalanced):  # sinks first, because no task downstream holds their logs
-        placed[task] = _rebalance(TaskId(task), placed[task], targets[task], loads, ready)
+        placed[task] = _with_backups(TaskId(task), placed[task], targets[task], loads, ready)
     return tuple(placed)
 
 
@@ -268,7 +268,7 @@ def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness)
     return slot
 
 
-def _rebalance(
+def _with_backups(
     task: TaskId, assigned: Assignment, target: ReplicationTargets, loads: Loads, ready: Readiness
 ) -> Assignment:
     domains = loads.domains
@@ -285,11 +285,11 @@ def _rebalance(
         misfits=loads.misfits(task),
         home=home,
     )
-    standbys = _rebalance_backups(wanted, loads)
+    standbys = _chosen_backups(wanted, loads)
     wanted = _Backups(
         assigned.slot, own, living_keepers, target.keepers, standbys, lambda slot: ready.has_keeper(slot, task)
     )
-    return Assignment(assigned.slot, standbys, _rebalance_backups(wanted, loads))
+    return Assignment(assigned.slot, standbys, _chosen_backups(wanted, loads))
 
 
 def _home(task: TaskId, own_domain: str, standbys: tuple[SlotId, ...], loads: Loads) -> SlotId | None:
@@ -318,7 +318,7 @@ class _Backups(NamedTuple):
     """Slot to which the task will move."""
 
 
-def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
+def _chosen_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
     domains, is_ready = loads.domains, of.is_ready
     backups = list(of.living)
 

@@ -134,7 +134,7 @@ class ReadSnapshots(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenSink(msgspec.Struct, frozen=True, gc=False):
-    """Register with the external system of an immediate sink: ``SinkOpened`` or ``SinkRefused``.
+    """Register with the external system of an immediate sink: ``SinkOpened`` or ``SinkWriterFenced``.
 
     See ``clonos.operators.connector_contract.Registration``.
     """
@@ -147,7 +147,7 @@ class OpenSink(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteToSink(msgspec.Struct, frozen=True, gc=False):
-    """Write to the external system, in order: ``SinkConfirmed`` or ``SinkRefused``."""
+    """Write to the external system, in order: ``SinkConfirmed`` or ``SinkWriterFenced``."""
 
     task: TaskId
     incarnation: Incarnation

@@ -61,7 +61,7 @@ class Live:
 class Lost:
     """Something that it needs is lost, or another incarnation has taken its place; only the coordinator can help."""
 
-    cause: Behind | JournalMissing | SinkFencedOff
+    cause: Behind | JournalMissing | IncarnationFenced
 
 
 State = Recovering | Connecting | Replaying | Stalled | Live | Lost
@@ -107,14 +107,14 @@ class JournalMissing:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkFencedOff:
+class IncarnationFenced:
     """The external system refuses this incarnation, because it has registered a later one."""
 
     generation: int
     incarnation: Incarnation
 
 
-Event = Gathered | Restored | HandshakesReceived | LogEnded | JournalMissing | SinkFencedOff
+Event = Gathered | Restored | HandshakesReceived | LogEnded | JournalMissing | IncarnationFenced
 
 # ------------------------------------------------------------------ effects
 
@@ -197,7 +197,7 @@ def _lose_journal(_state: Replaying, event: JournalMissing) -> Next[Lost]:
     return Lost(event), (ReportLost(),)
 
 
-def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff) -> Next[Lost]:
+def _fence(_state: Connecting | Replaying | Stalled | Live, event: IncarnationFenced) -> Next[Lost]:
     # A view that ends this incarnation is on its way. If nobody alive knows of one, only the coordinator can help.
     return Lost(event), (ReportLost(),)
 
@@ -218,11 +218,11 @@ HANDLERS: Table[Step] = {
     (Lost, HandshakesReceived): _stay,
     (Lost, LogEnded): _stay,  # it was fenced in mid-replay
     (Lost, JournalMissing): _stay,
-    (Connecting, SinkFencedOff): _fence,
-    (Replaying, SinkFencedOff): _fence,
-    (Stalled, SinkFencedOff): _fence,
-    (Live, SinkFencedOff): _fence,
-    (Lost, SinkFencedOff): _stay,
+    (Connecting, IncarnationFenced): _fence,
+    (Replaying, IncarnationFenced): _fence,
+    (Stalled, IncarnationFenced): _fence,
+    (Live, IncarnationFenced): _fence,
+    (Lost, IncarnationFenced): _stay,
 }
 
 
@@ -254,5 +254,5 @@ def report_of(task: TaskId, incarnation: Incarnation, lost: Lost) -> LogLost | J
             return LogLost(task, incarnation, channel, position, received_up_to)
         case JournalMissing():
             return JournalLost(task, incarnation)
-        case SinkFencedOff(generation, by):
+        case IncarnationFenced(generation, by):
             return SinkFenced(task, incarnation, generation, by)

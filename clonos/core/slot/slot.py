@@ -367,7 +367,7 @@ HANDLERS: dict[type, Callable[[Slot, Any], None]] = {
     event.ProducerDataRead: Slot.on_journal,
     event.ProducerFailed: Slot.on_producer_failed,
     event.SinkOpened: Slot.on_external_opened,
-    event.SinkRefused: Slot.on_external_fenced,
+    event.SinkWriterFenced: Slot.on_sink_fenced,
     event.SinkConfirmed: Slot.on_external_confirmed,
     event.SnapshotWritten: Slot.on_snapshot_written,
     event.WholeStateWritten: Slot.on_whole_written,

@@ -144,7 +144,7 @@ class SinkOpened(msgspec.Struct, frozen=True, gc=False):
     knows_output: bool = True
 
 
-class SinkRefused(msgspec.Struct, frozen=True, gc=False):
+class SinkWriterFenced(msgspec.Struct, frozen=True, gc=False):
     """An external system refuses a sink's incarnation: it has registered another one, ``by``, of some generation."""
 
     task: TaskId
@@ -224,7 +224,7 @@ Event = (
     | ProducerDataRead
     | ProducerFailed
     | SinkOpened
-    | SinkRefused
+    | SinkWriterFenced
     | SinkConfirmed
     | SnapshotWritten
     | WholeStateWritten

@@ -28,7 +28,7 @@ from clonos.core.slot.slot_events import (
     ReplicationAwaited,
     SinkConfirmed,
     SinkOpened,
-    SinkRefused,
+    SinkWriterFenced,
     StepAnnounced,
     StepEmitted,
     ThreadRaised,
@@ -158,11 +158,11 @@ class LocalEvents(ABC):
             hosted.check_handshakes()
             self.send_status_if_due()
 
-    def on_external_fenced(self, event: SinkRefused) -> None:
-        """Reports that another incarnation has taken a sink over."""
+    def on_sink_fenced(self, event: SinkWriterFenced) -> None:
+        """Reports that a sink is fenced by a later incarnation."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.advance(recovery_machine.SinkFencedOff(event.generation, event.by))
+            hosted.advance(recovery_machine.IncarnationFenced(event.generation, event.by))
             self.send_status_if_due()
 
     def on_external_confirmed(self, event: SinkConfirmed) -> None:

@@ -20,7 +20,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.recorder import RecordingSuspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
-from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, SinkRefused
+from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, SinkWriterFenced
 from clonos.core.values.elements import decode_elements, decode_records
 from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
@@ -129,7 +129,7 @@ class SinkThread:
                 self._post(PartFailed(self._describe(fenced)))
             else:
                 generation, by = fenced.by
-                self._post(SinkRefused(self._task, self._incarnation, generation, Incarnation(by)))
+                self._post(SinkWriterFenced(self._task, self._incarnation, generation, Incarnation(by)))
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
             self._post(PartFailed(self._describe(error)))
         finally:

@@ -25,7 +25,7 @@ def after_a_loss(
 ) -> tuple[CoordinatorHarness, SlotId]:
     """A job of which a task was promoted into the slot of another one, and the new slot, which has its standby."""
     domains = "ababab"[: len(plan.tasks) if plan else None]
-    harness = live_chain(has_effects, domains, plan, **{"rebalance": True, **options})
+    harness = live_chain(has_effects, domains, plan, **{"move_tasks": True, **options})
     harness.complete(1)
     harness.tick(300)
     slot = harness.of(lost).hosting_slot
@@ -250,7 +250,7 @@ def test_a_journalled_source_stays_and_the_other_task_of_its_slot_moves() -> Non
 
 
 def test_no_task_moves_without_the_option() -> None:
-    harness, new = after_a_loss(rebalance=False)
+    harness, new = after_a_loss(move_tasks=False)
     for checkpoint in (2, 3):
         harness.complete(checkpoint)
         harness.tick(300)
@@ -259,7 +259,7 @@ def test_no_task_moves_without_the_option() -> None:
 
 
 def test_tasks_that_must_share_their_slots_stay() -> None:
-    harness = live_chain(domains="ab", rebalance=True)
+    harness = live_chain(domains="ab", move_tasks=True)
     for checkpoint in (1, 2, 3):
         harness.complete(checkpoint)
         harness.tick(300)

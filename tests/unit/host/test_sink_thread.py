@@ -235,7 +235,7 @@ def test_a_fenced_writer_stops_and_reports_what_fenced_it(by: tuple[int, int] | 
         assert (name, arguments[0].recourse) == ("PartFailed", Recourse.RETRY)
         assert "WriterFenced: a later one writes" in arguments[0].error
     else:
-        assert (name, arguments[2:]) == ("SinkRefused", by)
+        assert (name, arguments[2:]) == ("SinkWriterFenced", by)
     assert reported.is_empty()
     assert ledger.rows == []
 

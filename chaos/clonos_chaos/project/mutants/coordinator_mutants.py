@@ -311,9 +311,9 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
     """A task that lacks a standby or a keeper in another process gets one as soon as a slot registers."""
 
     def register(state: CoordinatorState, event: Any) -> None:
-        is_due = state.is_rebalance_due
+        is_due = state.is_placement_due
         startup.register(state, event)
-        state.is_rebalance_due = is_due
+        state.is_placement_due = is_due
 
     mutation.swap_entry(coordinator.HANDLERS, (Running, Register), register)
 
@@ -322,9 +322,9 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
 def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
     """A sink that is fenced reports it: no living process may know the incarnation that fenced it."""
     from clonos.core.slot import slot
-    from clonos.core.slot.slot_events import SinkRefused
+    from clonos.core.slot.slot_events import SinkWriterFenced
 
-    mutation.swap_entry(slot.HANDLERS, SinkRefused, lambda slot, event: None)
+    mutation.swap_entry(slot.HANDLERS, SinkWriterFenced, lambda slot, event: None)
 
 
 @mutant("9")

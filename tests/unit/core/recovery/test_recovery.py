@@ -17,7 +17,7 @@ WAITING = Gathering(number(1), frozenset({Holder(TaskId(1), False, SlotId(2))}))
 DONE = Gathering(number(1), frozenset())
 POSITIONS = ((ChannelId(0), 5), (ChannelId(1), 7))
 BEHIND = Behind(ChannelId(0), 5, 9)
-FENCED = r.SinkFencedOff(2, Incarnation(3))
+FENCED = r.IncarnationFenced(2, Incarnation(3))
 
 STATES: tuple[r.State, ...] = (
     r.Recovering(WAITING, False),
@@ -45,7 +45,7 @@ STAYS = {
     (r.Lost, r.HandshakesReceived),
     (r.Lost, r.LogEnded),
     (r.Lost, r.JournalMissing),
-    (r.Lost, r.SinkFencedOff),
+    (r.Lost, r.IncarnationFenced),
 }
 MOVES = {
     (r.Recovering, r.Gathered),
@@ -55,10 +55,10 @@ MOVES = {
     (r.Replaying, r.JournalMissing),
     (r.Stalled, r.HandshakesReceived),
     (r.Stalled, r.LogEnded),
-    (r.Connecting, r.SinkFencedOff),
-    (r.Replaying, r.SinkFencedOff),
-    (r.Stalled, r.SinkFencedOff),
-    (r.Live, r.SinkFencedOff),
+    (r.Connecting, r.IncarnationFenced),
+    (r.Replaying, r.IncarnationFenced),
+    (r.Stalled, r.IncarnationFenced),
+    (r.Live, r.IncarnationFenced),
 }
 
 
