@@ -226,6 +226,10 @@ class ProcessRun:
             self._killed.get(task.name) == task.incarnation for task in status.tasks
         )
         waits = self._is_stopping or any(one.left and one.fault.at.seconds is None for one in self._planned)
+        # A source that was killed reads again what it had not sent: its job is not stopped before.
+        waits = waits or self._records_read(status) < max(
+            (one.fault.at.records or 0 for one in self._planned), default=0
+        )
         if is_quiescent and 0 < self.scenario.limits.stop_after < now_s - self._live_since_s and not waits:
             self._is_stopping = True
             self._planned.clear()

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
 
 OPTIONS = Options(checkpoint_every_ms=1_000, heartbeat_ms=50)
 ALARM = re.compile(r"output (\d+) to (\d+) of (\S+) had left before the rollback")
+TRIES_MAX = 5
 STEP = 300
 """Records of each of the two splits between two kills."""
 
@@ -139,22 +140,30 @@ def test_kills_of_the_sinks_task_and_of_the_broker_leave_each_row_in_the_topic_o
         assert numbers == list(range(len(numbers)))
 
 
+def alarms_of(job: RunningJob) -> list[re.Match[str]]:
+    """Alarms of rows that had left before a rollback: first and last number, and task."""
+    return [found for event in job.progress if isinstance(event, Alarm) and (found := ALARM.match(event.text))]
+
+
 def test_a_rollback_repeats_exactly_the_rows_that_the_alarm_numbers(tmp_path: Path, broker: KafkaServer) -> None:
     drawing = DrawingJob(tmp_path, broker, "rollbacks")
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
         job.wait_for(is_quiescent)
         drawing.advance()
         wait_for_checkpoint(job)
-        drawing.advance()
-        drawing.wait_for_rows(job)
-        before = job.incarnations()
-        for pid in job.driver.ask(lambda coordinator: [register.pid for register in coordinator.slots]):
-            os.kill(pid, signal.SIGKILL)
-        wait_for_successors(job, before, *before)
+        for _ in range(TRIES_MAX):  # no row is repeated if a checkpoint has completed after the last row
+            drawing.advance()
+            drawing.wait_for_rows(job)
+            before = job.incarnations()
+            for pid in job.driver.ask(lambda coordinator: [register.pid for register in coordinator.slots]):
+                os.kill(pid, signal.SIGKILL)
+            wait_for_successors(job, before, *before)
+            if alarms_of(job):
+                break
         drawing.advance()
         drawing.gate.end(drawing.reach)
         assert isinstance(job.end(), JobDone)
-        alarms = [found for event in job.progress if isinstance(event, Alarm) and (found := ALARM.match(event.text))]
+        alarms = alarms_of(job)
     messages = committed(broker, drawing.topic)
     last = {}
     for message in sorted(messages, key=lambda message: headers(message)[2]):
@@ -164,6 +173,6 @@ def test_a_rollback_repeats_exactly_the_rows_that_the_alarm_numbers(tmp_path: Pa
     repeated = Counter(headers(message)[:2] for message in messages)
     twice = {place for place, count in repeated.items() if count > 1}
     announced = {(alarm[3], number) for alarm in alarms for number in range(int(alarm[1]), int(alarm[2]) + 1)}
-    assert twice, "a checkpoint has completed after the last row"
+    assert twice, "a checkpoint has always completed after the last row"
     assert twice == announced
     assert max(repeated.values()) == 2
