@@ -103,6 +103,10 @@ class KeyedWorkload:
         """Returns the number of expected results."""
         return self.records
 
+    def columns(self) -> Any:
+        """Returns the schema of the bids as columns."""
+        return BidColumns([(0, 0, 0)], 1).schema
+
     def share(self, reader: int) -> BidShare | ValueShare:
         """Returns the records of one reader."""
         size = self.records // self.readers
@@ -172,6 +176,7 @@ class BidColumns:
 
         columns = [pyarrow.array(column, pyarrow.int64()) for column in zip(*pool, strict=True)]
         self._pool, self.size = pyarrow.record_batch(columns, names=("auction", "bidder", "price")), size
+        self.schema: Any = self._pool.schema
 
     def after(self, position: int, records_max: int) -> Any:
         """Returns at least one record from a position on; an empty batch at the end."""

@@ -43,6 +43,11 @@ class PreparedLines:
         """Returns one split per reader."""
         return [b"%d" % reader for reader in range(self.workload.readers)]
 
+    def column_schema(self) -> Any | None:
+        """Returns the columns of a bid; None for rows, and for lines, of which a function makes the columns."""
+        is_keyed = self.is_columnar and hasattr(self.workload, "columns")
+        return self.workload.columns() if is_keyed else None
+
     def reader(self) -> LineReader:
         """Makes the reader of a share."""
         return LineReader(self.workload, self.is_columnar)
