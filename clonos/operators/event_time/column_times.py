@@ -7,6 +7,7 @@ become Python objects, and ``event_time_ns`` decides them. Only code that works 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy
@@ -115,8 +116,15 @@ def _decided(cell: Any, column: TimestampColumn) -> int:
     try:
         given = cell.as_py()
     except (OverflowError, ValueError):
-        raise TimestampError(f"the timestamp {_python(cell)} lies {RANGE_TEXT}") from None
+        if not _TYPES.is_timestamp(cell.type) or cell.type.unit != "ns":
+            raise TimestampError(f"the timestamp {_python(cell)} lies {RANGE_TEXT}") from None
+        given = _without_nanoseconds(cell)  # Python has none, and without pandas pyarrow refuses them
     return event_time_ns(given, column.unit, column.local)
+
+
+def _without_nanoseconds(cell: Any) -> datetime:
+    microseconds = cell.cast(pyarrow.int64()).as_py() // NANOSECONDS_PER_MICROSECOND
+    return datetime(1970, 1, 1, tzinfo=UTC if cell.type.tz else None) + timedelta(microseconds=microseconds)
 
 
 def _python(cell: Any) -> Any:

@@ -33,6 +33,7 @@ from clonos.operators.event_time.watermark_strategies import (
 from clonos.operators.operator import Operator
 from clonos.operators.user_errors import Guard, RoutedError
 from tests.unit.operators.driver import START_NS, Clock
+from tests.unit.values.samples import printed_by
 
 NOW = START_NS // 1_000_000_000
 UNITS = list(Unit)
@@ -257,6 +258,29 @@ def test_an_instant_that_python_cannot_represent_is_an_error_of_its_record() -> 
 def test_nanoseconds_below_a_microsecond_are_left_out_as_for_rows() -> None:
     column = pyarrow.array([START_NS + 1_999, -1]).cast(pyarrow.timestamp("ns", "UTC"))
     assert time_array("step", batch_of(column), TimestampColumn("at")).tolist() == [START_NS + 1_000, -1_000]
+
+
+WITHOUT_PANDAS = """
+import sys
+
+class NoPandas:
+    def find_spec(self, name, *arguments):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoPandas())
+import pyarrow
+from clonos.operators.event_time.column_times import time_array
+from clonos.operators.event_time.local_times import Ambiguous, LocalTimes
+from clonos.operators.event_time.timestamps import TimestampColumn, Unit
+at = pyarrow.array([1_792_895_400_123_456_789], pyarrow.timestamp("ns"))
+berlin = LocalTimes("Europe/Berlin", Ambiguous.EARLIEST)
+print(time_array("step", pyarrow.record_batch({"at": at}), TimestampColumn("at", Unit.SECONDS, berlin)).tolist())
+"""
+
+
+def test_nanoseconds_of_an_hour_that_comes_twice_are_read_without_pandas() -> None:
+    assert printed_by(WITHOUT_PANDAS) == "[1792888200123456000]"
 
 
 class Stepping(Operator):
