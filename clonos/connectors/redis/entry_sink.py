@@ -22,6 +22,8 @@ from clonos.operators.connector_contract import Registration, WriterFenced, Writ
 CONNECTOR: Final = "redis.sink"
 ID_FIELD: Final = b"clonos-id"
 DATA_FIELD: Final = "data"
+FIELDS_MAX: Final = 1_000
+"""Further fields of an entry. Lua passes at most 8,000 values on: a script with more ends, and its first rows stay."""
 SCRIPT_ROWS: Final = 500
 SCRIPT_BYTES: Final = 1 << 20
 """The server does nothing else while it runs a script."""
@@ -115,6 +117,8 @@ class EntrySink(BrokerSink):
     def properties(self, message_id: str, headers: Mapping[str, Any], content_type: str | None) -> list[bytes]:
         """See ``BrokerSink``. Raises: TypeError, UnicodeEncodeError: a header cannot be a field."""
         fields, given = [ID_FIELD, message_id.encode()], dict[Any, Any](headers)
+        if len(given) > FIELDS_MAX:
+            raise TypeError(f"{len(given)} further fields are more than an entry may have, at most {FIELDS_MAX}")
         for name, value in given.items():
             if not isinstance(name, str) or name.encode() in (ID_FIELD, DATA_FIELD.encode()):
                 raise TypeError(f"{name!r:.80} is not the name of a further field")

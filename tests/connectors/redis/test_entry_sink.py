@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clonos import codecs
 from clonos.connectors import redis
 from clonos.connectors.kit.external_system import NumberLost, SystemRefused, SystemUnreachable
-from clonos.connectors.redis.entry_sink import SCRIPT_ROWS
+from clonos.connectors.redis.entry_sink import FIELDS_MAX, SCRIPT_ROWS
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
 from tests.connectors.redis.streams import add_stream, found, read_all
@@ -209,3 +209,12 @@ def test_a_row_comes_out_as_it_went_in_or_is_refused(server: RedisProcess, rows:
 
 def _value(datum: bytes, kind: type) -> Any:
     return datum if kind is bytes else datum.decode() if kind is str else codecs.json().decode(datum)
+
+
+def test_a_row_of_the_most_fields_that_an_entry_may_have_is_added(server: RedisProcess) -> None:
+    """A script that has too many fields for Lua ends after its first rows: they came again at each attempt."""
+    most = {f"f{number}": "a" for number in range(FIELDS_MAX)}
+    sink = redis.sink("wide", url=server.full_url, entries_max=10, headers=lambda row: most if row == 3 else {})
+    with closing(registered(sink)[0]) as writer:
+        assert writer.write(0, list(range(5))) == 5
+    assert numbers(server, "wide") == list(range(5))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clonos.connectors import redis, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.external_system import MessagesLost, SystemUnreachable
+from clonos.connectors.redis.entry_sink import FIELDS_MAX
 from clonos.connectors.redis.entry_source import EntryPlace, StreamState, check_lost, number_of, place_of_split
 from clonos.operators.connector_contract import WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
@@ -124,6 +125,7 @@ def test_a_loss_is_seen_if_and_only_if_an_entry_that_was_not_read_is_gone(length
         ({"headers": {"data": "a"}}, "its headers: 'data' is not the name of a further field"),
         ({"headers": {"clonos-id": "a"}}, "its headers: 'clonos-id' is not"),
         ({"headers": {"h": "\ud800"}}, "its headers: .*surrogates"),
+        ({"headers": dict.fromkeys(map(str, range(FIELDS_MAX + 1)), "a")}, "its headers: 1001 .* at most 1000"),
     ],
 )
 def test_a_row_that_cannot_be_an_entry_is_named(options: dict[str, Any], reason: str) -> None:
