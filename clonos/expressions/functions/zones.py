@@ -31,8 +31,11 @@ def wall_times(column: Any) -> Any:
 
 
 def instants(wall: Any, type_: Any) -> Any:
-    """Returns the timestamps at which the clocks of a zone show times: the first one, where one is shown twice."""
-    found = compute.assume_timezone(wall, type_.tz, ambiguous="earliest", nonexistent="earliest")
+    """Returns the timestamps at which the clocks of a zone show times: the first one, where one is shown twice.
+
+    Where clocks are set forward over a time, such as midnight, it is the first timestamp after that.
+    """
+    found = compute.assume_timezone(wall, type_.tz, ambiguous="earliest", nonexistent="latest")
     return _decided(wall, found, type_.tz, lambda local, zone: -_offset_by(local, zone))
 
 

@@ -190,6 +190,14 @@ def test_clocks_of_a_zone_are_right_in_years_after_its_tables(unit: str) -> None
         assert computed(col("a").dt.truncate("1h"), column).to_pylist() == hours
 
 
+@pytest.mark.parametrize("year", [2024, 2040])
+def test_a_day_without_a_midnight_begins_when_the_clocks_were_set_forward(year: int) -> None:
+    """In Cairo the last Friday of April begins at 1 o'clock. Arrow's earliest reading is the end of Thursday."""
+    cairo, day = ZoneInfo("Africa/Cairo"), {2024: 26, 2040: 27}[year]
+    times = pyarrow.array([datetime(year, 4, day, 9, tzinfo=cairo)], pyarrow.timestamp("us", "Africa/Cairo"))
+    assert computed(col("a").dt.truncate("1d"), times).to_pylist() == [datetime(year, 4, day, 1, tzinfo=cairo)]
+
+
 TEXTS = ["12", "+3", "-0", "007", " 3", "3 ", "1.5", "1e3", "", "x", "0x10", "1_0", "inf", "-NaN", "9" * 30, "٣", None]
 
 
