@@ -27,7 +27,7 @@ class ColumnMisfit(RecordError):
     type_name: str
 
     def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+        return f"{self.set_aside_text()}.{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""
@@ -136,7 +136,9 @@ def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
     column, planned = plain_cells(column), plain_type(planned)
     if _holds(planned, column.type):
         try:
-            return column.cast(planned), []
+            cast = column.cast(planned)
+            if not (wrong := _infinite_by_cast(column, cast)):
+                return cast, []
         except pyarrow.ArrowException:
             wrong = [index for index in range(len(column)) if not _can_cast(column.slice(index, 1), planned)]
     else:
@@ -146,6 +148,16 @@ def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
     is_wrong = frozenset(wrong)
     left = pyarrow.array([None if index in is_wrong else index for index in range(len(column))], pyarrow.int64())
     return column.take(left).cast(planned), wrong
+
+
+def _infinite_by_cast(column: Any, cast: Any) -> list[int]:
+    """Returns the rows of floats that a cast to fewer bits has made infinite: it is no error of Arrow."""
+    from pyarrow import compute, types
+
+    if not (types.is_floating(column.type) and types.is_floating(cast.type)):
+        return []
+    is_wrong = compute.and_(compute.is_finite(column), compute.is_inf(cast)).fill_null(False)
+    return is_wrong.to_numpy(zero_copy_only=False).nonzero()[0].tolist()  # type: ignore[no-any-return]
 
 
 def _can_cast(cell: Any, planned: Any) -> bool:

@@ -18,7 +18,7 @@ class ResultTooLarge(RecordError):
     type_name: str
 
     def __str__(self) -> str:
-        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+        return f"{self.set_aside_text()}.{ERRORS_ADVICE}"
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""
