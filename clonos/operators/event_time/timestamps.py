@@ -107,6 +107,8 @@ def event_time_ns(given: object, unit: Unit, local: LocalTimes | None = None) ->
     if isinstance(given, str):
         given = _from_text(given)
     if isinstance(given, datetime):
+        if given != given:  # NaT of pandas
+            raise TimestampError(f"the record has no timestamp: it is {given}")
         if given.tzinfo is None:
             given = _from_local(given, local)
         nanoseconds = (given - EPOCH) // MICROSECOND * NANOSECONDS_PER_MICROSECOND

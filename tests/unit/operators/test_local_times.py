@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pandas
 import polars
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.operators.event_time.local_times import Ambiguous, LocalTimeError, LocalTimes, NonExistent
+from clonos.operators.event_time.timestamps import TimestampError, Unit, event_time_ns
 from tests.unit.operators.driver import Given, Outbox, Run
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]
@@ -68,6 +70,11 @@ def _zone(name: str) -> Any:
 )
 def test_a_time_in_the_missing_hour_is_shifted_to_its_end(local: datetime, zone: str, after: datetime) -> None:
     assert LocalTimes(zone, non_existent=NonExistent.SHIFT_FORWARD).instant(local) == after
+
+
+def test_pandas_not_a_time_is_no_timestamp() -> None:
+    with pytest.raises(TimestampError, match="the record has no timestamp: it is NaT"):
+        event_time_ns(pandas.NaT, Unit.SECONDS, LocalTimes("Europe/Berlin"))
 
 
 def visits(ats: list[Any], timestamps: Timestamps) -> Run:
