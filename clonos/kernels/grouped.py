@@ -1,6 +1,6 @@
-"""Reductions by slot: sums, minima, maxima and counts in columns of state, positions and running counts in a batch.
+"""Distinct slots of a batch, and running counts, sums and extremes by slot.
 
-``numpy.add.at`` and its kind are as fast as C here: both wait for the memory of the column.
+For columns of state ``numpy.add.at`` and its kind are as fast as C: both wait for the memory of the column.
 """
 
 from __future__ import annotations
@@ -21,47 +21,11 @@ SUM, LEAST, MOST, FLOATS = 0, 1, 2, 2
 NO_BOOLS = numpy.empty(0, numpy.bool_)
 
 
-def add_at(column: NDArray[Any], slots: NDArray[Any], values: NDArray[Any] | int | float) -> None:
-    """Adds each value to the column at its slot, in the order of rows."""
-    numpy.add.at(column, slots, values)
-
-
-def count_at(column: NDArray[numpy.int64], slots: NDArray[Any]) -> None:
-    """Adds to the column, at each slot, how often it is given."""
-    numpy.add.at(column, slots, 1)
-
-
-def minimum_at(column: NDArray[Any], slots: NDArray[Any], values: NDArray[Any]) -> None:
-    """Lowers the column at each slot to the value, if that is less."""
-    numpy.minimum.at(column, slots, values)
-
-
-def maximum_at(column: NDArray[Any], slots: NDArray[Any], values: NDArray[Any]) -> None:
-    """Raises the column at each slot to the value, if that is greater."""
-    numpy.maximum.at(column, slots, values)
-
-
 def distinct_slots(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32]]:
     """Returns the distinct slots in the order of first occurrence, and the number of each row's slot among them."""
     index = new_index("int64")
     numbers = index.add(slots.astype(numpy.int64, copy=False))
     return index.keys(), numbers
-
-
-def last_rows(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """Returns the distinct slots in the order of first occurrence, and the last row of each."""
-    distinct, numbers = distinct_slots(slots)
-    rows = numpy.empty(len(distinct), numpy.int64)
-    rows[numbers] = numpy.arange(len(slots))  # numpy keeps the last of several values for one place
-    return distinct, rows
-
-
-def first_rows(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """Returns the distinct slots in the order of first occurrence, and the first row of each."""
-    distinct, numbers = distinct_slots(slots)
-    rows = numpy.empty(len(distinct), numpy.int64)
-    rows[numbers[::-1]] = numpy.arange(len(slots))[::-1]
-    return distinct, rows
 
 
 def running_counts(totals: NDArray[numpy.int64], slots: NDArray[Any]) -> NDArray[numpy.int64]:

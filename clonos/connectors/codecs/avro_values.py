@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from math import isfinite
 from types import MappingProxyType
@@ -18,7 +18,6 @@ from uuid import UUID
 Check = Callable[[Any], None]
 
 BITS: Final = MappingProxyType({"int": 31, "long": 63})
-MILLISECOND: Final = timedelta(milliseconds=1)
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
     {"null": (type(None),), "boolean": (bool,), "string": (str,), "bytes": (bytes, bytearray), "double": (float,)}
 )

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 LIVE_SHARE_MIN: Final = 2
 """A chunk is written anew when less than one row of two is live."""
 
-NO_NUMBERS: Final = numpy.empty(0, numpy.int64)
-
 
 class RowsDiffer(JobError):
     """A batch has other columns than the rows that a step keeps."""

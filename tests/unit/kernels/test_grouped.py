@@ -21,33 +21,6 @@ KINDS = st.sampled_from([numpy.int32, numpy.int64])
 
 
 @given(ROWS, KINDS)
-def test_sums_counts_and_extremes_are_those_of_a_loop(rows: list[tuple[int, int]], kind: Any) -> None:
-    slots, values = numpy.array([row[0] for row in rows], kind), numpy.array([row[1] for row in rows], numpy.int64)
-    columns = [numpy.full(SLOTS, start, numpy.int64) for start in (5, 0, 1 << 62, -(1 << 62))]
-    sums, counts, least, most = ([*column.tolist()] for column in columns)
-    for slot, value in rows:
-        sums[slot] += value
-        counts[slot] += 1
-        least[slot], most[slot] = min(least[slot], value), max(most[slot], value)
-    grouped.add_at(columns[0], slots, values)
-    grouped.count_at(columns[1], slots)
-    grouped.minimum_at(columns[2], slots, values)
-    grouped.maximum_at(columns[3], slots, values)
-    assert [column.tolist() for column in columns] == [sums, counts, least, most]
-
-
-@given(ROWS, KINDS)
-def test_the_first_and_the_last_row_of_each_slot(rows: list[tuple[int, int]], kind: Any) -> None:
-    numbers = [row[0] for row in rows]
-    slots = numpy.array(numbers, kind)
-    first = {slot: numbers.index(slot) for slot in numbers}
-    last = {slot: len(numbers) - 1 - numbers[::-1].index(slot) for slot in numbers}
-    for found, wanted in ((grouped.first_rows(slots), first), (grouped.last_rows(slots), last)):
-        assert dict(zip(found[0].tolist(), found[1].tolist(), strict=True)) == wanted
-        assert found[0].tolist() == list(wanted)
-
-
-@given(ROWS, KINDS)
 def test_running_counts_go_on_from_the_totals(rows: list[tuple[int, int]], kind: Any) -> None:
     totals, wanted = numpy.arange(SLOTS), []
     model = totals.tolist()

@@ -233,11 +233,6 @@ def kills_domain_of(name: str) -> FaultAction:
     return inject
 
 
-def kills_sender_and_receiver(world: SimCluster, reached: PointReached) -> None:
-    """Kills both ends of a message."""
-    world.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
-
-
 def pauses(name: str, pause_ms: int) -> FaultAction:
     """Pauses the process of a task."""
 
