@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy
 
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, Slots, State
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+
+FLOATS: Final = ("double", "float", "halffloat")
 
 
 class ResultTooLarge(RecordError):
@@ -22,9 +24,11 @@ class ResultTooLarge(RecordError):
 
     def set_aside_text(self) -> str:
         """See ``RecordError``."""
+        is_float = self.type_name in FLOATS
+        advice = "divide what it is computed of" if is_float else "cast what it is computed of to float or decimal"
         return (
-            f"the result {self.name!r} is too large for its column, which is of the type {self.type_name}: cast what it"
-            " is computed of to float or decimal in front of the step"
+            f"the result {self.name!r} is too large for its column, which is of the type {self.type_name}: {advice} in"
+            " front of the step"
         )
 
 

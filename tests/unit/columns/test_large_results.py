@@ -77,9 +77,11 @@ def test_a_variance_of_floats_fits_where_squares_do() -> None:
     batch = [(0, 1e150), (0, 3e150), (1, 1e200), (1, 1e200), (2, inf), (2, 1.0)]
     add(aggregates, state, batch, pa.float64())
     assert results(aggregates, state, [0])[0] == pytest.approx(in_rows(aggregation, [batch], pa.float64())[0])
-    fits = fitting_results(aggregates, state, numpy.arange(3), lambda place, error: None)
+    refused: list[Exception] = []
+    fits = fitting_results(aggregates, state, numpy.arange(3), lambda place, error: refused.append(error))
     assert fits is not None
     assert fits.tolist() == [True, False, True]
+    assert "of the type double: divide what it is computed of in front of the step" in str(refused[0])
 
 
 def played(build: Any, rows: list[dict[str, Any]], records_max: int) -> tuple[list[Any], list[str]]:
