@@ -35,6 +35,7 @@ class Aligned(WindowKind):
     __slots__ = ()
 
     size_ns: int
+    every_ns: int
     time: Time | None
     offset_ns: int
     timezone: str | None
@@ -45,18 +46,37 @@ class Aligned(WindowKind):
         return True
 
     @property
+    def pane_ns(self) -> int:
+        """Length of a pane in nanoseconds."""
+        return gcd(self.size_ns, self.every_ns)
+
+    @property
     def overlap(self) -> int:
         """Maximum number of windows that a record is in."""
-        return 1
+        return -(-self.size_ns // self.every_ns)
 
     @abstractmethod
     def spans(self) -> Spans:
         """Returns the panes of the windows."""
 
-    def _grid(self, pane_ns: int) -> Grid:
+    def __str__(self) -> str:
+        """Returns kind and lengths, such as "Sliding 10min every 1min"; stores have this text."""
+        return f"{self._lengths()}{_alignment(self.offset_ns, self.timezone)}"
+
+    def _lengths(self) -> str:
+        return f"{type(self).__name__} {duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
+
+    def _align(self, time: Any, offset: Duration | None, timezone: Any, period_ns: int) -> None:
+        """Sets the time that the windows follow, and where the first of each ``period_ns`` begins."""
+        set_field = partial(object.__setattr__, self)
+        set_field("time", _checked_time(time))
+        set_field("offset_ns", _checked_offset(offset, period_ns))
+        set_field("timezone", _checked_timezone(timezone, self.pane_ns))
+
+    def _grid(self) -> Grid:
         if self.timezone is not None:
-            return ZoneGrid(pane_ns // NANOSECONDS_PER_DAY, self.offset_ns, self.timezone)
-        return UtcGrid(pane_ns, self.offset_ns)
+            return ZoneGrid(self.pane_ns // NANOSECONDS_PER_DAY, self.offset_ns, self.timezone)
+        return UtcGrid(self.pane_ns, self.offset_ns)
 
 
 @explains_calls
@@ -103,11 +123,13 @@ class Tumbling(Aligned):
             InvalidDuration: ``size`` or ``offset`` is something else.
             InvalidJob: another argument cannot be used.
         """
-        set_field = partial(object.__setattr__, self)
-        set_field("size_ns", duration_ns(size))
-        set_field("time", _checked_time(time))
-        set_field("offset_ns", _checked_offset(offset, self.size_ns))
-        set_field("timezone", _checked_timezone(timezone, self.size_ns))
+        object.__setattr__(self, "size_ns", duration_ns(size))
+        self._align(time, offset, timezone, self.size_ns)
+
+    @property
+    def every_ns(self) -> int:  # type: ignore[override]
+        """Distance from one window to the next in nanoseconds."""
+        return self.size_ns
 
     @property
     def shares_panes(self) -> bool:
@@ -116,11 +138,10 @@ class Tumbling(Aligned):
 
     def spans(self) -> Spans:
         """Returns the panes: each is a window."""
-        return Spans(self._grid(self.size_ns), 1, 1)
+        return Spans(self._grid(), 1, 1)
 
-    def __str__(self) -> str:
-        """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
-        return f"Tumbling {duration_text(self.size_ns)}{_alignment(self.offset_ns, self.timezone)}"
+    def _lengths(self) -> str:
+        return f"{type(self).__name__} {duration_text(self.size_ns)}"
 
 
 @explains_calls
@@ -167,29 +188,11 @@ class Sliding(Aligned):
             problem = f"gets {shown}, whose greatest common divisor is only {duration_text(self.pane_ns)}"
             advice = f"Let the size be a multiple of every=, at most {PANES_MAX:,} times as long."
             raise InvalidJob("window", problem, advice)
-        set_field("time", _checked_time(time))
-        set_field("offset_ns", _checked_offset(offset, self.every_ns))
-        set_field("timezone", _checked_timezone(timezone, self.size_ns, self.every_ns))
-
-    @property
-    def pane_ns(self) -> int:
-        """Length of a pane in nanoseconds."""
-        return gcd(self.size_ns, self.every_ns)
-
-    @property
-    def overlap(self) -> int:
-        """Maximum number of windows that a record is in."""
-        return -(-self.size_ns // self.every_ns)
+        self._align(time, offset, timezone, self.every_ns)
 
     def spans(self) -> Spans:
         """Returns the panes, of the greatest common divisor of both lengths."""
-        pane_ns = self.pane_ns
-        return Spans(self._grid(pane_ns), self.size_ns // pane_ns, self.every_ns // pane_ns)
-
-    def __str__(self) -> str:
-        """Returns kind and lengths, such as "Sliding 10min every 1min"; stores have this text."""
-        lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
-        return f"Sliding {lengths}{_alignment(self.offset_ns, self.timezone)}"
+        return Spans(self._grid(), self.size_ns // self.pane_ns, self.every_ns // self.pane_ns)
 
 
 @explains_calls
@@ -236,23 +239,11 @@ class Cumulative(Aligned):
         if self.overlap > PANES_MAX:
             advice = f"Let the size be at most {PANES_MAX:,} times as long as every=."
             raise InvalidJob("window", f"gets {shown}, which is {self.overlap:,} windows", advice)
-        set_field("time", _checked_time(time))
-        set_field("offset_ns", _checked_offset(offset, self.size_ns))
-        set_field("timezone", _checked_timezone(timezone, self.size_ns, self.every_ns))
-
-    @property
-    def overlap(self) -> int:
-        """Maximum number of windows that a record is in."""
-        return self.size_ns // self.every_ns
+        self._align(time, offset, timezone, self.size_ns)
 
     def spans(self) -> Spans:
         """Returns the panes, of the length by which the windows grow."""
-        return CumulativeSpans(self._grid(self.every_ns), self.overlap)
-
-    def __str__(self) -> str:
-        """Returns kind and lengths, such as "Cumulative 1d every 1h"; stores have this text."""
-        lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
-        return f"Cumulative {lengths}{_alignment(self.offset_ns, self.timezone)}"
+        return CumulativeSpans(self._grid(), self.overlap)
 
 
 @explains_calls
@@ -399,10 +390,10 @@ def _checked_offset(offset: Duration | None, period_ns: int) -> int:
     return offset_ns
 
 
-def _checked_timezone(timezone: Any, *lengths_ns: int) -> str | None:
+def _checked_timezone(timezone: Any, pane_ns: int) -> str | None:
     if timezone is None:
         return None
-    if any(length_ns % NANOSECONDS["d"] for length_ns in lengths_ns):
+    if pane_ns % NANOSECONDS["d"]:
         raise InvalidJob(
             "window", f"gets timezone={timezone!r:.80} for parts of days", "Give whole days, or offset= instead."
         )

@@ -151,7 +151,7 @@ def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
 
 
 def _infinite_by_cast(column: Any, cast: Any) -> list[int]:
-    """Returns the rows of floats that a cast to fewer bits has made infinite: it is no error of Arrow."""
+    """Returns the rows of floats that a cast to fewer bits has made infinite, which Arrow does not refuse."""
     from pyarrow import compute, types
 
     if not (types.is_floating(column.type) and types.is_floating(cast.type)):

@@ -16,6 +16,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.expressions.functions.zones import TABLES_END_S
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.local_times import LocalTimes
 from clonos.operators.event_time.timestamps import (
@@ -41,9 +42,6 @@ OFFSET_TEXT: Final = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
 
 MARGIN: Final = 1_000
 """Width of the zones around the limits of plausible numbers, in nanoseconds: Python divides there with rounding."""
-
-ARROW_ZONES_END_NS: Final = 2_114_380_800 * 1_000_000_000
-"""The begin of 2037: Arrow reads the tables of time zones without the rule for the years after them."""
 
 _PER_SECOND: Final = 1_000_000_000
 
@@ -163,7 +161,7 @@ def _of_local_times(cells: Any, local: LocalTimes) -> ColumnTimes:
     except pyarrow.ArrowInvalid:  # Arrow does not know the zone
         return _all_doubtful(cells)
     times, doubtful = _of_utc(first)
-    return ColumnTimes(times, doubtful | (times != _of_utc(second).nanoseconds) | (times >= ARROW_ZONES_END_NS))
+    return ColumnTimes(times, doubtful | (times != _of_utc(second).nanoseconds) | (times >= TABLES_END_S * _PER_SECOND))
 
 
 def _of_utc(cells: Any) -> ColumnTimes:
