@@ -18,12 +18,8 @@ from tests.harnesses.s3_server import CREDENTIALS, S3Server
 @pytest.fixture(scope="session")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """One broker."""
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    try:
-        server.start()
+    with KafkaServer(tmp_path_factory.mktemp("kafka")).running() as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -36,12 +32,8 @@ def broker(shared_kafka: KafkaServer) -> KafkaServer:
 @pytest.fixture(scope="session")
 def shared_postgres() -> Iterator[PostgresServer]:
     """One server."""
-    server = PostgresServer()
-    try:
-        server.start()
+    with PostgresServer().running() as server:
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture
@@ -71,12 +63,8 @@ def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def shared_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
     """One broker."""
-    server = RabbitServer(tmp_path_factory.mktemp("rabbitmq"))
-    try:
-        server.start()
+    with RabbitServer(tmp_path_factory.mktemp("rabbitmq")).running() as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -89,12 +77,8 @@ def rabbit(shared_rabbit: RabbitServer) -> RabbitServer:
 @pytest.fixture(scope="session")
 def shared_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """One server."""
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    try:
-        server.start()
+    with NatsServer(tmp_path_factory.mktemp("nats")).running() as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -107,12 +91,8 @@ def nats_server(shared_nats: NatsServer) -> NatsServer:
 @pytest.fixture(scope="session")
 def shared_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MosquittoServer]:
     """One broker."""
-    server = MosquittoServer(tmp_path_factory.mktemp("mosquitto"))
-    try:
-        server.start()
+    with MosquittoServer(tmp_path_factory.mktemp("mosquitto")).running() as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -125,12 +105,8 @@ def mosquitto(shared_mosquitto: MosquittoServer) -> MosquittoServer:
 @pytest.fixture(scope="session")
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
     """One server."""
-    server = RedisProcess(tmp_path_factory.mktemp("redis"))
-    try:
-        server.start()
+    with RedisProcess(tmp_path_factory.mktemp("redis")).running() as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture

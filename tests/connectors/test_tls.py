@@ -7,7 +7,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import WriterIdentity
-from tests.connectors.nats.streams import add_stream, found, read_all
+from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.redis.streams import add_stream as add_entries
 from tests.connectors.redis.streams import found as entries
-from tests.connectors.redis.streams import read_all as read_entries
 from tests.connectors.servers.certificates import OTHER_ADDRESS, Authority
 from tests.connectors.servers.kafka import PASSWORD as KAFKA_PASSWORD
 from tests.connectors.servers.kafka import USER as KAFKA_USER
@@ -30,6 +29,8 @@ from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.connectors.servers.redis import RedisProcess
+from tests.connectors.servers.server_process import PortServer
+from tests.unit.connectors.reading import read_raw
 
 pytestmark = pytest.mark.connectors
 
@@ -58,33 +59,30 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
+def starting(
+    make: Callable[[Path, Authority, bool], PortServer], folder: Path, authority: Authority
+) -> Iterator[Callable[[bool], Any]]:
+    """Starts servers that have a certificate, and ask for one on request."""
+    with ExitStack() as started:
+        yield lambda asks_client: started.enter_context(make(folder, authority, asks_client).running())
+
+
 @pytest.fixture
-def start_nats(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], NatsServer]]:
-    """Starts a server that has a certificate, and asks for one on request."""
-    servers: list[NatsServer] = []
-
-    def start(asks_client: bool) -> NatsServer:
-        servers.append(NatsServer(tmp_path, authority, asks_client))
-        servers[-1].start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill()
+def start_nats(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], Any]]:
+    """Starts a server of NATS."""
+    yield from starting(NatsServer, tmp_path, authority)
 
 
-def test_nats_with_tls_is_read_and_written(start_nats: Callable[[bool], NatsServer], authority: Authority) -> None:
+def test_nats_with_tls_is_read_and_written(start_nats: Callable[[bool], Any], authority: Authority) -> None:
     server = start_nats(False)
     add_stream(server, "TLS")
     written(nats.sink("tls", url=server.full_url, ca=authority.ca), [1, 2])
     source = nats.source("TLS", url=server.full_url, ca=str(authority.ca), decode=codecs.json(), until="latest")
     (split,) = source.splits(1)
-    assert read_all(source, split) == [1, 2]
+    assert read_raw(source, split) == [1, 2]
 
 
-def test_nats_whose_authority_is_unknown_is_refused(
-    start_nats: Callable[[bool], NatsServer], stranger: Authority
-) -> None:
+def test_nats_whose_authority_is_unknown_is_refused(start_nats: Callable[[bool], Any], stranger: Authority) -> None:
     server = start_nats(False)
     for ca in (None, stranger.ca):
         with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
@@ -92,7 +90,7 @@ def test_nats_whose_authority_is_unknown_is_refused(
 
 
 def test_nats_that_asks_for_a_certificate_gets_that_of_the_client(
-    start_nats: Callable[[bool], NatsServer], authority: Authority
+    start_nats: Callable[[bool], Any], authority: Authority
 ) -> None:
     server = start_nats(True)
     add_stream(server, "MUTUAL")
@@ -177,32 +175,23 @@ def test_rabbitmq_whose_authority_is_unknown_is_refused(rabbit: RabbitServer, st
 
 
 @pytest.fixture
-def start_redis(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], RedisProcess]]:
-    """Starts a server that has a certificate, and asks for one on request."""
-    servers: list[RedisProcess] = []
-
-    def start(asks_client: bool) -> RedisProcess:
-        servers.append(RedisProcess(tmp_path, authority, asks_client))
-        servers[-1].start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill()
+def start_redis(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], Any]]:
+    """Starts a server of Redis."""
+    yield from starting(RedisProcess, tmp_path, authority)
 
 
-def test_redis_with_tls_is_read_and_written(start_redis: Callable[[bool], RedisProcess], authority: Authority) -> None:
+def test_redis_with_tls_is_read_and_written(start_redis: Callable[[bool], Any], authority: Authority) -> None:
     server = start_redis(True)
     add_entries(server, "tls")
     trust: Any = {"url": server.full_url, "ca": authority.ca, "certificate": authority.client("ann")}
     written(redis.sink("tls", **trust), [1, 2])
     assert [fields[b"data"] for _, fields in entries(server, "tls")] == [b"1", b"2"]
     source = redis.source("tls", decode=codecs.json(), until="latest", **trust)
-    assert read_entries(source, source.splits(1)[0]) == [1, 2]
+    assert read_raw(source, source.splits(1)[0]) == [1, 2]
 
 
 def test_redis_whose_authority_is_unknown_or_that_asks_for_a_certificate_is_refused(
-    start_redis: Callable[[bool], RedisProcess], authority: Authority, stranger: Authority
+    start_redis: Callable[[bool], Any], authority: Authority, stranger: Authority
 ) -> None:
     server = start_redis(True)
     for ca in (None, stranger.ca):

@@ -15,7 +15,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from tests.connectors.mqtt.topics import Observer, observed, publish
 from tests.connectors.servers.mosquitto import MosquittoServer
-from tests.processes.harness.drawing_job import is_quiescent, kill, wait_for_successors
+from tests.processes.harness.drawing_job import is_quiescent, kill_task
 from tests.processes.harness.running_job import RunningJob, running
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
@@ -23,12 +23,6 @@ pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
 OPTIONS = Options(checkpoint_every_ms=500, heartbeat_ms=50)
 STEP = 300
 """Messages between two kills."""
-
-
-def kill_task(job: RunningJob, task: TaskId) -> None:
-    before = job.incarnations()
-    kill(job, task)
-    wait_for_successors(job, before, task)
 
 
 def wait_for_ids(job: RunningJob, seen: Observer, ids: int) -> None:

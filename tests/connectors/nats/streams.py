@@ -52,16 +52,3 @@ def found(server: NatsServer, stream: str) -> list[tuple[str, dict[str, str], by
 
     result: list[tuple[str, dict[str, str], bytes]] = server.ask(all_of)
     return result
-
-
-def read_all(source: Any, split: bytes, mark: bytes | None = None) -> list[Any]:
-    """All records of a bounded split from a mark on."""
-    reader = source.reader()
-    reader.open(split, mark)
-    records: list[Any] = []
-    try:
-        while (read := reader.read(100)) is not None:
-            records += read
-    finally:
-        reader.close()
-    return records

@@ -16,13 +16,9 @@ pytestmark = pytest.mark.connectors
 
 
 def test_the_totals_of_the_document_are_those_of_the_stream(tmp_path: Path) -> None:
-    server = NatsServer(tmp_path)  # of its own: other tests have streams with these subjects
-    try:
-        server.start()
+    with NatsServer(tmp_path).running() as server:  # of its own: other tests have streams with these subjects
         write_programs(tmp_path, "nats", address=("nats://127.0.0.1:4222", server.full_url))
         run_program(tmp_path, "prepare.py")
         run_program(tmp_path, "-m", "clonos.cli", "run", "totals.py", "--slots", "process")
         rows = [json.loads(body) for _, _, body in found(server, "TOTALS")]
-    finally:
-        server.kill()
     assert sorted((row["item"], row["orders"]) for row in rows) == [("jam", 1), ("tea", 1), ("tea", 2)]

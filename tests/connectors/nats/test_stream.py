@@ -19,8 +19,9 @@ from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.stream_splits import split_of
 from clonos.operators.connector_contract import MalformedRecord, Source
 from clonos.operators.event_time.stamped_records import StampedRecords
-from tests.connectors.nats.streams import add_stream, publish, read_all
+from tests.connectors.nats.streams import add_stream, publish
 from tests.connectors.servers.nats import PASSWORD, READER, NatsServer
+from tests.unit.connectors.reading import read_raw
 
 pytestmark = pytest.mark.connectors
 
@@ -84,8 +85,8 @@ def test_each_subject_is_a_split_and_other_messages_are_left_out(server: NatsSer
         "PARTS", url=server.full_url, subjects=["parts.eu.*", "parts.us"], until="latest", decode=bytes.decode
     )
     eu, us = source.splits(1)
-    assert read_all(source, eu) == [f"parts.eu.a {turn}" for turn in range(3)]
-    assert read_all(source, us) == [f"parts.us {turn}" for turn in range(3)]
+    assert read_raw(source, eu) == [f"parts.eu.a {turn}" for turn in range(3)]
+    assert read_raw(source, us) == [f"parts.us {turn}" for turn in range(3)]
 
 
 def test_until_latest_ends_where_the_stream_ended(server: NatsServer) -> None:
@@ -98,16 +99,16 @@ def test_until_latest_ends_where_the_stream_ended(server: NatsServer) -> None:
     filtered = nats.source("BOUNDED", url=server.full_url, until="latest", subjects="bounded.a", decode=json.loads)
     [of_a] = filtered.splits(1)
     publish(server, "bounded.a", [99])
-    assert read_all(source, empty) == []
-    assert read_all(source, split) == [*range(5), *range(5)]
-    assert read_all(filtered, of_a) == list(range(5))
+    assert read_raw(source, empty) == []
+    assert read_raw(source, split) == [*range(5), *range(5)]
+    assert read_raw(filtered, of_a) == list(range(5))
 
 
 def test_the_start_may_be_a_sequence_a_time_or_the_end(server: NatsServer) -> None:
     add_stream(server, "STARTS")
     publish(server, "starts", range(10))
     whole = nats.source("STARTS", url=server.full_url, until="latest")
-    [fifth] = [each for each in read_all(whole, whole.splits(1)[0]) if each.sequence == 5]
+    [fifth] = [each for each in read_raw(whole, whole.splits(1)[0]) if each.sequence == 5]
     at_time = datetime.fromtimestamp(fifth.timestamp / 1e9, UTC)
     starts: list[tuple[Any, int]] = [(4, 4), (at_time, 5), ("latest", 11), ("earliest", 1)]
     for start, first in starts:
@@ -139,7 +140,7 @@ def test_a_payload_that_does_not_decode_is_set_aside_with_its_sequence(server: N
     add_stream(server, "POISON")
     publish(server, "poison", ["1", "x", "3"])
     source = nats.source("POISON", url=server.full_url, until="latest", decode=json.loads)
-    rows = read_all(source, source.splits(1)[0])
+    rows = read_raw(source, source.splits(1)[0])
     assert (rows[0], rows[2]) == (1, 3)
     assert isinstance(rows[1], MalformedRecord)
     assert isinstance(rows[1].error, PayloadMalformed)
@@ -200,7 +201,7 @@ def test_a_user_who_may_only_read_reads(server: NatsServer) -> None:
     publish(server, "readable", range(3))
     url = f"nats://{READER}:{PASSWORD}@{server.place}"
     source = nats.source("READABLE", url=url, until="latest", decode=json.loads)
-    assert read_all(source, source.splits(1)[0]) == [0, 1, 2]
+    assert read_raw(source, source.splits(1)[0]) == [0, 1, 2]
 
 
 def test_messages_that_the_stream_has_removed_before_they_were_read_are_an_error(server: NatsServer) -> None:

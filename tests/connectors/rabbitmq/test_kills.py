@@ -11,55 +11,35 @@ from typing import Any
 
 import pytest
 
-from clonos.api.graph import JobGraph
-from clonos.connectors import collect, rabbitmq
+from clonos.connectors import rabbitmq
 from clonos.connectors.kit.external_system import SystemUnreachable
-from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone
-from clonos.core.model.ids import TaskId
-from clonos.core.model.options import Options
+from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.operators.connector_contract import WriterIdentity
-from clonos_services import random
+from tests.connectors.broker_drawing import OPTIONS, STEP, BrokerDrawing
 from tests.connectors.rabbitmq.messages import await_end, declare, publish, taken
 from tests.connectors.servers.rabbitmq import RabbitServer
-from tests.processes.harness.drawing_job import is_quiescent, kill, wait_for_checkpoint, wait_for_successors
-from tests.processes.harness.running_job import RunningJob, running
+from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint, wait_for_successors
+from tests.processes.harness.running_job import running
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
 
-OPTIONS = Options(checkpoint_every_ms=500, heartbeat_ms=50)
-STEP = 400
-"""Messages between two kills."""
 
-
-class DrawingJob:
-    """A queue -> draw -> x 2 another queue; the draws are collected with the checkpoint too."""
+class QueueDrawing(BrokerDrawing):
+    """From a queue into another one."""
 
     def __init__(self, rabbit: RabbitServer, name: str, **options: Any) -> None:
         self.rabbit = rabbit
         self.name_in, self.name_out = declare(rabbit, name), declare(rabbit, f"drawn-{name}")
-        self.sent = 0
         self.found: dict[str, bytes] = {}  # bodies by message id
         self.numbers: set[int] = set()
         self.conflicts: list[str] = []  # ids of several rows
-        self.graph = JobGraph("drawing")
-        self.collected: Any = collect()
-        numbers = self.graph.source(
-            rabbitmq.queue(self.name_in, url=rabbit.full_url, decode=json.loads, **options), name="numbers"
-        )
-        drawn = numbers.map(lambda n: {"n": n, "draw": random.getrandbits(30)})
-        drawn.sink(self.collected)
-        rows = drawn.rebalance().map(dict, name="row", parallelism=2)
-        rows.sink(rabbitmq.exchange("", url=rabbit.full_url, routing_key=self.name_out))
-        plan = self.graph.compile(OPTIONS).plan
-        self.writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
-        self.source = TaskId(0)
+        source = rabbitmq.queue(self.name_in, url=rabbit.full_url, decode=json.loads, **options)
+        super().__init__(source, rabbitmq.exchange("", url=rabbit.full_url, routing_key=self.name_out))
 
-    def advance(self) -> None:
-        """Puts further messages into the queue."""
-        publish(self.rabbit, self.name_in, range(self.sent, self.sent + STEP), first=self.sent)
-        self.sent += STEP
+    def publish(self, numbers: range) -> None:
+        publish(self.rabbit, self.name_in, numbers, first=numbers.start)
 
-    def drain(self) -> int:
+    def count(self) -> int:
         """Takes rows out of the other queue; returns for how many numbers there were rows so far."""
         for properties, body in taken(self.rabbit, self.name_out):
             self.numbers.add(json.loads(body)["n"])
@@ -67,55 +47,21 @@ class DrawingJob:
                 self.conflicts.append(properties.message_id)
         return len(self.numbers)
 
-    def wait(self, job: RunningJob, count: int) -> None:
-        """Waits until rows have come for that many numbers."""
-        job.wait_for(lambda _: self.drain() >= count)
-
-    def stop(self, job: RunningJob) -> None:
-        """Ends the job after a last checkpoint, and checks that it has each number once."""
-        job.driver.stop(drain=True)
-        done = job.end()
-        assert isinstance(done, JobDone)
-        assert done.ending is Ending.DRAINED
-        assert sorted(row["n"] for row in self.collected.rows) == list(range(self.sent))
-
-
-def kill_task(job: RunningJob, task: TaskId) -> None:
-    before = job.incarnations()
-    kill(job, task)
-    wait_for_successors(job, before, task)
-
 
 def test_kills_of_tasks_and_of_the_broker_lose_no_message_and_count_none_twice(
     tmp_path: Path, rabbit: RabbitServer
 ) -> None:
-    drawing = DrawingJob(rabbit, "numbers", prefetch=100)
-    with running(drawing.graph, tmp_path, OPTIONS) as job:
-        job.wait_for(is_quiescent)
-        drawing.advance()
-        drawing.wait(job, STEP // 4)  # the kills come in the middle of the load
-        kill_task(job, drawing.source)
-        drawing.advance()
-        drawing.wait(job, STEP + STEP // 4)
-        kill_task(job, drawing.writers[0])
-        drawing.advance()
-        drawing.wait(job, 2 * STEP + STEP // 4)
-        rabbit.kill()
-        rabbit.start()
-        drawing.advance()
-        drawing.wait(job, drawing.sent)
-        assert job.generation == 1
-        drawing.stop(job)
+    drawing = QueueDrawing(rabbit, "numbers", prefetch=100)
+    drawing.run_through_kills(tmp_path, rabbit)
     assert not drawing.conflicts
-    drawn = {row["n"]: row["draw"] for row in drawing.collected.rows}
     rows = [json.loads(body) for body in drawing.found.values()]
-    assert sorted((row["n"], row["draw"]) for row in rows) == sorted(drawn.items())
+    assert sorted((row["n"], row["draw"]) for row in rows) == drawing.draws()
 
 
 def test_messages_that_wait_for_checkpoints_outlast_the_death_of_all_processes(
     tmp_path: Path, rabbit: RabbitServer
 ) -> None:
-    drawing = DrawingJob(rabbit, "waiting", acknowledge="checkpoint")
+    drawing = QueueDrawing(rabbit, "waiting", acknowledge="checkpoint")
     with running(drawing.graph, tmp_path, OPTIONS) as job:
         job.wait_for(is_quiescent)
         drawing.advance()
@@ -131,10 +77,7 @@ def test_messages_that_wait_for_checkpoints_outlast_the_death_of_all_processes(
         alarms = [event.text for event in job.progress if isinstance(event, Alarm)]
         assert any("no keeper has the journal" in text for text in alarms), alarms
         drawing.stop(job)
-    with running(drawing.graph, tmp_path, OPTIONS, resume=True) as job:  # which is given the last messages again
-        drawing.advance()
-        drawing.wait(job, drawing.sent)
-        drawing.stop(job)
+    drawing.resume(tmp_path)  # which is given the last messages again
 
 
 def test_a_broker_that_dies_is_a_fault_and_gives_and_takes_the_rest_when_it_is_back(rabbit: RabbitServer) -> None:

@@ -23,16 +23,3 @@ def publish(server: RedisProcess, key: str, bodies: Iterable[Any]) -> None:
 def found(server: RedisProcess, key: str) -> list[tuple[str, dict[bytes, bytes]]]:
     """All entries of a stream: their ids and fields."""
     return [(name.decode(), fields) for name, fields in server.ask("XRANGE", key, "-", "+")]
-
-
-def read_all(source: Any, split: bytes, mark: bytes | None = None) -> list[Any]:
-    """All records of a bounded split from a mark on."""
-    reader = source.reader()
-    reader.open(split, mark)
-    records: list[Any] = []
-    try:
-        while (read := reader.read(100)) is not None:
-            records += read
-    finally:
-        reader.close()
-    return records

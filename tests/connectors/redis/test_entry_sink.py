@@ -16,8 +16,9 @@ from clonos.connectors.kit.external_system import NumberLost, SystemRefused, Sys
 from clonos.connectors.redis.entry_sink import FIELDS_MAX, SCRIPT_ROWS
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
-from tests.connectors.redis.streams import add_stream, found, read_all
+from tests.connectors.redis.streams import add_stream, found
 from tests.connectors.servers.redis import PASSWORD, READER, RedisProcess
+from tests.unit.connectors.reading import read_raw
 
 pytestmark = pytest.mark.connectors
 
@@ -203,7 +204,7 @@ def test_a_row_comes_out_as_it_went_in_or_is_refused(server: RedisProcess, rows:
     with closing(writer):
         writer.write(0, good)
     source = redis.source("values", url=server.full_url, until="latest")
-    data = [entry.fields["data"] for entry in read_all(source, source.splits(1)[0])]
+    data = [entry.fields["data"] for entry in read_raw(source, source.splits(1)[0])]
     assert [_value(datum, type(row)) for row, datum in zip(good, data, strict=True)] == good
 
 

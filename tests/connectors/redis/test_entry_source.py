@@ -16,8 +16,9 @@ from clonos.connectors.kit.external_system import MessagesLost, PayloadMalformed
 from clonos.connectors.redis import Entry
 from clonos.operators.connector_contract import MalformedRecord, Source
 from clonos.operators.event_time.stamped_records import StampedRecords
-from tests.connectors.redis.streams import add_stream, publish, read_all
+from tests.connectors.redis.streams import add_stream, publish
 from tests.connectors.servers.redis import PASSWORD, READER, RedisProcess
+from tests.unit.connectors.reading import read_raw
 
 pytestmark = pytest.mark.connectors
 
@@ -55,7 +56,7 @@ def test_entries_come_in_order_and_again_from_each_mark(server: RedisProcess) ->
 def test_an_entry_has_its_key_id_time_and_fields(server: RedisProcess) -> None:
     server.ask_all([("DEL", "whole"), ("XADD", "whole", "1700000000123-7", "city", "Bonn", "n", b"\xff")])
     source = redis.source("whole", url=server.full_url, until="latest", out_of_order="1s")
-    records = read_all(source, source.splits(1)[0])
+    records = read_raw(source, source.splits(1)[0])
     assert records == [
         (
             1_700_000_000_123_000_000,
@@ -71,7 +72,7 @@ def test_each_stream_is_a_split(server: RedisProcess) -> None:
     for key in ("one", "two"):
         publish(server, add_stream(server, key), [key])
     source = redis.source(["one", "two"], url=server.full_url, until="latest", decode=bytes.decode)
-    assert [read_all(source, split) for split in source.splits(1)] == [["one"], ["two"]]
+    assert [read_raw(source, split) for split in source.splits(1)] == [["one"], ["two"]]
 
 
 def test_until_latest_ends_where_the_stream_ended(server: RedisProcess) -> None:
@@ -80,15 +81,15 @@ def test_until_latest_ends_where_the_stream_ended(server: RedisProcess) -> None:
     publish(server, "bounded", range(5))
     [split] = source.splits(1)
     publish(server, "bounded", [99])
-    assert read_all(source, empty) == []
-    assert read_all(source, split) == list(range(5))
+    assert read_raw(source, empty) == []
+    assert read_raw(source, split) == list(range(5))
 
 
 def test_until_latest_ends_although_the_last_entry_was_deleted_before(server: RedisProcess) -> None:
     publish(server, add_stream(server, "shortened"), range(2))
     server.ask("XDEL", "shortened", server.ask("XREVRANGE", "shortened", "+", "-", "COUNT", 1)[0][0])
     source = redis.source("shortened", url=server.full_url, until="latest", decode=json.loads)
-    assert read_all(source, source.splits(1)[0]) == [0]
+    assert read_raw(source, source.splits(1)[0]) == [0]
 
 
 def test_the_start_may_be_the_end(server: RedisProcess) -> None:
@@ -156,7 +157,7 @@ def test_a_payload_that_does_not_decode_is_set_aside_with_its_id(server: RedisPr
     entries = [("data", "1"), ("data", "x"), ("other", "3"), ("data", "4", "data", "5"), ("data", "6")]
     server.ask_all([("XADD", "poison", f"{number}-0", *fields) for number, fields in enumerate(entries, 1)])
     source = redis.source("poison", url=server.full_url, until="latest", decode=json.loads)
-    one, *bad, six = read_all(source, source.splits(1)[0])
+    one, *bad, six = read_raw(source, source.splits(1)[0])
     assert (one, six) == (1, 6)
     assert all(isinstance(each, MalformedRecord) and isinstance(each.error, PayloadMalformed) for each in bad)
     assert [str(each.error).split(": ", 1)[0] for each in bad] == [
@@ -176,7 +177,7 @@ def test_fields_come_out_as_they_went_in_or_their_entry_is_an_error(
         [("XADD", "any", "*", *[part for pair in fields for part in pair]) for fields in entries] or [("PING",)]
     )
     source = redis.source("any", url=server.full_url, until="latest")
-    records = read_all(source, source.splits(1)[0])
+    records = read_raw(source, source.splits(1)[0])
     assert len(records) == len(entries)
     for record, fields in zip(records, entries, strict=True):
         names = [name for name, _ in fields]
@@ -214,7 +215,7 @@ def test_a_user_who_may_only_read_reads(server: RedisProcess) -> None:
     publish(server, add_stream(server, "readable"), range(3))
     url = f"redis://{READER}:{PASSWORD}@{server.place}"
     source = redis.source("readable", url=url, until="latest", decode=codecs.json())
-    assert read_all(source, source.splits(1)[0]) == [0, 1, 2]
+    assert read_raw(source, source.splits(1)[0]) == [0, 1, 2]
 
 
 def test_a_server_that_restarts_gives_the_rest(server: RedisProcess) -> None:

@@ -16,13 +16,9 @@ pytestmark = pytest.mark.connectors
 
 
 def test_the_totals_of_the_document_are_those_of_the_stream(tmp_path: Path) -> None:
-    server = RedisProcess(tmp_path)  # of its own: other tests have streams with these keys
-    try:
-        server.start()
+    with RedisProcess(tmp_path).running() as server:  # of its own: other tests have streams with these keys
         write_programs(tmp_path, "redis", address=("redis://127.0.0.1:6379", server.full_url))
         run_program(tmp_path, "prepare.py")
         run_program(tmp_path, "-m", "clonos.cli", "run", "totals.py", "--slots", "process")
         rows = [json.loads(fields[b"data"]) for _, fields in found(server, "totals")]
-    finally:
-        server.kill()
     assert sorted((row["item"], row["orders"]) for row in rows) == [("jam", 1), ("tea", 1), ("tea", 2)]

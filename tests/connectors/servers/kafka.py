@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -228,9 +227,4 @@ def _free_ports(count: int) -> list[int]:
 def serve(folder: Path) -> None:
     """Runs a broker for a user's own trial, until it is interrupted."""
     server = KafkaServer(folder)
-    try:
-        server.start()
-        print(f"Kafka {VERSION} listens on {server.servers}. Its data is in {folder}. Ctrl-C ends it.", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.kill()
+    server.serve(f"{server.servers} (Kafka {VERSION})")

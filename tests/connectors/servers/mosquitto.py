@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import getpass
 import shutil
-import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.connectors.servers.certificates import Authority
-from tests.connectors.servers.fetch import BrokerMissing, install
-from tests.connectors.servers.server_process import ServerProcess
+from tests.connectors.servers.fetch import install
+from tests.connectors.servers.server_process import PortServer
 
 NAME = "Mosquitto"
 USER, PASSWORD, READER = "shop", "p4ss-of-the-topics", "reader"
@@ -54,49 +52,30 @@ def fetch() -> None:
     install("mosquitto", "The tests of connectors start Mosquitto", RUNLEVEL="1")
 
 
-class MosquittoServer(ServerProcess):
+class MosquittoServer(PortServer):
     """A broker that writes its sessions when it ends in good order. It keeps its port.
 
     With an ``authority`` it has a certificate, and with ``asks_client`` it takes clients with a certificate only.
     """
 
-    name = NAME
+    name, scheme, user, password = NAME, "mqtt", USER, PASSWORD
+    arguments = ("-c", "mosquitto.conf")
 
     def __init__(self, folder: Path, authority: Authority | None = None, asks_client: bool = False) -> None:
-        found = program()
-        if found is None:
-            raise BrokerMissing(NAME)
-        self._program, self.folder = found, folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        super().__init__(folder, program())
         text = CONFIGURATION.format(port=self.port, folder=folder, account=getpass.getuser())
-        self._scheme, self._authority = "mqtt", authority
+        self._authority = authority
         if authority is not None:
             certificate, key = authority.server()
             asks = str(asks_client).lower()
             text += TLS.format(certificate=certificate, key=key, ca=authority.ca, asks=asks)
-            self._scheme = "mqtts"
+            self.scheme = "mqtts"
         (folder / "rights").write_text(RIGHTS, "utf-8")
         passwords = folder / "passwords"
         passwords.touch(0o600)
         for user in (USER, READER):
             subprocess.run(["mosquitto_passwd", "-b", str(passwords), user, PASSWORD], check=True, capture_output=True)
         (folder / "mosquitto.conf").write_text(text, "utf-8")
-
-    @property
-    def place(self) -> str:
-        """Host and port, as in a URL."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """URL with the user and without a password."""
-        return f"{self._scheme}://{USER}@{self.place}"
-
-    @property
-    def full_url(self) -> str:
-        """URL with the user and the password."""
-        return f"{self._scheme}://{USER}:{PASSWORD}@{self.place}"
 
     def answers(self) -> bool:
         """Whether the broker takes a connection."""
@@ -134,18 +113,8 @@ class MosquittoServer(ServerProcess):
             client.disconnect()
             client.loop_stop()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "server.log").open("ab") as log:
-            command = [self._program, "-c", "mosquitto.conf"]
-            return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
 
 def serve(folder: Path) -> None:
     """Runs a broker for a user's own trial, until it is interrupted."""
     server = MosquittoServer(folder)
-    try:
-        server.start()
-        print(f"Mosquitto listens on {server.full_url}. Its data is in {folder}. Ctrl-C ends it.", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.kill()
+    server.serve(server.full_url)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import socket
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from tests.connectors.servers.certificates import Authority
-from tests.connectors.servers.fetch import BrokerMissing, install
-from tests.connectors.servers.server_process import ServerProcess
+from tests.connectors.servers.fetch import install
+from tests.connectors.servers.server_process import PortServer
 
 NAME = "NATS"
 USER, PASSWORD, READER = "shop", "p4ss-of-the-streams", "reader"
@@ -56,44 +54,25 @@ TLS = """tls {{
 """
 
 
-class NatsServer(ServerProcess):
+class NatsServer(PortServer):
     """A server with one account. It keeps its port and its data over a kill.
 
     With an ``authority`` it has a certificate, and with ``asks_client`` it takes clients with a certificate only.
     """
 
-    name = NAME
+    name, scheme, user, password = NAME, "nats", USER, PASSWORD
+    arguments = ("-c", "nats.conf")
 
     def __init__(self, folder: Path, authority: Authority | None = None, asks_client: bool = False) -> None:
-        found = program()
-        if found is None:
-            raise BrokerMissing(NAME)
-        self._program, self.folder = found, folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        super().__init__(folder, program())
         text = CONFIGURATION.format(port=self.port, folder=folder, user=USER, password=PASSWORD, reader=READER)
-        self._scheme, self._context = "nats", cast(ssl.SSLContext | None, None)
+        self._context = cast(ssl.SSLContext | None, None)
         if authority is not None:
             certificate, key = authority.server()
             text += TLS.format(certificate=certificate, key=key, ca=authority.ca, asks=str(asks_client).lower())
-            self._scheme, self._context = "tls", ssl.create_default_context(cafile=authority.ca)
+            self.scheme, self._context = "tls", ssl.create_default_context(cafile=authority.ca)
             self._context.load_cert_chain(authority.client("tests"))
         (folder / "nats.conf").write_text(text, "utf-8")
-
-    @property
-    def place(self) -> str:
-        """Host and port, as in a URL."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """URL with the user and without a password."""
-        return f"{self._scheme}://{USER}@{self.place}"
-
-    @property
-    def full_url(self) -> str:
-        """URL with the user and the password."""
-        return f"{self._scheme}://{USER}:{PASSWORD}@{self.place}"
 
     def answers(self) -> bool:
         """Whether JetStream answers."""
@@ -114,18 +93,8 @@ class NatsServer(ServerProcess):
 
         return asyncio.run(asked())
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        with (self.folder / "server.log").open("ab") as log:
-            command = [self._program, "-c", "nats.conf"]
-            return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
 
 def serve(folder: Path) -> None:
     """Runs a server for a user's own trial, until it is interrupted."""
     server = NatsServer(folder)
-    try:
-        server.start()
-        print(f"NATS listens on {server.full_url}. Its data is in {folder}. Ctrl-C ends it.", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.kill()
+    server.serve(server.full_url)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -178,9 +177,4 @@ def _unprivileged() -> pwd.struct_passwd:
 def serve(_folder: Path) -> None:
     """Runs a server for a user's own trial, until it is interrupted."""
     server = PostgresServer()
-    try:
-        server.start()
-        print(f"PostgreSQL listens on {server.full_url}. Its data is in {server.folder}. Ctrl-C ends it.", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.close()
+    server.serve(server.full_url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import socket
 import subprocess
 import urllib.parse
@@ -96,12 +95,4 @@ class PrometheusServer(ServerProcess):
 def serve(folder: Path) -> None:
     """Runs a server for a user's own trial, which scrapes port 9464, until it is interrupted."""
     server = PrometheusServer(folder, ["127.0.0.1:9464"])
-    try:
-        server.start()
-        print(
-            f"Prometheus listens on http://127.0.0.1:{server.port}. Its data is in {folder}. Ctrl-C ends it.",
-            flush=True,
-        )
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.kill()
+    server.serve(f"http://127.0.0.1:{server.port}")

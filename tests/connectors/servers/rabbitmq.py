@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -149,9 +148,4 @@ class RabbitServer(ServerProcess):
 def serve(folder: Path) -> None:
     """Runs a broker for a user's own trial, until it is interrupted."""
     server = RabbitServer(folder)
-    try:
-        server.start()
-        print(f"RabbitMQ listens on {server.full_url}. Its data is in {folder}. Ctrl-C ends it.", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
-        server.kill()
+    server.serve(server.full_url)

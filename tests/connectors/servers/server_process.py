@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import psutil
 
+from tests.connectors.servers.fetch import BrokerMissing
 from tests.speed import scaled
 
 START_LIMIT_S = scaled(90.0)
@@ -68,6 +72,25 @@ class ServerProcess:
             process.wait()
             psutil.wait_procs(children, timeout=START_LIMIT_S)
 
+    def close(self) -> None:
+        """Ends the server; its data belongs to the test."""
+        self.kill()
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """The server, started, until the block ends."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.close()
+
+    def serve(self, place: str) -> None:
+        """Runs the server for a user's own trial, until it is interrupted. ``place``: where it listens."""
+        with self.running():
+            print(f"{self.name} listens on {place}. Its data is in {self.folder}. Ctrl-C ends it.", flush=True)
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+
     def pause(self) -> None:
         """Stops all processes: connections stay, and nothing answers."""
         self._signal(signal.SIGSTOP)
@@ -86,3 +109,39 @@ class ServerProcess:
         for process in (parent, *parent.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
+
+
+class PortServer(ServerProcess):
+    """Base of the servers of one program with a configuration, which keep their port on loopback over a kill."""
+
+    scheme: str
+    user: str
+    password: str
+    arguments: tuple[str, ...]
+
+    def __init__(self, folder: Path, program: str | None) -> None:
+        if program is None:
+            raise BrokerMissing(self.name)
+        self._program, self.folder = program, folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+
+    @property
+    def place(self) -> str:
+        """Host and port, as in a URL."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """URL with the user and without a password."""
+        return f"{self.scheme}://{self.user}@{self.place}"
+
+    @property
+    def full_url(self) -> str:
+        """URL with the user and the password."""
+        return f"{self.scheme}://{self.user}:{self.password}@{self.place}"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "server.log").open("ab") as log:
+            command = [self._program, *self.arguments]
+            return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

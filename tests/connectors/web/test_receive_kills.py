@@ -17,8 +17,8 @@ from clonos.core.coordinator.coordinator_effects import Ending, JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
-from tests.processes.harness.drawing_job import is_quiescent, kill, wait_for_successors
-from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
+from tests.processes.harness.drawing_job import is_quiescent, kill_task
+from tests.processes.harness.running_job import LIMIT_S, running
 from tests.processes.jobs.test_secrets import everything_in
 from tests.unit.connectors.web.sending import PATH, free_port
 
@@ -81,12 +81,6 @@ class Shop:
             connection.close()
         self.refusals |= {status} - {200, 503}
         return status
-
-
-def kill_task(job: RunningJob, task: TaskId) -> None:
-    before = job.incarnations()
-    kill(job, task)
-    wait_for_successors(job, before, task)
 
 
 def test_kills_of_tasks_lose_no_answered_request_and_count_none_twice(

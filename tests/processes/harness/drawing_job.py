@@ -75,6 +75,13 @@ def kill(job: RunningJob, *tasks: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_task(job: RunningJob, task: TaskId) -> None:
+    """SIGKILL to the process of a task; waits for its successor."""
+    before = job.incarnations()
+    kill(job, task)
+    wait_for_successors(job, before, task)
+
+
 def wait_for_successors(job: RunningJob, before: dict[TaskId, int], *tasks: TaskId) -> None:
     """Waits until these tasks have later incarnations and the job is quiescent."""
 

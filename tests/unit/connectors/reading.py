@@ -28,14 +28,21 @@ def rows_and_errors(source: Source) -> tuple[list[Any], list[str]]:
 
 def read_split(reader: SplitReader, split: bytes, mark: bytes | None = None, records_max: int = 1_000) -> list[Any]:
     """The records of one split after a mark."""
+    return [row for some in _chunks(reader, split, mark, records_max) for row in as_rows(some)]
+
+
+def read_raw(source: Source, split: bytes, mark: bytes | None = None) -> list[Any]:
+    """The rows of one split after a mark, malformed ones included."""
+    return [row for some in _chunks(source.reader(), split, mark, 100) for row in some]
+
+
+def _chunks(reader: SplitReader, split: bytes, mark: bytes | None, records_max: int) -> Iterator[Any]:
     reader.open(split, mark)
-    records = []
     try:
         while (some := reader.read(records_max)) is not None:
-            records += as_rows(some)
+            yield some
     finally:
         reader.close()
-    return records
 
 
 def read_piecewise(source: Source, split: bytes, sizes: list[int]) -> Iterator[list[Any]]:
