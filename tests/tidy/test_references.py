@@ -54,7 +54,7 @@ OBJECTS_OF_EXAMPLES = {
 }
 """The class of the object that documents call so; a stream may have a key or not."""
 NAMES_OF_OTHERS = re.compile(
-    r"(spark|dfs|SparkSession|pandas|polars|pyarrow|shop|security|ssl)(\.\w+)+|self\.\w+(\.append)?"
+    r"(spark|dfs|SparkSession|pandas|polars|pyarrow|shop|schemas|security|ssl)(\.\w+)+|self\.\w+(\.append)?"
 )
 """Settings of Spark, HDFS and Kafka, a message type, and what the class of an example calls or has."""
 FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}

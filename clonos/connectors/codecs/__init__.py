@@ -6,7 +6,7 @@ A record that does not decode goes to the error output of the job, if it has one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -16,6 +16,8 @@ from clonos.connectors.codecs.codec import UndecodableBytes as UndecodableBytes
 from clonos.connectors.codecs.codec import UnencodableValue as UnencodableValue
 from clonos.connectors.codecs.codec_choice import CodecRegistry, codec_of, is_record_class
 from clonos.connectors.codecs.compressed import BYTES_MAX, ArrowCompressed, GzipCodec
+from clonos.connectors.codecs.debezium import DebeziumChange as DebeziumChange
+from clonos.connectors.codecs.debezium import DebeziumCodec
 from clonos.connectors.codecs.plain import (
     ArrowCodec,
     CsvCodec,
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 __all__ = [
     *("Codec", "UndecodableBytes", "UnencodableValue", "SchemaRegistry", "register", "for_type"),
+    *("debezium", "DebeziumChange"),
     *("raw", "text", "number", "json", "csv", "xml", "msgpack", "arrow"),
     *("avro", "avro_file", "confluent_avro", "protobuf"),
     *("gzip", "zstd", "lz4", "fields"),
@@ -132,6 +135,19 @@ def protobuf(message: Any, *, descriptor: str | Path | bytes | None = None) -> C
 
 
 @explains_calls
+def debezium(
+    envelope: Codec[bytes, Any] | None = None, *, columns: Mapping[str, str] | None = None
+) -> Codec[bytes, DebeziumChange]:
+    """A change in Debezium's envelope, with a schema (``schemas.enable``) or without; it is written without one.
+
+    ``envelope``: how the envelope itself is encoded, ``json()`` by default, or ``confluent_avro(...)``. ``columns``:
+    the types of columns that a message without a schema does not tell, in Debezium's words, such as
+    ``{"price": "Decimal(2)", "at": "MicroTimestamp"}``.
+    """
+    return (json() if envelope is None else envelope) | DebeziumCodec(columns)
+
+
+@explains_calls
 def gzip(bytes_max: int = BYTES_MAX) -> Codec[bytes, bytes]:
     """gzip. More than ``bytes_max`` bytes decompressed, 64 MiB by default, are refused."""
     return GzipCodec("gzip", bytes_max)
@@ -217,6 +233,7 @@ explains_names(
         "int": "Use number(int).",
         "float": "Use number(float).",
         "proto": "Use protobuf.",
+        "cdc": "Use debezium.",
         "JSON": "Use json.",
         "utf8": "Use text.",
     },
