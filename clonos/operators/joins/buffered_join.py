@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar, Final
 
-from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.joins.late_batch import LateBatch
-from clonos.operators.joins.match_rules import How, MatchRule
+from clonos.operators.joins.match_rules import How, MatchRule, passed_on
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import DueTimer, Scope, Times, TwoInputOperator, without
 
@@ -204,10 +204,8 @@ class EventJoin(BufferedJoin):
             self._reached.set(0, watermark)
             self._forget(watermark)
             self._emit(True)
-            passed_ns = self._rule.earliest(watermark, self._how)
-            if passed_ns < INSTANT_NS_MIN or (
-                before_ns is not None and passed_ns <= self._rule.earliest(before_ns, self._how)
-            ):
+            passed_ns = passed_on(self._rule, self._how, watermark, before_ns)
+            if passed_ns is None:
                 return
             watermark = passed_ns
         self.pass_watermark(watermark)

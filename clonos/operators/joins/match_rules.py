@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from clonos.core.model.watermark import INSTANT_NS_MIN
+
 Keys = tuple[tuple[str, ...], tuple[str, ...]]
 """Key columns of the left and of the right side."""
 
@@ -50,6 +52,14 @@ class MatchRule(Protocol):
     @property
     def shared_ns(self) -> int:
         """Returns how long the stretches are in which all timestamps match the same ones; 0 if there are none."""
+
+
+def passed_on(rule: MatchRule, how: How, watermark_ns: int, before_ns: int | None) -> int | None:
+    """Returns the watermark of the results when that of the records has risen from ``before_ns``; None if it stays."""
+    passed_ns = rule.earliest(watermark_ns, how)
+    if passed_ns < INSTANT_NS_MIN or (before_ns is not None and passed_ns <= rule.earliest(before_ns, how)):
+        return None
+    return passed_ns
 
 
 @dataclass(frozen=True, slots=True)

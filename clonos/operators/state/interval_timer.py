@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
 from clonos.core.ports.recorder import Recorder
-from clonos.operators.operator import DueTimer
+from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import Table
+
+DUE_NAME: Final = "due"
+"""Table with at most one entry, the time of the timer in nanoseconds since the Unix epoch."""
 
 
 class IntervalTimer:
-    """Timer of one step. ``table`` has at most one entry, its time in nanoseconds since the Unix epoch."""
+    """Timer of one step, kept in a table of its own (``DUE_NAME``)."""
 
     __slots__ = ("_table", "_interval_ns", "_recorder")
 
@@ -34,3 +40,25 @@ class IntervalTimer:
         """Returns the timer if it is due at ``until_ns``; at the end of the input (None) it is not."""
         due_ns = self.next_ns()
         return [] if due_ns is None or until_ns is None or due_ns > until_ns else [DueTimer(due_ns, None)]
+
+
+class LeavesAtIntervals(Operator):
+    """Base of steps in which something waits until a multiple of an interval; ``end_of_time`` lets it leave."""
+
+    has_timers: ClassVar[bool] = True
+
+    def open_timer(self, step: str, interval_ns: int | None, scope: Scope) -> None:
+        """Opens the timer of the step; without an interval it is never set."""
+        self._timer = IntervalTimer(
+            scope.state.table(f"{step}/{DUE_NAME}", is_small=True), interval_ns, scope.context.recorder
+        )
+
+    def next_timer_ns(self) -> int | None:
+        return self._timer.next_ns()
+
+    def due(self, until_ns: int | None) -> list[DueTimer]:
+        return self._timer.due(until_ns)
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        if due:
+            self.end_of_time()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of, state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
-from clonos.operators.state.interval_timer import IntervalTimer
+from clonos.operators.operator import Operator, Scope, Times, without
+from clonos.operators.state.interval_timer import LeavesAtIntervals
 from clonos.operators.state.keyed_state import Table
 
 STATE_NAME: Final = "state"
@@ -17,7 +17,6 @@ STATE_NAME: Final = "state"
 WAITING_NAME: Final = "waiting"
 """Table of what is not emitted yet: key -> records since the key was last emitted."""
 
-DUE_NAME: Final = "due"
 """Table with at most one entry, the time of the next emission in nanoseconds since the Unix epoch."""
 
 EMITTED_NAME: Final = "emitted"
@@ -143,14 +142,12 @@ class ReplacedAggregate(ChangedAggregate):
         return results | {name_before(name): value for name, value in replaced.items()}
 
 
-class PacedAggregate(KeyedAccumulators):
+class PacedAggregate(LeavesAtIntervals, KeyedAccumulators):
     """Emits (key, result) after a number of records of the key, or for all changed keys at multiples of an interval.
 
     What has changed since it was last emitted is in a table in the order of its first change, so it leaves in that
     order, at the end of the input too.
     """
-
-    has_timers: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -167,8 +164,7 @@ class PacedAggregate(KeyedAccumulators):
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
-        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
-        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
+        self.open_timer(self._step, self._interval_ns, scope)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []
@@ -196,16 +192,6 @@ class PacedAggregate(KeyedAccumulators):
                 waiting.set(stored, gathered)
             entries[stored] = accumulator
             changed[stored] = None
-
-    def next_timer_ns(self) -> int | None:
-        return self._timer.next_ns()
-
-    def due(self, until_ns: int | None) -> list[DueTimer]:
-        return self._timer.due(until_ns)
-
-    def fire(self, due: Sequence[DueTimer]) -> None:
-        if due:
-            self.end_of_time()
 
     def end_of_time(self) -> None:
         self._timer.stop()

@@ -13,17 +13,14 @@ from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import cut_elements, join_elements
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.state.interval_timer import IntervalTimer
+from clonos.operators.operator import Scope, Times
+from clonos.operators.state.interval_timer import LeavesAtIntervals
 
 WAITING_NAME: Final = "waiting"
 """Table of the rows that wait: number from 0 on -> row."""
 
 COLUMNS_NAME: Final = "columns"
 """Table of the batches of columns that wait: number of the first record -> encoded batch. They have no rows."""
-
-DUE_NAME: Final = "due"
-"""Table with at most one entry, the time of the next flush in nanoseconds since the Unix epoch."""
 
 HELD_NAME: Final = "held watermarks"
 """Table of watermarks that came after the first record that waits: number from 0 on -> its encoding."""
@@ -32,14 +29,13 @@ ROWS_MAX: Final = 1 << 12
 """Rows that leave in one batch. Batches of columns are joined up to it."""
 
 
-class Flush(Operator):
+class Flush(LeavesAtIntervals):
     """Passes records on by groups of ``count``, or at multiples of an interval if any wait; the rest at the end.
 
     Columns stay columns. Records of a keyed input leave without their keys.
     """
 
     selects_rows = True
-    has_timers: ClassVar[bool] = True
     _rows_max = ROWS_MAX
 
     def __init__(self, step: str, *, is_keyed: bool, count: int | None, interval_ns: int | None) -> None:
@@ -49,8 +45,7 @@ class Flush(Operator):
     def open(self, scope: Scope) -> None:
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
         self._columns = scope.state.table(f"{self._step}/{COLUMNS_NAME}")
-        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
-        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
+        self.open_timer(self._step, self._interval_ns, scope)
         self._batches = {number: decode_columns(encoded) for number, encoded in self._columns.contents().items()}
         self._size: int = len(self._waiting.contents()) + sum(batch.num_rows for batch in self._batches.values())
 
@@ -120,16 +115,6 @@ class Flush(Operator):
                 parts.append(batch)
                 number += batch.num_rows
         return parts
-
-    def next_timer_ns(self) -> int | None:
-        return self._timer.next_ns()
-
-    def due(self, until_ns: int | None) -> list[DueTimer]:
-        return self._timer.due(until_ns)
-
-    def fire(self, due: Sequence[DueTimer]) -> None:
-        if due:
-            self._flush()
 
     def end_of_time(self) -> None:
         self._flush()

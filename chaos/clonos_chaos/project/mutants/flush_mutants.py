@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.operators.operator import Scope
-from clonos.operators.transforms.flush import DUE_NAME, WAITING_NAME, Flush
+from clonos.operators.state.interval_timer import DUE_NAME
+from clonos.operators.transforms.flush import WAITING_NAME, Flush
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
 

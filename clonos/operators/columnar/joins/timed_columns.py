@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy
 import pyarrow
 
-from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
 from clonos.operators.joins.late_batch import LateBatch
-from clonos.operators.joins.match_rules import How, Keys, MatchRule
+from clonos.operators.joins.match_rules import How, Keys, MatchRule, passed_on
 from clonos.operators.operator import DueTimer, InputSide, Scope
 
 
@@ -54,10 +54,8 @@ class EventColumns(BufferedColumns):
             self._reached.set(0, watermark)
             self._forget(watermark)
             self.drop_before(watermark, at_once=False)
-            passed_ns = self._rule.earliest(watermark, self._how)
-            if passed_ns < INSTANT_NS_MIN or (
-                before_ns is not None and passed_ns <= self._rule.earliest(before_ns, self._how)
-            ):
+            passed_ns = passed_on(self._rule, self._how, watermark, before_ns)
+            if passed_ns is None:
                 return
             watermark = passed_ns
         self.pass_watermark(watermark)

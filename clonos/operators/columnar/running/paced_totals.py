@@ -7,7 +7,7 @@ order of their first changes, and a column with how many records that are. Resul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy
 import pyarrow
@@ -17,20 +17,17 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.running.column_totals import RESULTS_MAX, ColumnTotals, Emits
 from clonos.operators.columnar.running.scans import running_states
-from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.state.interval_timer import IntervalTimer
-from clonos.operators.steps.running_aggregates import DUE_NAME
+from clonos.operators.state.interval_timer import LeavesAtIntervals
 
 ORDER_NAME: Final = "order"
 WAITING: Final = "waiting"
 """Column with the records since a key was last emitted; the columns of aggregates have a dot in their names."""
 
 
-class PacedTotals(ColumnTotals):
+class PacedTotals(LeavesAtIntervals, ColumnTotals):
     """Operator of aggregates over columns that emits after ``count`` records, or at multiples of an interval."""
-
-    has_timers: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -48,8 +45,7 @@ class PacedTotals(ColumnTotals):
         super().open(scope)
         spec = ColumnSpec((pyarrow.int64(),))
         self._order = scope.state.column_table(f"{self._step}/{ORDER_NAME}", spec)
-        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
-        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
+        self.open_timer(self._step, self._interval_ns, scope)
 
     def columns(self, batch: RecordBatch) -> None:
         columns = self._keys.of(batch)
@@ -87,16 +83,6 @@ class PacedTotals(ColumnTotals):
             self._pass_on(self._as_batch(keys, [each.results(states, rows) for each in self._aggregates]))
 
     # --- time
-
-    def next_timer_ns(self) -> int | None:
-        return self._timer.next_ns()
-
-    def due(self, until_ns: int | None) -> list[DueTimer]:
-        return self._timer.due(until_ns)
-
-    def fire(self, due: Sequence[DueTimer]) -> None:
-        if due:
-            self.end_of_time()
 
     def end_of_time(self) -> None:
         """Emits the keys that wait."""
