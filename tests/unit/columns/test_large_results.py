@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clonos.agg import count, mean, stddev, sum_, variance
@@ -30,7 +30,18 @@ __all__ = ["kernels"]
 
 INT_MAX = 2**63 - 1
 LARGE = st.sampled_from([INT_MAX, -INT_MAX - 1, 1, -1, 2**62, -(2**62), 2**53 + 1]) | st.integers(-9, 9)
+FLOATS = st.sampled_from([2.0**1023, -(2.0**1023), 1.5 * 2.0**1023, -(2.0**1022), 2.0**1000, -(2.0**900), inf, nan])
 DECIMALS = st.sampled_from([10**38 - 1, -(10**38) + 1, 1, -(10**37), 2**64]).map(Decimal)
+
+
+def add_batches(aggregates: Any, state: Any, batches: list[Any], type_: Any, has_panes: bool) -> None:
+    """Adds values of slots, by way of a state of each batch with ``has_panes``."""
+    for batch in batches:
+        pane = new_state(aggregates) if has_panes else state
+        add(aggregates, pane, batch, type_)
+        slots = numpy.unique(numpy.array([slot for slot, _ in batch], numpy.int32))
+        for each_ in aggregates if has_panes else ():
+            each_.merge(state, slots, {name: column[slots] for name, column in pane.items()})
 
 
 @pytest.mark.parametrize("has_panes", [False, True])
@@ -45,12 +56,7 @@ def test_sums_are_exact_whatever_their_size_and_those_that_do_not_fit_are_found(
     aggregation = Named({"sum": sum_("x"), **({"mean": mean("x"), "var": variance("x")} if is_int else {})})
     aggregates = made(aggregation, type_)
     state = new_state(aggregates)
-    for batch in batches:
-        pane = new_state(aggregates) if has_panes else state
-        add(aggregates, pane, batch, type_)
-        slots = numpy.unique(numpy.array([slot for slot, _ in batch], numpy.int32))
-        for each_ in aggregates if has_panes else ():
-            each_.merge(state, slots, {name: column[slots] for name, column in pane.items()})
+    add_batches(aggregates, state, batches, type_, has_panes)
     expected = in_rows(aggregation, batches, type_)
     limit, keys = INT_MAX + 1 if is_int else 10**38, sorted(expected)
     fitting = fitting_results(aggregates, state, numpy.array(keys, numpy.int32), lambda place, error: None)
@@ -62,19 +68,26 @@ def test_sums_are_exact_whatever_their_size_and_those_that_do_not_fit_are_found(
         assert found == expected[slot]
 
 
-def test_a_sum_of_floats_beyond_all_floats_on_the_way_is_exact_in_a_batch_and_infinite_where_it_stays() -> None:
-    aggregates = made(Named({"sum": sum_("x"), "mean": mean("x")}), pa.float64())
+@pytest.mark.parametrize("has_panes", [False, True])
+@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 1), FLOATS), max_size=5), max_size=5))
+@example(batches=[[(0, 1e308), (0, 1e308)], [(0, -1e308), (0, 1e308)]])
+def test_a_sum_of_floats_beyond_all_floats_on_the_way_is_exact_wherever_batches_are_cut(
+    batches: list[list[tuple[int, float]]], has_panes: bool
+) -> None:
+    aggregation = Named({"sum": sum_("x"), "mean": mean("x")})
+    aggregates = made(aggregation, pa.float64())
     state = new_state(aggregates)
-    add(aggregates, state, [(0, x) for x in (0.1, 1e308, 1e308, -1e308, -1e308)], pa.float64())
-    add(aggregates, state, [(1, -1e308), (1, -1e308)], pa.float64())
-    assert results(aggregates, state, [0, 1]) == [{"sum": 0.1, "mean": 0.02}, {"sum": -inf, "mean": -inf}]
+    add_batches(aggregates, state, batches, pa.float64(), has_panes)
+    expected = in_rows(aggregation, batches, pa.float64())
+    found = dict(zip(expected, results(aggregates, state, list(expected)), strict=True))
+    assert str(found) == str(expected)  # nan is not equal to itself
 
 
 def test_a_variance_of_floats_fits_where_squares_do() -> None:
     aggregation = Named({"var": variance("x"), "std": stddev("x")})
     aggregates = made(aggregation, pa.float64())
     state = new_state(aggregates)
-    batch = [(0, 1e150), (0, 3e150), (1, 1e200), (1, 1e200), (2, inf), (2, 1.0)]
+    batch = [(0, 1e150), (0, 3e150), (1, 1e308), (1, 1e308), (2, inf), (2, 1.0)]
     add(aggregates, state, batch, pa.float64())
     assert results(aggregates, state, [0])[0] == pytest.approx(in_rows(aggregation, [batch], pa.float64())[0])
     refused: list[Exception] = []

@@ -2,7 +2,9 @@
 
 Sums over rows are exact. Those of a batch are exact here, too, but for the last bits of the smallest numbers: each
 number is divided into parts that are multiples of one power of two, so that the sum of all parts needs no rounding. The
-sum of a slot is a pair, a float and what is missing from it, to which the sums of batches are added.
+sum of a slot is a pair, a float and what is missing from it, to which the sums of batches are added. A sum that may be
+beyond all floats is divided by ``2**SCALE`` and has its pair the other way round, so that it is infinite only as a
+result, and no cut of the batches makes it so.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy
 
 from clonos.kernels import grouped
 from clonos.kernels.arrays import arrow_of
-from clonos.operators.aggregates.exact_numbers import exact, plus, rounded
+from clonos.operators.aggregates.exact_numbers import Exact, exact, mean_of, plus, rounded
 from clonos.operators.columnar.column_aggregates import OfColumn, Slots, State
 
 if TYPE_CHECKING:
@@ -26,6 +28,12 @@ MAGNITUDE_MAX: Final = 2.0**900
 
 BITS: Final = 53
 """Bits of a float."""
+
+LARGE: Final = 2.0**1022
+"""Bound of sums that are not divided."""
+
+SCALE: Final = 128
+"""A large sum is divided by 2 to this power, which leaves room for those of more numbers than there are."""
 
 
 class FloatSum(OfColumn):
@@ -52,16 +60,20 @@ class FloatSum(OfColumn):
             self._add_pairs(state, distinct, *_sums(numbers, of_rows, len(distinct)))
 
     def _add_exactly(self, state: State, slots: Slots, numbers: Floats) -> None:
-        """Adds numbers whose sums may be beyond all floats on the way: infinite where they stay there."""
+        """Adds numbers whose sums may be beyond all floats."""
         distinct = numpy.unique(slots)
         totals = dict(zip(distinct.tolist(), FloatSum.accumulators(self, state, distinct), strict=True))
         for slot, number in zip(slots.tolist(), numbers.tolist(), strict=True):
             totals[slot] = plus(totals[slot], exact(number))
+        self._store(state, totals)
+
+    def _store(self, state: State, totals: dict[int, Exact]) -> None:
+        """Makes exact numbers the sums of slots."""
         sums, rests = state[self._names[0]], state[self._names[1]]
         for slot, total in totals.items():
-            sums[slot] = rounded(total)
-            is_finite = bool(numpy.isfinite(sums[slot]))
-            rests[slot] = rounded(plus(total, exact(-float(sums[slot])))) if is_finite else 0.0
+            is_large = abs(rounded(total)) >= LARGE
+            high, low = _pair_of((total[0], total[1] + SCALE) if is_large and isinstance(total, tuple) else total)
+            sums[slot], rests[slot] = (low, high) if is_large and numpy.isfinite(high) else (high, low)
 
     def _add_special(self, state: State, slots: Slots, numbers: Floats) -> None:
         """Adds infinite numbers and nan, which absorb all others."""
@@ -72,25 +84,39 @@ class FloatSum(OfColumn):
     def _add_pairs(self, state: State, slots: Slots, high: Floats, low: Floats) -> None:
         """Adds a pair to each slot; no slot is there twice."""
         sums, rests = state[self._names[0]], state[self._names[1]]
+        own_high, own_low = sums[slots], rests[slots]
         with numpy.errstate(invalid="ignore", over="ignore"):
-            plain = sums[slots] + high
-            total, rest = _pair(*_two_sum(sums[slots], high), *_two_sum(rests[slots], low))
-        is_finite = numpy.isfinite(plain)
-        sums[slots], rests[slots] = numpy.where(is_finite, total, plain), numpy.where(is_finite, rest, 0.0)
+            plain = own_high + high
+            total, rest = _pair(*_two_sum(own_high, high), *_two_sum(own_low, low))
+        is_small = (numpy.abs(plain) < LARGE) & ~_is_divided(own_high, own_low) & ~_is_divided(high, low)
+        if is_small.all():
+            sums[slots], rests[slots] = total, rest
+            return
+        sums[slots], rests[slots] = numpy.where(is_small, total, plain), numpy.where(is_small, rest, 0.0)
+        is_large = ~is_small & numpy.isfinite(own_high) & numpy.isfinite(high)
+        pairs = (_exact(own_high[is_large], own_low[is_large]), _exact(high[is_large], low[is_large]))
+        self._store(state, dict(zip(slots[is_large].tolist(), map(plus, *pairs), strict=True)))
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         self._add_pairs(state, slots, other[self._names[0]], other[self._names[1]])
 
-    def _totals(self, state: State, slots: Slots) -> Floats:
-        totals: Floats = state[self._names[0]][slots] + state[self._names[1]][slots]
-        return totals
+    def _totals(self, state: State, slots: Slots) -> tuple[Floats, list[int], list[Exact]]:
+        """Returns the sums, right but for those that are divided; then the places of these, and their exact sums."""
+        high, low = state[self._names[0]][slots], state[self._names[1]][slots]
+        is_divided = _is_divided(high, low)
+        return high + low, numpy.flatnonzero(is_divided).tolist(), _exact(high[is_divided], low[is_divided])
 
     def results(self, state: State, slots: Slots) -> Any:
-        return arrow_of(self._totals(state, slots))
+        totals, places, divided = self._totals(state, slots)
+        totals[places] = [rounded(total) for total in divided]
+        return arrow_of(totals)
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
-        pairs = zip(state[self._names[0]][slots].tolist(), state[self._names[1]][slots].tolist(), strict=True)
-        return [plus(exact(total), exact(rest)) if total or rest else 0 for total, rest in pairs]
+        return _exact(state[self._names[0]][slots], state[self._names[1]][slots])
+
+    def is_infinite(self, state: State, slots: Slots) -> Any:
+        """Returns which sums have an infinite number, as a mask."""
+        return numpy.isinf(state[self._names[0]][slots])
 
 
 class FloatMean(FloatSum):
@@ -112,7 +138,10 @@ class FloatMean(FloatSum):
     def results(self, state: State, slots: Slots) -> Any:
         counts = state[self._names[2]][slots]
         is_empty = counts == 0
-        return arrow_of(self._totals(state, slots) / numpy.where(is_empty, 1, counts), is_empty)
+        totals, places, divided = self._totals(state, slots)
+        means = totals / numpy.where(is_empty, 1, counts)
+        means[places] = [mean_of(total, int(count)) for total, count in zip(divided, counts[places], strict=True)]
+        return arrow_of(means, is_empty)
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         return list(zip(super().accumulators(state, slots), state[self._names[2]][slots].tolist(), strict=True))
@@ -126,6 +155,26 @@ def magnitude_of(numbers: Floats) -> float:
     if numpy.isfinite(largest):
         return largest
     return float(numpy.abs(numbers[numpy.isfinite(numbers)]).max(initial=0.0))
+
+
+def _is_divided(high: Floats, low: Floats) -> Any:
+    """Returns which pairs are those of sums that are divided, as a mask."""
+    return numpy.abs(low) > numpy.abs(high)
+
+
+def _exact(high: Floats, low: Floats) -> list[Exact]:
+    """Returns the exact numbers of pairs."""
+    found = []
+    for first, second in zip(high.tolist(), low.tolist(), strict=True):
+        total: Exact = plus(exact(first), exact(second)) if first or second else 0
+        found.append((total[0] << SCALE, total[1]) if abs(second) > abs(first) else total)
+    return found
+
+
+def _pair_of(number: Exact) -> tuple[float, float]:
+    """Returns the pair of an exact number that is no larger than any float."""
+    high = float(rounded(number))
+    return high, float(rounded(plus(number, exact(-high)))) if numpy.isfinite(high) else 0.0
 
 
 def _sums(numbers: Floats, of_rows: NDArray[Any], count: int) -> tuple[Floats, Floats]:

@@ -91,8 +91,7 @@ class FloatVariance(VarianceColumn):
             self._squares.add_numbers(state, slots[is_exact], _rest_of_square(numbers[is_exact], squares[is_exact]))
 
     def misfits(self, state: State, slots: Slots) -> Any | None:
-        sums, squares = (each.results(state, slots).to_numpy() for each in (self._sum, self._squares))
-        return numpy.isinf(squares) & numpy.isfinite(sums)
+        return self._squares.is_infinite(state, slots) & ~self._sum.is_infinite(state, slots)
 
     def _totals(self, part: Any, state: State, slots: Slots) -> list[Any]:
         return part.accumulators(state, slots)  # type: ignore[no-any-return]
