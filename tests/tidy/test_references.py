@@ -54,9 +54,10 @@ OBJECTS_OF_EXAMPLES = {
 }
 """The class of the object that documents call so; a stream may have a key or not."""
 NAMES_OF_OTHERS = re.compile(
-    r"(spark|dfs|SparkSession|pandas|polars|pyarrow|shop|schemas|security|ssl)(\.\w+)+|self\.\w+(\.append)?"
+    r"(spark|dfs|SparkSession|pandas|polars|pyarrow|shop|schemas|security|ssl)(\.\w+)+|delta\.\w+(Feed|Duration)"
+    r"|self\.\w+(\.append)?"
 )
-"""Settings of Spark, HDFS and Kafka, a message type, and what the class of an example calls or has."""
+"""Settings of Spark, HDFS, Kafka and Delta, a message type, and what the class of an example calls or has."""
 FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}
 FOLDERS_OF_RUNS = ("build/", "benchmarks/results/")
 """What commands write; git ignores it, but for dated measurements."""

@@ -171,12 +171,12 @@ class TableLog:
             raise OutputFailed(self.path, doing, " ".join(str(error).split())) from error
 
 
-def check_url(url: str) -> None:
+def check_url(url: str, connector: str = CONNECTOR) -> None:
     """Raises InvalidConnector if tables cannot be at a URL."""
-    scheme = checked_url(CONNECTOR, url).scheme
+    scheme = checked_url(connector, url).scheme
     if scheme not in STORES:
         problem = f"tables at {scheme}:// are not supported"
-        raise InvalidConnector(CONNECTOR, problem, f"Use {', '.join(f'{each}://' for each in STORES)} or a path.")
+        raise InvalidConnector(connector, problem, f"Use {', '.join(f'{each}://' for each in STORES)} or a path.")
 
 
 def storage_options(url: str) -> dict[str, str]:
@@ -198,7 +198,7 @@ def storage_options(url: str) -> dict[str, str]:
     return options | ({"google_base_url": place.endpoint} if place.endpoint else {})
 
 
-def library() -> Any:
+def library(connector: str = CONNECTOR) -> Any:
     """Returns the package deltalake.
 
     Raises: ExtraMissing: it is not installed.
@@ -207,7 +207,7 @@ def library() -> Any:
         import deltalake
         import deltalake.exceptions
     except ImportError:
-        raise ExtraMissing(CONNECTOR, "deltalake", "delta") from None
+        raise ExtraMissing(connector, "deltalake", "delta") from None
     return deltalake
 
 

@@ -1,4 +1,4 @@
-"""A job into a Delta table, under kills of its tasks and of all its processes, read by the library of Delta Lake."""
+"""Jobs into a Delta table and from one, under kills of tasks and of all processes, read by deltalake too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, delta, files
@@ -103,3 +103,41 @@ def test_a_resume_after_the_death_of_all_processes_leaves_each_row_in_the_table_
         again.give()
         again.stop(job)
     assert set(before) <= set(again.rows())
+
+
+class FollowingJob:
+    """Changes of a table that is appended to and compacted -> 2 tasks -> draw -> collect."""
+
+    def __init__(self, folder: Path) -> None:
+        self.table, self.given = folder / "followed", 0
+        self.give()
+        self.graph = JobGraph("following")
+        self.collected = collect()
+        source = delta.changes(self.table, from_version=0, watch="50ms", ordered=False)
+        changes = self.graph.source(source, name="changes", parallelism=2)
+        changes.map(lambda row: (row["n"], row["_commit_version"], random.getrandbits(30))).sink(self.collected)
+
+    def give(self) -> None:
+        """Appends a version of three files, and compacts the table every other time."""
+        numbers = range(self.given * LINES, (self.given + 1) * LINES)
+        rows = pyarrow.table({"n": list(numbers), "part": [number % 3 for number in numbers]})
+        write_deltalake(self.table, rows, mode="append", partition_by=["part"])
+        if self.given % 2:
+            DeltaTable(self.table).optimize.compact()
+        self.given += 1
+
+
+def test_kills_of_tasks_that_follow_a_table_leave_each_change_once(tmp_path: Path) -> None:
+    following = FollowingJob(tmp_path)
+    with running(following.graph, tmp_path, OPTIONS) as job:
+        job.wait_for(is_quiescent)
+        for task in (TaskId(0), TaskId(1)):
+            following.give()
+            wait_for_checkpoint(job)
+            following.give()
+            _kill_one(job, task)
+        following.give()
+        job.wait_for(lambda _: len(following.collected.rows) >= following.given * LINES)
+        job.driver.stop(drain=True)
+        assert isinstance(job.end(), JobDone)
+    assert sorted(n for n, _, _ in following.collected.rows) == list(range(following.given * LINES))

@@ -12,6 +12,7 @@ from clonos.connectors import delta
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, UnexpectedOutput
 from tests.connectors.object_stores.objects import contents, put
 from tests.harnesses.s3_server import CREDENTIALS, S3Server
+from tests.unit.connectors.reading import read_all
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 
 pytestmark = [pytest.mark.connectors, pytest.mark.keeps_sockets]
@@ -52,6 +53,18 @@ def test_checkpoints_are_transactions_that_may_be_repeated_and_withdrawn(s3: S3S
     assert found(s3, path) == rows[:3]
     state = contents(s3, f"lake/.{partition_by}.clonos/{JOB}")
     assert [name for name in state if name.endswith(".prepared")] == []
+
+
+def test_a_version_in_a_store_is_read_with_the_texts_of_its_folders(s3: S3Server) -> None:
+    sink = started(s3, "lake/read", partition_by="day")
+    rows = [{"n": n, "day": day} for n, day in enumerate(["a b", "ü/%20", "", "x=y?z#"])]
+    sink.commit(JOB, 1, [part_of(sink, 1, rows)])
+    rows[2]["day"] = None  # an empty text is null in a partition of Delta
+    for ordered in (True, False):
+        source = delta.read(s3.url("lake/read"), ordered=ordered)
+        for split in source.splits(2):
+            source.check_split(split)
+        assert sorted(read_all(source), key=lambda row: int(row["n"])) == rows
 
 
 def test_a_writer_that_is_closed_leaves_no_object_and_the_start_that_fails_gives_the_place_back(s3: S3Server) -> None:

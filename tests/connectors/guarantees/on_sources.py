@@ -15,8 +15,9 @@ from typing import Any
 import fastavro
 import pyarrow
 import pytest
+from deltalake import write_deltalake
 
-from clonos import codecs, files, kafka, mqtt, nats, rabbitmq, redis, sockets, values, web
+from clonos import codecs, delta, files, kafka, mqtt, nats, rabbitmq, redis, sockets, values, web
 from clonos import postgres as pg
 from clonos.testing import Evidence, Guarantees, NetworkLink, check_source
 from tests.connectors.guarantees.conftest import server_outages
@@ -92,6 +93,27 @@ def test_rows_of_files_are_read_once(places: Path, expect: Any, kind: str) -> No
         new.rename(new.with_suffix(".done"))
 
     expect(f"`files.{kind}`, read", check_source(make, write, lambda row: int(row["n"])))
+
+
+@pytest.mark.keeps_sockets
+def test_rows_of_a_delta_table_are_read_once(places: Path, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        write_deltalake(places / place, pyarrow.table({"n": list(numbers)}), mode="append")
+
+    report = check_source(lambda place: delta.read(places / place), write, lambda row: int(row["n"]), is_live=False)
+    expect("`delta.read`", report)
+
+
+@pytest.mark.keeps_sockets
+def test_changes_of_a_delta_table_are_read_once(places: Path, expect: Any) -> None:
+    def make(place: str) -> Any:
+        write_deltalake(places / place, pyarrow.schema({"n": pyarrow.int64()}).empty_table())
+        return delta.changes(places / place, from_version=0, watch="100ms")
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        write_deltalake(places / place, pyarrow.table({"n": list(numbers)}), mode="append")
+
+    expect("`delta.changes`", check_source(make, write, lambda row: int(row["n"])))
 
 
 def test_values_are_read_once(expect: Any) -> None:

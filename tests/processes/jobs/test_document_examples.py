@@ -7,6 +7,7 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import fastavro
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
 
+from clonos.connectors import files
 from tests.processes.harness.running_program import run_job, run_program
 from tests.tidy.source import ROOT
 
@@ -96,13 +98,21 @@ def test_the_csv_recipe_reads_the_cells_without_the_headers(tmp_path: Path) -> N
     ]
 
 
-def test_the_page_of_files_appends_orders_to_a_delta_table(tmp_path: Path) -> None:
+def test_the_page_of_files_appends_orders_to_a_delta_table_and_reads_and_follows_it(tmp_path: Path) -> None:
     rows = [{"id": number, "cents": 10 * number, "day": f"2026-01-0{number % 3 + 1}"} for number in range(30)]
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     _run_job(tmp_path, "docs/connectors/files.md", "delta_orders.py")
     found = DeltaTable(tmp_path / "lake/orders").to_pyarrow_table().to_pylist()
     assert sorted(found, key=lambda row: int(row["id"])) == rows
+    _run_job(tmp_path, "docs/connectors/files.md", "delta_totals.py")
+    totals = list(files.read_committed(tmp_path / "out"))
+    assert sum(total["cents"] for _, total in totals) == sum(10 * number for number in range(30))
+    rmtree(tmp_path / "out")
+    rmtree(tmp_path / ".out.clonos")
+    _run_job(tmp_path, "docs/connectors/files.md", "delta_follow.py")
+    changes = list(files.read_committed(tmp_path / "out"))
+    assert sorted(change["id"] for change in changes) == [row["id"] for row in rows]
 
 
 def test_the_page_of_files_turns_avro_into_parquet(tmp_path: Path) -> None:
