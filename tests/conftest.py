@@ -34,6 +34,8 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=8)  # 
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "house")
 
 ROOT = Path(__file__).parent.parent
+GARBAGE_SEARCHED_EVERY = 20_000
+"""Objects that are made between two searches for garbage: Python's 700 take a fortieth of the time of all tests."""
 PROGRESS = pytest.StashKey[Progress]()
 CONTROLS_S = pytest.StashKey[float]()
 
@@ -83,6 +85,7 @@ def pytest_collection() -> Iterator[Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(GARBAGE_SEARCHED_EVERY)
         gc.enable()
 
 

@@ -19,9 +19,11 @@ PACKAGE_FOLDERS = {
 TEXT_SUFFIXES = frozenset({".cfg", ".ci", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"})
 TEXT_NAMES = frozenset({"Makefile", "run", "setup", "check-java"})
 
-NAMED = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg, ast.Name, ast.Attribute, ast.alias),
-    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
+NAMED = frozenset(
+    (
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg, ast.Name, ast.Attribute, ast.alias),
+        *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
+    )
 )
 """Nodes that can give a name."""
 type_of_function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -117,7 +119,7 @@ def _left_out_of_garbage() -> Iterator[None]:
 
 @functools.cache
 def _identifiers(text: str, path: str) -> tuple[tuple[int, str], ...]:
-    named = (node for node in _nodes(text, path) if isinstance(node, NAMED))
+    named = (node for node in _nodes(text, path) if type(node) in NAMED)
     return tuple((getattr(node, "lineno", 1), name) for node in named for name in _given_names(node))
 
 

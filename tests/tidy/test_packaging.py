@@ -54,6 +54,7 @@ print(*command.get_outputs(include_bytecode=False), sep="\\n")
     assert [file for file in files if "mutant" in file or file.startswith(PROJECT.replace(".", "/"))] == []
 
 
+@pytest.mark.slow
 def test_tests_of_users_and_commands_of_chaos_need_no_tests_of_the_project() -> None:
     program = f"""
 import sys

@@ -270,6 +270,7 @@ def _compare_with_debts(kind: str, lengths: dict[str, int], lines_max: int) -> N
 
 
 @functools.cache
+@functools.cache
 def _words(name: str) -> list[str]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return [word for word in spaced.lower().split("_") if word]

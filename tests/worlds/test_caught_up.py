@@ -58,6 +58,7 @@ class Watch:
         return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_task_with_a_backlog_catches_up_after_its_replay(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No slot is spare, and the source has produced everything when a new one is there."""
@@ -72,6 +73,7 @@ def test_a_task_with_a_backlog_catches_up_after_its_replay(seed: int, monkeypatc
     assert watch.waiting_at[Milestone.CAUGHT_UP] <= watch.waited_max
 
 
+@pytest.mark.slow
 def test_a_shadow_that_takes_over_keeps_its_processed_count(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_over: list[int] = []
     take_over = HostedTask.take_over

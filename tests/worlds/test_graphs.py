@@ -14,7 +14,7 @@ from tests.worlds.search import Search
 
 pytestmark = pytest.mark.worlds
 
-JOBS = 150
+JOBS = 90
 
 
 @pytest.mark.exhaustive

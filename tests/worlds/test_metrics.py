@@ -87,6 +87,7 @@ class HotJob(CountingJob):
         self.plan = replace(self.plan, vertices=vertices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "standbys"), [(CountingJob, 0), (CountingJob, 1), (HotJob, 1)])
 def test_metrics_equal_the_output_whatever_dies(kind: type[CountingJob], standbys: int) -> None:
     options = replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300, standbys=standbys)

@@ -32,6 +32,7 @@ class StoppedWorld(World):
         self.handle(StopRequested(drain=True))
 
 
+@pytest.mark.slow
 def test_a_stop_at_any_time_of_a_start_ends_with_a_checkpoint_that_can_be_copied() -> None:
     phases = set()
     for seed in range(6):
@@ -91,6 +92,7 @@ class ResumedWorld(StoppedWorld):
         self.coordinator.tick()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [20, 42, 53])
 def test_the_first_resume_after_a_stop_warns_of_no_repeated_output_and_the_second_does(seed: int) -> None:
     world = ResumedWorld(seed)

@@ -88,8 +88,12 @@ def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
 def swarm(
     seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[SwarmResult]:
-    """Yields results of portions of the seeds, in order, from several processes, until ``is_over``."""
-    portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
+    """Yields results of portions of the seeds, in order, from several processes, until ``is_over``.
+
+    One process is asked after each seed whether it is over.
+    """
+    size = 1 if processes == 1 else SEEDS_PER_PORTION
+    portions = (seeds[at : at + size] for at in range(0, len(seeds), size))
     begun = takewhile(lambda _: not is_over(), portions)
     if processes == 1:
         yield from (run_seeds(portion, kind) for portion in begun)

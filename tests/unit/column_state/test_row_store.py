@@ -67,6 +67,7 @@ def test_a_row_is_removed_once(numbers: tuple[int, ...]) -> None:
     assert len(store) == 98
 
 
+@pytest.mark.slow
 def test_small_batches_are_merged_and_removed_rows_give_their_memory_back() -> None:
     store = RowStore()
     for first in range(0, 50_000, 10):

@@ -101,6 +101,7 @@ def test_deduplicate_over_columns_gives_what_it_does_over_rows(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(records, kinds, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.booleans())
 def test_deduplicate_restored_at_any_barrier_gives_the_same(

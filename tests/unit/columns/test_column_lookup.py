@@ -40,6 +40,7 @@ def test_lookups_over_columns_give_what_lookups_over_rows_do(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_lookups_over_columns_restored_at_any_barrier_give_the_same(

@@ -105,6 +105,7 @@ def test_first_and_last_values_of_sessions_that_meet_are_those_over_rows(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(disordered(), GAPS, LATE_RULES, st.integers(1, 60))
 def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_over_rows(

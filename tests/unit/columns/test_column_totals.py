@@ -114,6 +114,7 @@ def test_totals_over_columns_restored_at_any_barrier_are_the_same(
     assert troubled == steady
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(records, st.integers(1, 9), st.integers(1, 9))
 def test_the_last_change_of_a_key_is_the_same_for_every_cut(
@@ -129,6 +130,7 @@ def test_the_last_change_of_a_key_is_the_same_for_every_cut(
     assert last_of(ColumnsOf(rows, SCHEMA), records_max) == last_of(Given(rows), other_max)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(records, st.integers(1, 9), st.integers(1, 3))
 def test_a_replaced_result_equals_the_previous_result(

@@ -54,6 +54,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("out_of_order", ["1s", "36500d"])

@@ -38,6 +38,7 @@ def by_key(written: dict[str, list[Any]]) -> dict[Any, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(SIDES, st.sampled_from(HOWS), st.integers(1, 3))
 def test_results_of_a_key_in_place_are_those_after_an_exchange(sides: Any, how: str, parallelism: int) -> None:
@@ -54,6 +55,7 @@ def test_results_of_a_key_in_place_are_those_after_an_exchange(sides: Any, how: 
         assert [row["n"] for row in rows] == list(range(1, len(rows) + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(SIDES, st.sampled_from(HOWS), ACTIONS, st.integers(1, 2))
 def test_steps_with_a_key_in_place_restored_at_any_barrier_give_the_same(

@@ -20,6 +20,7 @@ def added(runs: SortedRuns, rng: Random, first: int, count: int) -> list[Record]
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new_per_key_min", [0, 8, 1 << 20])
 @pytest.mark.parametrize("seed", range(5))
 def test_records_are_found_in_order_whether_they_are_sorted_or_not(

@@ -243,6 +243,7 @@ def test_columns_are_not_cut_to_a_given_schema(tmp_path: Path, column: Any, type
         writer_of(out).write_columns(pyarrow.record_batch({"a": column}))
 
 
+@pytest.mark.slow
 def test_rows_are_written_without_importing_pandas(tmp_path: Path) -> None:
     row = {
         "n": 1,

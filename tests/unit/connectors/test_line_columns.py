@@ -58,6 +58,7 @@ def written(folder: Path, kind: str, rows: list[dict[str, Any]], end: str = "\n"
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
 @pytest.mark.parametrize("block_bytes", [1, 10, 97, None])
 def test_each_line_is_read_once_whatever_the_blocks(

@@ -53,6 +53,7 @@ def test_the_checks_catch_a_view_that_does_not_wait_for_a_commit(monkeypatch: py
     assert _is_noticed(range(1, 21))
 
 
+@pytest.mark.slow
 def test_the_checks_catch_an_acknowledgement_of_a_dead_incarnation_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_anyone(
         state: checkpoint_machine.Collecting | checkpoint_machine.Committing, event: checkpoint_events.Acknowledged
@@ -73,6 +74,7 @@ def test_the_checks_catch_acknowledgements_that_survive_a_death(monkeypatch: pyt
     assert _is_noticed(range(1, 21))
 
 
+@pytest.mark.slow
 def test_the_checks_catch_messages_that_are_never_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     def repeat_nothing(_state: CoordinatorState) -> None:
         return

@@ -22,6 +22,7 @@ def test_numbers_become_what_pyarrow_makes_of_them(dtype: Any, nulls: Any) -> No
     assert found.null_count == (0 if is_null is None else is_null.sum())
 
 
+@pytest.mark.slow
 def test_building_windows_over_columns_imports_no_pandas() -> None:
     aggregates = "n=agg.count(), most=agg.max_('n'), total=agg.sum_('n'), half=agg.mean('x'), all=agg.sum_('x')"
     program = (

@@ -162,6 +162,7 @@ def test_keys_of_different_types_in_a_join_are_warned_of(caplog: pytest.LogCaptu
     check(text, "the step join joins the key 1 (int) of the left stream with '1' (str) of the right one", "Convert one")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_bad_timestamp_fails_a_job_with_one_sentence(tmp_path: Path) -> None:
     code = """

@@ -81,6 +81,7 @@ def test_a_database_that_cannot_be_asked_may_keep_rows() -> None:
     assert clonos.dbapi(connect, "log").has_table()
 
 
+@pytest.mark.slow
 def test_an_overwriting_start_does_not_warn_of_a_table_that_does_not_exist(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,6 +91,7 @@ def test_an_overwriting_start_does_not_warn_of_a_table_that_does_not_exist(
     assert rows(tmp_path, "log") == 5
 
 
+@pytest.mark.slow
 def test_a_row_that_a_table_cannot_hold_is_refused_by_the_name_of_its_sink(tmp_path: Path) -> None:
     code = """
     from clonos import Job, sqlite, values

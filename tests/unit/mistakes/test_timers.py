@@ -137,6 +137,7 @@ class Again:
             context.emit("done")
 
 
+@pytest.mark.slow
 def test_event_timers_that_set_themselves_again_for_ever_end_the_job() -> None:
     for times in (1_000, 1_000_000):
         graph = JobGraph("job")

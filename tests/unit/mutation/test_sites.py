@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.mutation.sites import KINDS, Choice, Site, imported_as, sites_of
 
 ROOT = Path(__file__).parents[3]
@@ -64,6 +66,7 @@ def test_a_mutation_leaves_the_rest_of_the_file_unchanged() -> None:
     assert [line for line in diff if line[0] in "+-"][2:] == ['-    log("ä", größe)', "+    pass"]
 
 
+@pytest.mark.slow
 def test_every_mutant_of_the_core_is_valid_python() -> None:
     """A sample of the thousands of mutants."""
     found: list[tuple[str, Site]] = []

@@ -279,6 +279,7 @@ print(time_array("step", pyarrow.record_batch({"at": at}), TimestampColumn("at",
 """
 
 
+@pytest.mark.slow
 def test_nanoseconds_of_an_hour_that_comes_twice_are_read_without_pandas() -> None:
     assert printed_by(WITHOUT_PANDAS) == "[1792888200123456000]"
 

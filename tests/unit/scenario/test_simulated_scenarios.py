@@ -52,6 +52,7 @@ def test_protocol_triggers_are_the_same_as_on_real_processes() -> None:
             assert record.is_good, (scenario.name, [check for check in record.checks if not check.is_good])
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_simulated_run_every_time() -> None:
     (scenario,) = read_scenarios(find_scenario("recovery-in-recovery"))
     assert run_simulated(scenario, 3).notes == run_simulated(scenario, 3).notes

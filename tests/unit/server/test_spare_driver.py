@@ -127,6 +127,7 @@ def test_a_spare_driver_and_its_fork_server_end_with_the_server() -> None:
     assert printed_by(program) == "None -9"
 
 
+@pytest.mark.slow
 def test_a_spare_driver_has_imported_every_library_module_that_a_job_needs(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("to be\n", "ascii")
     (tmp_path / "job.py").write_text(

@@ -52,6 +52,7 @@ def test_a_later_start_sends_the_settings_of_then() -> None:
     assert [sent(image).http.timeout for image in (first, second)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_harness_replays_in_another_process_with_the_settings() -> None:
     http.configure(base_url="http://rates")
     with Harness(lambda number: (number, http.get("now").url), http=lambda request: "") as asking:

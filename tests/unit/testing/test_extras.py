@@ -43,6 +43,7 @@ def test_a_server_without_its_libraries_is_a_one_line_environment_error(module: 
     assert (ended.returncode, ended.stderr) == (3, expected)
 
 
+@pytest.mark.slow
 def test_a_job_runs_without_the_optional_libraries() -> None:
     program = "sys.modules['msgpack'] = None; import clonos, clonos.job, clonos_standby.slot.host, clonos.demo.show"
     assert _run_without("greenlet", program).returncode == 0

@@ -125,6 +125,7 @@ def test_a_check_that_cannot_run_is_refused(call: Callable[[], object], text: st
         call()
 
 
+@pytest.mark.slow
 def test_a_reader_whose_rows_have_no_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="let it return pairs"):
         check_sink(lambda place: Rows(str(tmp_path / place)), lambda _: ["row"], trials=(), worlds=[0])

@@ -48,6 +48,7 @@ def test_a_window_ends_with_the_watermark_and_late_records_go_to_the_side_output
     assert [(found.key, found.value) for found in windows.end()] == [("bob", 1), ("ann", 1)]
 
 
+@pytest.mark.slow
 def test_a_replay_repeats_windows_and_side_outputs(windows: Harness) -> None:
     windows.push([click("ann", 1)])
     windows.snapshot()

@@ -54,6 +54,7 @@ class Rules:
         context.broadcast_state(self.limits)["all"] = value
 
 
+@pytest.mark.slow
 def test_both_inputs_of_a_connected_step_have_its_keys_and_share_its_state(harness: Callable[..., Harness]) -> None:
     balance = harness(Balance, key=lambda row: row[0], second_key=lambda row: row[1])
     assert balance.push_first([("ann", 5), ("bob", 3)]) == [("ann", 5), ("bob", 3)]

@@ -69,12 +69,12 @@ def test_a_key_in_columns_has_the_group_of_the_key_in_rows(batches: list[Any], w
             assert groups.of(columns).tolist() == wanted
 
 
-@pytest.mark.parametrize("size", [*range(18), *range(29, 35), *range(61, 67), *range(93, 99), *range(122, 132), 300])
-def test_keys_of_each_length_are_hashed_as_in_rows(size: int) -> None:
-    keys = ["abcdefghijklmnopqrstuvwxyz"[size % 26] * size, "ä" * (size // 2), "".join(map(chr, range(32, 32 + size)))]
-    assert KeyGroups(1 << 14).of([pyarrow.array(keys)]).tolist() == [
-        key_group(encode_key(key), 1 << 14) for key in keys
-    ]
+def test_keys_of_each_length_are_hashed_as_in_rows() -> None:
+    for size in (*range(18), *range(29, 35), *range(61, 67), *range(93, 99), *range(122, 132), 300):
+        letter = "abcdefghijklmnopqrstuvwxyz"[size % 26]
+        keys = [letter * size, "ä" * (size // 2), "".join(map(chr, range(32, 32 + size)))]
+        wanted = [key_group(encode_key(key), 1 << 14) for key in keys]
+        assert KeyGroups(1 << 14).of([pyarrow.array(keys)]).tolist() == wanted, size
 
 
 def test_the_tasks_of_key_groups_are_those_of_a_router() -> None:

@@ -61,10 +61,9 @@ def test_damaged_bytes_of_a_key_are_malformed_or_another_key(data: bytes) -> Non
         return
 
 
-@pytest.mark.parametrize("name", [*VALUES, *ROWS, *KEYS])
-def test_truncated_bytes_are_malformed(name: str) -> None:
-    decode = decode_value if name in VALUES else decode_rows if name in ROWS else decode_key
-    if name not in KEYS:  # a shorter text is another key
+def test_truncated_bytes_are_malformed() -> None:  # but those of a key: a shorter text is another key
+    for name in (*VALUES, *ROWS):
+        decode = decode_value if name in VALUES else decode_rows
         for length in range(len(GOLDEN[name])):
             with pytest.raises(ValueMalformed):
                 decode(GOLDEN[name][:length])
