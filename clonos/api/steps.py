@@ -141,8 +141,12 @@ class GraphBuilder:
         return self._step(kind, make, common, (function,), state=states_of(function))
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
+        found = []
         for each in self._inputs:
             step = self._graph.steps[each.step]
+            if step.kind == "map_frames":  # the step in front of it, which gathers the records, has those that are late
+                (each,) = step.inputs
+                step = self._graph.steps[each.step]
             if not isinstance(tag, Tag):
                 raise InvalidJob(step.name, f"gets side_output({tag!r:.80})", 'Give a tag: Tag("late").')
             if step.side_tags == () or each.tag or each.exchange is not Exchange.FORWARD:
@@ -158,7 +162,8 @@ class GraphBuilder:
                     f"has no side output {tag.name!r}; it has {', '.join(map(repr, step.side_tags))}",
                     "Give the same tag to late= and to side_output.",
                 )
-        return tuple(replace(each, tag=tag.name) for each in self._inputs)
+            found.append(replace(each, tag=tag.name))
+        return tuple(found)
 
     def _with_timestamps(self, timestamps: AnyTimestamps, name: str | None) -> tuple[StepInput, ...]:
         """Adds a step that assigns timestamps; its tasks are those of the step before it, if there is only one.

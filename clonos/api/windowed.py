@@ -10,7 +10,8 @@ from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.row_reasons import window_name_reason, window_reason
-from clonos.api.common import Common, StandbyMode
+from clonos.api.columns.schemas import declared_columns
+from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
 from clonos.api.step_graph import StepGraph
@@ -22,9 +23,11 @@ from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFuncti
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
-from clonos.operators.columnar.row_forms import TIME
+from clonos.operators.aggregates.values import Collect
+from clonos.operators.columnar.row_forms import RECORDS, TIME
 from clonos.operators.columnar.support import reads_records
 from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.steps.data_frames import frame_wanted
 from clonos.operators.windows.gathered import GatheredValues
 from clonos.operators.windows.window_results import Window, WindowResult
 
@@ -176,6 +179,58 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
         """
         return Stream(self._graph, self._window("apply", GatheredValues(), common, function))
+
+    def map_frames(
+        self, function: Callable[..., Any], *, schema: Any = None, **common: Unpack[CommonWithEffects]
+    ) -> Stream[dict[str, Any]]:
+        """Calls ``function(frame)`` when a window ends, with all its records as one frame.
+
+        A parameter that is annotated as ``pandas.DataFrame``, ``polars.DataFrame`` or ``pyarrow.Table`` gets such a
+        frame, any other a ``pyarrow.RecordBatch``. A function with two parameters is called with ``(key, frame)``, one
+        with three with ``(key, window, frame)``. The records have names of fields: they are columns, dicts, NamedTuples
+        or dataclasses. Their order is that of ``apply``.
+
+        It returns a frame of any length and columns, whose rows are the records of the stream: columns, or dicts in
+        steps on rows. If it raises, the window is an error, with its records.
+
+        ``schema``: the columns of the results, as for ``map_batches``; ``-> Annotated[pandas.DataFrame, schema]`` says
+        the same.
+
+        Raises:
+            InvalidJob: the schema says no columns.
+
+        Example::
+
+            def smooth(frame: pandas.DataFrame) -> pandas.DataFrame:
+                return frame.assign(mean=frame["celsius"].rolling(3).mean())
+
+            readings.key_by("sensor").window(Tumbling("1h")).map_frames(smooth)
+        """
+        from clonos.operators.columnar.map_frames import MapFrames, arguments_of, timed_schema  # loads pyarrow
+
+        step = common.get("name")
+        arguments = arguments_of(function)
+        make = partial(MapFrames, function, arguments, frame_wanted(function, len(arguments) - 1))
+        columns = declared_columns(step or "map_frames", function, schema)
+        has_times = self._settings.rules.has_times
+        gathering = Common(name=step and f"{step}.gather", standby=common.get("standby"))
+        gathering["parallelism"] = common["parallelism"] = self._settings.checked_parallelism(
+            step or "map_frames", common.get("parallelism")
+        )
+        gathered: Stream[Any] = Stream(self._graph, self._window("gather", Named({RECORDS: Collect(None)}), gathering))
+        return Stream(
+            self._graph,
+            gathered._step(
+                "map_frames",
+                lambda _: partial(make, columns),
+                common,
+                (function,),
+                (arguments,),
+                has_times=has_times,
+                timestamp_column=RESULT_TIME if has_times else None,
+                columns=None if columns is None else timed_schema(columns, has_times),
+            ),
+        )
 
     def _window(
         self,

@@ -108,7 +108,7 @@ class Guard:
                 failed.append(index)
 
     def each(
-        self, function: Callable[[Any], Any], rows: list[Any], pairs: list[Any] | None = None
+        self, function: Callable[[Any], Any], rows: list[Any], pairs: Sequence[Any] | None = None
     ) -> tuple[list[Any], list[int]]:
         """Returns the results of ``function`` for the rows that did not raise, and the indexes of the routed rows."""
         results: list[Any] = []

@@ -30,6 +30,10 @@ ORDER: Final = (
 WINDOWS: Final = (
     'Use key_by(...).window(Tumbling("10s")), Sliding, Session, or CountTumbling(100) for a number of records.'
 )
+FRAMES: Final = (
+    "Use key_by(...).window(...).map_frames(function), which gets the records of a key as one frame, or"
+    " map_batches(function), which gets batches of any keys."
+)
 NOT_NEEDED: Final = "Leave it out: records flow on and are kept nowhere; several steps may read one stream."
 SPARK_ENDS: Final = (
     "End the stream with .sink(...), such as stdout() or files.parquet('out'), and call run() of the job."
@@ -65,9 +69,10 @@ STREAM_HINTS: Final = {
     **dict.fromkeys(("assign", "withColumn", "with_column"), "Use with_columns(name=col('field') * 2)."),
     **dict.fromkeys(("group_by_dynamic", "rolling", "resample"), "Use key_by(...).window(Tumbling('10s')) or Sliding."),
     **dict.fromkeys(
-        ("map_frames", "to_pandas", "to_polars", "to_arrow", "pipe", "map_partitions", "mapInPandas"),
+        ("to_pandas", "to_polars", "to_arrow", "pipe", "map_partitions", "mapInPandas"),
         "Use map_batches(function): it gets each batch as the frame that its parameter is annotated with.",
     ),
+    **dict.fromkeys(("map_frames", "applyInPandas", "apply_in_pandas", "map_groups"), FRAMES),
     **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "co_group": JOIN,
     "join_asof": "Use join_as_of(other, on=...).",
@@ -120,7 +125,7 @@ KEYED_HINTS: Final = {
     **dict.fromkeys(
         ("map", "filter", "flat_map", "map_async", "enrich", "map_batches", "rebalance", "broadcast"), ON_KEYED
     ),
-    **dict.fromkeys(("select", "with_columns", "drop", "rename", "map_frames"), ON_KEYED),
+    **dict.fromkeys(("select", "with_columns", "drop", "rename"), ON_KEYED),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
     ),
@@ -139,6 +144,7 @@ WINDOWED_HINTS: Final = {
         ("allowed_lateness", "side_output_late_data"),
         "Give it to the window: window(Tumbling('10s'), lateness='1min', late=Tag('late')).",
     ),
+    **dict.fromkeys(("applyInPandas", "apply_in_pandas", "map_groups", "map_batches"), "Use map_frames(function)."),
     "take": "Aggregate the windows first: .count().take(5).",
     **dict.fromkeys(
         ("map", "filter", "flat_map", "sink", "process", "key_by"),

@@ -172,23 +172,34 @@ def _records(batch: RecordBatch, form: RecordForm) -> Any:
     return batch.select(form.columns).replace_schema_metadata({FORM_KEY: form.form} if form.form else None)
 
 
+def keys_of_windows(batch: RecordBatch) -> list[Any]:
+    """Returns the key of each result of windows."""
+    form = _decoder.decode(batch.schema.metadata[FORM_KEY])
+    assert isinstance(form, WindowForm), form
+    return python_keys(batch, form.keys) if form.keys else [None] * batch.num_rows
+
+
+def windows_of(batch: RecordBatch) -> list[Window]:
+    """Returns the window of each result of windows."""
+    starts, ends = (_microseconds(batch.column(name)) for name in (START, END))
+    windows: dict[tuple[int, int], Window] = {}
+    found = []
+    for span in zip(starts, ends, strict=True):
+        window = windows.get(span)
+        if window is None:
+            # In integers of Python: a window may begin or end beyond the nanoseconds that 64 bits have room for.
+            window = windows[span] = Window(*(from_timestamp_ns(each * NANOSECONDS_PER_MICROSECOND) for each in span))
+        found.append(window)
+    return found
+
+
 def _window_rows(batch: RecordBatch, form: WindowForm) -> list[WindowResult[Any, Any]]:
-    keys = python_keys(batch, form.keys) if form.keys else [None] * batch.num_rows
     values: list[Any]
     if form.values == (SINGLE,):
         values = values_of_column(batch.column(SINGLE))
     else:
         values = rows_of_columns(batch.select(form.values))
-    starts, ends = (_microseconds(batch.column(name)) for name in (START, END))
-    windows: dict[tuple[int, int], Window] = {}
-    found = []
-    for key, span, value in zip(keys, zip(starts, ends, strict=True), values, strict=True):
-        window = windows.get(span)
-        if window is None:
-            # In integers of Python: a window may begin or end beyond the nanoseconds that 64 bits have room for.
-            window = windows[span] = Window(*(from_timestamp_ns(each * NANOSECONDS_PER_MICROSECOND) for each in span))
-        found.append(result_of(key, window, value))
-    return found
+    return list(map(result_of, keys_of_windows(batch), windows_of(batch), values))
 
 
 def _side_rows(batch: RecordBatch, form: SideForm) -> list[Any]:

@@ -1,6 +1,7 @@
-"""Frames of other libraries in ``map_batches``: pandas, Polars, DuckDB and whatever else speaks Arrow's C stream.
+"""Frames of other libraries in ``map_batches`` and ``map_frames``: those of pandas, Polars, DuckDB and of whatever else
+speaks Arrow's C stream.
 
-A function gets the frame that its first parameter is annotated with, by default the ``pyarrow.RecordBatch``. Nothing is
+A function gets the frame that its parameter is annotated with, by default the ``pyarrow.RecordBatch``. Nothing is
 imported before the first batch.
 """
 
@@ -22,28 +23,28 @@ POLARS: Final = "polars.DataFrame"
 
 
 class NoFrame(JobError):
-    """A function of ``map_batches`` returned something that does not speak Arrow."""
+    """A function returned something that does not speak Arrow."""
 
     type_name: str
     advice: str = ""
 
     def __str__(self) -> str:
         return (
-            f"a function of map_batches returned a {self.type_name}, which does not speak Arrow. Return a RecordBatch"
-            " or Table of pyarrow, or a frame of pandas, Polars or DuckDB; an empty one if no record is left."
-            f"{self.advice}"
+            f"a function of map_batches or map_frames returned a {self.type_name}, which does not speak Arrow."
+            " Return a RecordBatch or Table of pyarrow, or a frame of pandas, Polars or DuckDB; an empty one if no"
+            f" record is left.{self.advice}"
         )
 
 
 class FrameNotAnnotated(JobError):
-    """A function of ``map_batches`` uses the batch that it gets as a frame of another library."""
+    """A function uses the batch that it gets as a frame of another library."""
 
     error: str
 
     def __str__(self) -> str:
         return (
-            f"a function of map_batches gets a pyarrow.RecordBatch and raised {self.error}. To get a frame instead,"
-            " annotate its parameter: def function(frame: pandas.DataFrame), polars.DataFrame or pyarrow.Table."
+            f"a function of map_batches or map_frames gets a pyarrow.RecordBatch and raised {self.error}. To get a"
+            " frame, annotate its parameter: def function(frame: pandas.DataFrame), polars.DataFrame or pyarrow.Table."
         )
 
 
@@ -54,18 +55,37 @@ def expected_frame(error: Exception) -> FrameNotAnnotated | None:
     return FrameNotAnnotated(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
 
 
-def frame_wanted(function: Callable[..., Any]) -> str:
-    """Returns which frame the first parameter of a function is annotated with; ``BATCH`` for any other annotation.
+def call_with_frame(function: Callable[..., Any], wanted: str, *arguments: Any) -> Any:
+    """Calls a function with arguments of which one is the frame that it wants.
+
+    Raises: FrameNotAnnotated: it gets a ``pyarrow.RecordBatch`` and uses it as another frame.
+    """
+    if wanted != BATCH:
+        return function(*arguments)
+    try:
+        return function(*arguments)
+    except (AttributeError, TypeError) as error:
+        if (explained := expected_frame(error)) is None:
+            raise
+        raise explained from None
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Returns the parameters of a function that it may be called with by position; none of one written in C."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
+def frame_wanted(function: Callable[..., Any], place: int = 0) -> str:
+    """Returns which frame the parameter of a function at a place is annotated with; ``BATCH`` for other annotations.
 
     Call it in the driver: a slot may lack the names that annotations refer to.
     """
-    while isinstance(function, partial):
-        function = function.func
-    try:
-        first = next(iter(inspect.signature(function).parameters), "")
-    except (TypeError, ValueError):  # it is written in C
-        return BATCH
-    wanted = hint_of(function, first)
+    parameters = parameters_of(function)
+    wanted = hint_of(function, parameters[place].name) if place < len(parameters) else None
     name = f"{str(getattr(wanted, '__module__', '')).partition('.')[0]}.{getattr(wanted, '__name__', '')}"
     return name if name in (TABLE, PANDAS, POLARS) else BATCH
 
@@ -98,7 +118,7 @@ def _pandas_frame(batch: RecordBatch) -> Any:
     """Returns a frame of pandas. Integers with nulls are nullable integers: as floats they would not be exact."""
     import pyarrow
 
-    frame = batch.to_pandas()
+    frame = batch.to_pandas(use_threads=False)  # each task has a core of its own
     for place, column in enumerate(batch.columns):
         if column.null_count and pyarrow.types.is_integer(column.type):
             name = f"{column.type}Dtype".replace("uint", "UInt").replace("int", "Int")  # such as Int64Dtype
@@ -121,7 +141,7 @@ def as_batch(frame: Any) -> Any:
     if type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
         # An index without a name is the numbers of the rows; a named one, such as that of a group, is a column.
         has_keys = any(name is not None for name in frame.index.names)
-        table = pyarrow.Table.from_pandas(frame, preserve_index=has_keys)
+        table = pyarrow.Table.from_pandas(frame, preserve_index=has_keys, nthreads=1)
     else:
         table = _table_of(frame)
     table = table.replace_schema_metadata(None).combine_chunks()

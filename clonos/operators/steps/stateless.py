@@ -11,7 +11,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.steps.data_frames import BATCH, as_batch, as_wanted, expected_frame
+from clonos.operators.steps.data_frames import as_batch, as_wanted, call_with_frame
 from clonos.operators.steps.function_results import (
     NEVER_RESULTS,
     checked,
@@ -192,12 +192,5 @@ class MapBatches(Operator):
                 self.out.columns(without_form(result))
 
     def _one(self, batch: RecordBatch) -> Any:
-        if self._wanted != BATCH:
-            return as_batch(self._function(as_wanted(batch, self._wanted)))
-        try:
-            result = self._function(batch)
-        except (AttributeError, TypeError) as error:
-            if (explained := expected_frame(error)) is None:
-                raise
-            raise explained from None
-        return as_batch(result)
+        frame = as_wanted(batch, self._wanted)
+        return as_batch(call_with_frame(self._function, self._wanted, frame))

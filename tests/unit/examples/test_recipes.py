@@ -224,6 +224,24 @@ def _divides_the_clicks_into_sessions(outputs: Outputs) -> None:
     assert found == sorted((user, first + day * 1_440, *rest) for day in range(5) for user, first, *rest in of_a_day)
 
 
+def _smooths_the_readings_of_each_hour(outputs: Outputs) -> None:
+    readings = _recipe("rolling_means").READINGS
+    expected: dict[tuple[str, int], tuple[int, float]] = {}
+    for reading in readings:
+        hour, place = reading["at"] // 3_600, (reading["sensor"], reading["at"] // 600)
+        before = [
+            each["celsius"]
+            for each in readings
+            if each["sensor"] == reading["sensor"]
+            and each["at"] // 3_600 == hour
+            and reading["at"] - 1_800 < each["at"] <= reading["at"]
+        ]
+        expected[place] = max(expected.get(place, (0, 0.0)), (reading["at"], round(sum(before) / len(before), 3)))
+    found = {(row["sensor"], int(row["at"].timestamp()) // 600): row["celsius"] for row in outputs.rows}
+    assert len(outputs.rows) == len(found) > 60
+    assert found == pytest.approx({place: celsius for place, (_, celsius) in expected.items()}, abs=0.002)
+
+
 def _finds_the_three_tags_of_the_last_ten_minutes(outputs: Outputs) -> None:
     recipe = _recipe("trending_tags")
     assert len({post["at"] // 60 for post in recipe.POSTS}) > 30
@@ -278,6 +296,7 @@ def _appends_each_purchase_once(outputs: Outputs) -> None:
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
+    "rolling_means": _smooths_the_readings_of_each_hour,
     "trending_tags": _finds_the_three_tags_of_the_last_ten_minutes,
     "user_activity": _reports_the_days_of_each_user,
     "word_count": _counts_every_word,

@@ -100,7 +100,7 @@ HAS = "Its input has the columns auction: int64, price: double, url: string, at:
         ("bids.aggregate(agg.sum_('price'))", ("the step aggregate gets sum_('price') without a name. Give each",)),
         ("bids.key_by('url').aggregate(agg.count())", ("the step aggregate gets count() without a name. Give each",)),
         ("bids.sort('price')", ("a Stream has no sort. A stream has no end to be sorted at.",)),
-        ("bids.map_frames(abs)", ("a Stream has no map_frames. Use map_batches(function)",)),
+        ("bids.map_frames(abs)", ("a Stream has no map_frames. Use key_by(...).window(...).map_frames(function)",)),
         ("bids['price']", ("a Stream has no ['price'].", 'col("name") is a column of each record')),
         ("bids.filter(bids['price'] > 1)", ("a Stream has no ['price'].",)),
         ("bids.key_by('url').select('url')", ("a KeyedStream has no select. Call it before key_by",)),
