@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from clonos import Job, collect, values
+from clonos import Job, collect, http, values
 from clonos.api.graph import JobGraph
 from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.log import determinants as d
@@ -67,6 +67,40 @@ def test_all_records_of_a_key_have_the_answer_in_the_cache_whatever_dies() -> No
 
     report = crash_test(
         make_job, seeds=SEEDS, check=check, http=lambda request: {"answer": next(numbers)}, compare=False
+    )
+    assert report.injected["kill"] > 3
+
+
+def test_all_records_of_a_key_have_the_answer_of_one_question_whatever_dies() -> None:
+    """Each question has another answer, so a question that is asked for other keys, or again, would show."""
+    numbers = count()
+
+    def check(outputs: Outputs) -> None:
+        found = outputs["found"]
+        assert sorted(n for n, *_ in found) == list(range(80))
+        assert len({(key, answer) for _, key, answer in found}) == 7, "a key has one answer, that of the cache"
+
+    def ask(keys: list[int]) -> dict[int, int]:
+        answer: int = http.get(f"http://host/{'-'.join(map(str, keys))}").json()["answer"]
+        return dict.fromkeys(keys, answer)
+
+    def make_job() -> Job:
+        job = Job("batches", checkpoint_every="1s")
+        rows = job.source(values([{"n": n, "key": n % 7} for n in range(80)]), name="rows").rebalance()
+        rows.enrich_batch(
+            ask,
+            on="key",
+            keys=3,
+            within="5ms",
+            select=lambda row, answer: (row["n"], row["key"], answer),
+            cache=10,
+            capacity=2,
+            parallelism=1,
+        ).sink(collect(), name="found")
+        return job
+
+    report = crash_test(
+        make_job, seeds=range(12), check=check, http=lambda request: {"answer": next(numbers)}, compare=False
     )
     assert report.injected["kill"] > 3
 

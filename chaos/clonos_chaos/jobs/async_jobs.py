@@ -1,4 +1,4 @@
-"""Fuzz jobs with concurrent calls (``map_async``, ``enrich``): a record has the one answer given to it."""
+"""Fuzz jobs with calls at once (``map_async``, ``enrich``, ``enrich_batch``): a record has the answer given to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AsideJob(ApiJob):
         if rng.random() < 0.5:
             rows = rows.rebalance()
         for stage in (1, 3):
-            answered = self._enriched(rows, stage, rng) if rng.random() < 0.5 else self._mapped(rows, stage, rng)
+            answered = rng.choice((self._enriched, self._enriched_in_batches, self._mapped))(rows, stage, rng)
             rows = answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(stage + 1, rng.choice((0, 15))))
         if rng.random() < 0.5:
             rows.sink(Immediate())
@@ -43,6 +43,21 @@ class AsideJob(ApiJob):
             capacity=rng.choice((1, 3, 16)),
             parallelism=rng.choice((1, 2)),
         )
+
+    def _enriched_in_batches(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.enrich_batch(
+            partial(self._all_looked_up, stage),
+            on=_offset,
+            keys=rng.choice((1, 3, 10)),
+            within=rng.choice(("1ms", "20ms")),
+            select=partial(_with_answer, stage),
+            cache=rng.choice((None, 1, 8, (4, "20ms"))),
+            capacity=rng.choice((1, 3)),
+            parallelism=rng.choice((1, 2)),
+        )
+
+    def _all_looked_up(self, stage: int, offsets: list[int], idempotency_key: str) -> dict[int, int]:
+        return {offset: self._looked_up(stage, offset, f"{idempotency_key} {offset}") for offset in offsets}
 
     def _looked_up(self, stage: int, offset: int, idempotency_key: str) -> int:
         return self.service.ask((stage, offset), idempotency_key)

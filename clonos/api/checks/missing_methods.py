@@ -123,7 +123,8 @@ KEYED_HINTS: Final = {
     **STREAM_HINTS,
     "merge_ordered": "Call it on the stream before key_by.",
     **dict.fromkeys(
-        ("map", "filter", "flat_map", "map_async", "enrich", "map_batches", "rebalance", "broadcast"), ON_KEYED
+        ("map", "filter", "flat_map", "map_async", "enrich", "enrich_batch", "map_batches", "rebalance", "broadcast"),
+        ON_KEYED,
     ),
     **dict.fromkeys(("select", "with_columns", "drop", "rename"), ON_KEYED),
     **dict.fromkeys(

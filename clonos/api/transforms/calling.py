@@ -129,7 +129,8 @@ def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> 
         )
 
 
-def check_count(step: str, what: str, number: object, least: int) -> None:
-    """Raises: InvalidJob: ``number`` is not an int of at least ``least``."""
-    if type(number) is not int or number < least:
-        raise InvalidJob(step, f"has {what}={number!r:.80}", f"Give an int of at least {least}.")
+def check_count(step: str, what: str, number: object, least: int, most: int | None = None) -> None:
+    """Raises: InvalidJob: ``number`` is not an int of at least ``least``, and at most ``most`` if there is a limit."""
+    if type(number) is not int or number < least or (most is not None and number > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+        raise InvalidJob(step, f"has {what}={number!r:.80}", f"Give an int {wanted}.")

@@ -87,9 +87,9 @@ class Recorder(Protocol):
 class CallingRecorder(Recorder, Protocol):
     """Recorder for operators that make asynchronous calls."""
 
-    def limit_calls(self, capacity: int) -> None:
+    def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         """Limits the open asynchronous calls to about ``capacity``: the task takes no more input than there is room
-        for.
+        for. ``held_max``: how many records may wait for the calls of others, if that is more than about 1,000.
         """
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
@@ -105,7 +105,7 @@ class HoldingRecorder(CallingRecorder, Protocol):
 
     def hold(self, count: int) -> None:
         """Adds ``count`` to the records that wait without a call of their own, or subtracts: the task takes no more
-        input while about 1,000 wait.
+        input while too many wait.
         """
 
 

@@ -18,7 +18,7 @@ from clonos.core.ports.task_port import Finished, TaskPort
 CAPACITY_UNLIMITED = 1 << 30
 
 HELD_MAX = 1_000
-"""Records that may wait for the calls of others, about."""
+"""Records that may wait for the calls of others, about, unless a step has another limit."""
 
 
 def request_digest(service: str, request: bytes) -> bytes:
@@ -37,7 +37,7 @@ class OpenCalls:
     def __init__(self, port: TaskPort, key_space: str) -> None:
         self._port, self._key_space = port, key_space
         self._capacity = CAPACITY_UNLIMITED
-        self._held = 0
+        self._held, self._held_max = 0, HELD_MAX
         self._open: dict[int, tuple[str, str, Callable[[str], object]]] = {}
         self._not_begun: list[int] = []
         self._finished: deque[Finished] = deque()
@@ -49,11 +49,11 @@ class OpenCalls:
     def room(self) -> int:
         """Number of records that may be taken if each requests one call, or waits for one if others wait already."""
         room = self._capacity - len(self._open)
-        return max(0, min(room, HELD_MAX - self._held) if self._held else room)
+        return max(0, min(room, self._held_max - self._held) if self._held else room)
 
-    def limit(self, capacity: int) -> None:
-        """Limits the number of open calls to ``capacity``."""
-        self._capacity = min(self._capacity, capacity)
+    def limit(self, capacity: int, held_max: int = 0) -> None:
+        """Limits the open calls to ``capacity``; ``held_max`` lets more records than ``HELD_MAX`` wait."""
+        self._capacity, self._held_max = min(self._capacity, capacity), max(self._held_max, held_max)
 
     def hold(self, count: int) -> None:
         """Adds to the number of records that wait for the calls of others."""

@@ -310,9 +310,9 @@ class TaskLog:
             outcome = entry[3]
         return decode_outcome(outcome)
 
-    def limit_calls(self, capacity: int) -> None:
-        """Limits the open asynchronous calls (see ``Recorder.limit_calls``)."""
-        self.open_calls.limit(capacity)
+    def limit_calls(self, capacity: int, held_max: int = 0) -> None:
+        """Limits the open asynchronous calls (see ``CallingRecorder.limit_calls``)."""
+        self.open_calls.limit(capacity, held_max)
 
     def hold(self, count: int) -> None:
         """Counts records that wait for the calls of others (see ``Recorder.hold``)."""

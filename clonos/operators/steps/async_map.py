@@ -90,8 +90,11 @@ class AsyncMap(Operator):
         self._times = scope.state.table(f"{self._step}/{TIMES_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
         self._caller.share_rate(scope.context.parallelism)
-        self._recorder.limit_calls(self._capacity)
+        self._limit_calls()
         self._submit_open()
+
+    def _limit_calls(self) -> None:
+        self._recorder.limit_calls(self._capacity)
 
     def _submit_open(self) -> None:
         """Requests the calls again that were open when the state was taken."""
@@ -162,11 +165,14 @@ class AsyncMap(Operator):
             self._emit(number, outcome)
             return
         self._done.set(number, outcome)
-        while self._open.entries:
-            number = next(iter(self._open.entries))
-            if number not in self._done.entries:
+        self._emit_done()
+
+    def _emit_done(self) -> None:
+        """Emits the results of the records in front of which no call is open."""
+        for number in list(self._open.entries):
+            outcome = self._done.entries.get(number)
+            if outcome is None:
                 return
-            outcome = self._done.entries[number]
             self._done.delete(number)
             self._emit(number, outcome)
 

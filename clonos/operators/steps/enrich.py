@@ -95,8 +95,6 @@ class Enrich(AsyncMap):
             for key, (outcome, instant_ns) in self._answers.contents().items()
         }
         super().open(scope)
-        for number, call in self._followers.entries.items():
-            self._following.setdefault(call, []).append(number)
         self._hold()
 
     # --- records
@@ -129,10 +127,13 @@ class Enrich(AsyncMap):
         if cached is not None:
             self._done.set(number, cached.outcome)
         elif (call := self._asking.get(stored)) is not None:
-            self._followers.set(number, call)
-            self._following.setdefault(call, []).append(number)
+            self._follow(number, call, stored)
         else:
             self._ask(number, argument, stored)
+
+    def _follow(self, number: int, call: int, stored: Any) -> None:
+        self._followers.set(number, call)
+        self._following.setdefault(call, []).append(number)
 
     def _ask(self, number: int, argument: Any, stored: Any) -> None:
         self._asked[number] = stored
@@ -145,6 +146,8 @@ class Enrich(AsyncMap):
             if number not in self._done.entries and number not in self._followers.entries:
                 argument = self._key(record)
                 self._ask(number, argument, state_key(argument))
+        for number, call in self._followers.entries.items():
+            self._following.setdefault(call, []).append(number)
 
     def _hold(self) -> None:
         """Tells the task how many records wait without a call."""
@@ -175,6 +178,9 @@ class Enrich(AsyncMap):
             self._followers.delete(follower)
             self._done.set(follower, outcome)
         self._take(number, outcome)
+        self._settle()
+
+    def _settle(self) -> None:
         self._hold()
         self._emit_ready()
         self._pass_held()

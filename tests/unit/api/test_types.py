@@ -185,6 +185,7 @@ def options_of_steps_are_typed(words: Stream[str]) -> None:
     words.distinct(effects=True)  # type: ignore[call-arg]
     words.join(words, on="n", ttl="1h", closed="none")  # type: ignore[call-overload]
     words.enrich(len, on=str, into="n", capacity="1")  # type: ignore[call-overload]
+    words.enrich_batch(sorted, on=str, keys="1")  # type: ignore[call-overload]
 
 
 class BothInputs:

@@ -288,6 +288,17 @@ def _has_the_language_of_the_user_of_each_click(outputs: Outputs) -> None:
     assert outputs.rows == [{**click, "language": languages.get(click["user"])} for click in clicks]
 
 
+def _scores_the_readings_of_known_sensors(outputs: Outputs) -> None:
+    halls = {"a": ("north", 60.0), "b": ("south", 75.0)}
+    known = [reading for reading in _json_lines("readings.jsonl") if reading["sensor"] in halls]
+    scored = sorted(outputs["scored"], key=lambda row: (row["sensor"], row["number"]))
+    assert [(row["sensor"], row["number"], row["celsius"]) for row in scored] == sorted(
+        (reading["sensor"], reading["number"], reading["celsius"]) for reading in known
+    )
+    assert all((row["hall"], row["limit"]) == halls[row["sensor"]] for row in scored)
+    assert all((row["score"] > 0.5) == (row["celsius"] > 80) for row in scored)
+
+
 def _appends_each_purchase_once(outputs: Outputs) -> None:
     bought = [(row["customer"], row["item"], row["cents"] / 100) for row in _json_lines("purchases.jsonl")]
     assert sorted((row["customer"], row["item"], row["euros"]) for row in outputs["output"]) == sorted(bought)
@@ -304,6 +315,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "deduplicate": _passes_each_payment_on_once,
     "enrich": _prices_and_places_each_order_once,
     "user_profiles": _has_the_language_of_the_user_of_each_click,
+    "model_batches": _scores_the_readings_of_known_sensors,
     "async_calls": _has_the_price_of_each_product_in_order,
     "click_counts": _counts_every_click,
     "sensor_alerts": _raises_each_alert_at_the_third_reading,

@@ -30,7 +30,7 @@ class Calls(Clock):
 
     open: dict[int, Callable[[str], object]] = field(default_factory=dict)
 
-    def limit_calls(self, capacity: int) -> None:
+    def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         pass
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:

@@ -36,7 +36,7 @@ class Calls(Clock):
         self.open: dict[int, Callable[[str], object]] = {}
         self.held = 0
 
-    def limit_calls(self, capacity: int) -> None:
+    def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         pass
 
     def hold(self, count: int) -> None:

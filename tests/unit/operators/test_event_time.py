@@ -82,7 +82,7 @@ class Collected:
 class Calls(Clock):
     """Takes asynchronous calls; the test completes them."""
 
-    def limit_calls(self, capacity: int) -> None:
+    def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         pass
 
     def submit(self, number: int, service: str, request: bytes, perform: Any) -> None:
