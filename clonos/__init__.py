@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from clonos.api.windows import CountTumbling as CountTumbling
     from clonos.api.windows import Cumulative as Cumulative
     from clonos.api.windows import Global as Global
+    from clonos.api.windows import Range as Range
     from clonos.api.windows import Session as Session
     from clonos.api.windows import Sliding as Sliding
     from clonos.api.windows import Tumbling as Tumbling
@@ -168,7 +169,16 @@ _NAMES = {
     "clonos.api.transforms.enriching": ("http_lookup",),
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.window_step": ("every_event_time", "last_values", "newest_values"),
-    "clonos.api.windows": ("Tumbling", "Sliding", "Cumulative", "Session", "CountTumbling", "CountSliding", "Global"),
+    "clonos.api.windows": (
+        "Tumbling",
+        "Sliding",
+        "Cumulative",
+        "Session",
+        "CountTumbling",
+        "CountSliding",
+        "Global",
+        "Range",
+    ),
     "clonos.operators.windows.window_results": ("Window", "WindowResult"),
     "clonos.operators.windows.triggers": ("Trigger", "TriggerContext"),
     "clonos.operators.steps.context": ("Context",),

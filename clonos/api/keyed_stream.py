@@ -10,21 +10,24 @@ from clonos.api.aggregating import KeyedAggregating
 from clonos.api.columns.totals import COUNT_COLUMN, column_totals
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.emission import Emission, each
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
 from clonos.api.step import AnySink
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import ProcessFunction, Stream
+from clonos.api.transforms.calling import check_count
 from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
-from clonos.api.windows import WindowKind
+from clonos.api.windows import LastRecords, WindowKind
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.steps import keyed
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor
+from clonos.operators.windows.neighbours import Lag, Lead
 
 if TYPE_CHECKING:
     from clonos.api.windowed import WindowedStream
@@ -36,7 +39,12 @@ State = TypeVar("State")
 
 
 class KeyedStream(
-    KeyedJoins[K, T], KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]
+    KeyedJoins[K, T],
+    KeyedAggregating[K, T],
+    KeyedChoosing[K, T],
+    KeyedFolding[K, T],
+    GraphBuilder,
+    Generic[K, T],
 ):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
@@ -181,3 +189,80 @@ class KeyedStream(
             evictor=evictor,
         )
         return WindowedStream(self._graph, self._inputs, settings)
+
+    def last(self, count: int, *, every: int = 1, late: Tag[T] | None = None) -> WindowedStream[K, T]:
+        """Gives each record a window of the last ``count`` records of its key; call an aggregation of them next.
+
+        They are in the order of their timestamps, so a record waits until the watermark has passed it; without
+        timestamps they are in the order of arrival. The first windows of a key have fewer records.
+
+        Args:
+            every: the records of a key from one result to the next.
+            late: side output of records behind the watermark, which are left out with a warning otherwise.
+
+        Raises:
+            InvalidJob: ``count`` or ``every`` is not an int of at least 1.
+
+        Example::
+
+            readings.key_by("sensor").last(100, every=10).map_frames(fit)
+        """
+        return self.window(LastRecords(count, every), late=late)
+
+    def lag(
+        self, count: int = 1, *, late: Tag[T] | None = None, **common: Unpack[Common]
+    ) -> Stream[tuple[T, T | None]]:
+        """Gives pairs of each record and the one ``count`` records before it of its key; None where there is none.
+
+        The order is that of timestamps, so a record waits until the watermark has passed it; those of equal timestamps,
+        and all without timestamps, are in the order of arrival. The last ``count`` records of each key are kept.
+
+        Args:
+            late: side output of records behind the watermark, which are left out with a warning otherwise.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+
+        Example::
+
+            def change(pair):
+                reading, before = pair
+                return {**reading, "change": None if before is None else reading["celsius"] - before["celsius"]}
+
+            readings.key_by("sensor").lag().map(change)
+        """
+        return Stream(self._graph, self._neighbours("lag", Lag, count, late, common))
+
+    def lead(
+        self, count: int = 1, *, late: Tag[T] | None = None, **common: Unpack[Common]
+    ) -> Stream[tuple[T, T | None]]:
+        """Gives pairs of each record and the one ``count`` records after it of its key, in the order of timestamps.
+
+        A pair leaves with the later record and has its timestamp. At the end of the input those without one leave, with
+        None. The arguments are those of ``lag``.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+
+        Example::
+
+            clicks.key_by("user").lead().map(lambda pair: {**pair[0], "next": pair[1] and pair[1]["page"]})
+        """
+        return Stream(self._graph, self._neighbours("lead", Lead, count, late, common))
+
+    def _neighbours(self, kind: str, operator: type[Lag], count: Any, late: Any, common: Common) -> Any:
+        step = common.get("name") or kind
+        check_count(step, "count", count, 1)
+        has_times = self._graph.have_same_times(step, self._inputs)
+        if late is not None and (not isinstance(late, Tag) or not has_times):
+            problem = f"gets late={late!r:.80}" if has_times else "has late records without timestamps"
+            raise InvalidJob(step, problem, 'Give it a tag, late=Tag("late"), on a stream with timestamps.')
+        tag = None if late is None else late.name
+        return self._step(
+            kind,
+            lambda name: partial(operator, name, count, tag, has_times),
+            common,
+            state=(("count", str(count)), ("event time", str(has_times))),
+            side_tags=() if tag is None else (tag,),
+            breaks_order=has_times,
+        )

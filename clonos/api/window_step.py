@@ -15,6 +15,8 @@ from clonos.api.windows import (
     CountSliding,
     CountTumbling,
     Global,
+    PerRecord,
+    Range,
     Session,
     WindowKind,
     checked_count,
@@ -35,6 +37,7 @@ from clonos.operators.windows.evictors import Evictor, LastValues, NewestValues
 from clonos.operators.windows.gathered import GatheredValues
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.windows.record_windows import RecordWindows
 from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger, functions_of
 from clonos.operators.windows.window_aggregates import window_aggregate
 from clonos.operators.windows.window_rules import WindowRules
@@ -92,7 +95,7 @@ class WindowSettings:
         return text
 
     def _accumulators(self, aggregation: Aggregation[Any, Any]) -> str:
-        if self.evictor is not None:
+        if self.evictor is not None or isinstance(self.kind, PerRecord):
             return "values with times"
         return "of the aggregate" if self._formed(aggregation) is aggregation else "values"
 
@@ -176,6 +179,9 @@ class WindowSettings:
         if isinstance(kind, Aligned) and self._has_panes:
             spans, aggregate = kind.spans(), window_aggregate(formed)
             return lambda step: partial(PaneWindows, step, spans, aggregate, rules, apply)
+        if isinstance(kind, PerRecord):
+            bound = kind.bound()
+            return lambda step: partial(RecordWindows, step, bound, aggregation, rules, apply)
         assigner = _assigner_of(kind)
         return lambda step: partial(KeyWindows, step, assigner, formed, rules, self.trigger, self.evictor, apply)
 
@@ -202,6 +208,9 @@ def window_settings(
     graph, inputs = stream._graph, stream._inputs
     has_times = graph.have_times(inputs) if follows_clock else graph.have_same_times("window", inputs)
     is_event_time = _is_event_time(kind, has_times)
+    if isinstance(kind, PerRecord) and (lateness or trigger or early or evictor or not accumulate):
+        problem = f"gets lateness=, trigger=, early=, evictor= or accumulate= for {kind}"
+        raise InvalidJob("window", problem, "Leave them out: each record has one result. late= is possible.")
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
     if isinstance(kind, CountSliding):
@@ -230,8 +239,8 @@ def window_settings(
 
 
 def _is_event_time(kind: WindowKind, has_times: bool) -> bool:
-    time = kind.time if isinstance(kind, ENDING) else "none"
-    if time == "event" and not has_times:
+    time = kind.time if isinstance(kind, ENDING) else None if isinstance(kind, PerRecord) else "none"
+    if (time == "event" or isinstance(kind, Range)) and not has_times:
         raise InvalidJob("window", "has windows in event time on a stream without timestamps", GIVE_TIMESTAMPS)
     return has_times and time in (None, "event")
 

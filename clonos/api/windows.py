@@ -15,6 +15,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
 from clonos.operators.row_errors import InvalidGap
 from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, CumulativeSpans, Grid, Spans, UtcGrid, ZoneGrid
+from clonos.operators.windows.record_windows import Preceding
 
 Time = Literal["event", "processing"]
 """Time that windows follow: the timestamps of the records, or the clock of the task."""
@@ -364,6 +365,58 @@ class Global(WindowKind):
     def __str__(self) -> str:
         """Returns the kind; stores have this text."""
         return "Global"
+
+
+class PerRecord(WindowKind):
+    """Base of the kinds whose records have a window each, with the records of the key that came up to it in time."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def bound(self) -> Preceding:
+        """Returns which records are in the window of a record."""
+
+
+@explains_calls
+@dataclass(frozen=True, slots=True)
+class Range(PerRecord):
+    """Window of each record: the records of its key that are less than ``length`` before it, by time, and itself.
+
+    Example::
+
+        Range("10min")
+    """
+
+    length: Duration
+
+    def __post_init__(self) -> None:
+        duration_ns(self.length)
+
+    def bound(self) -> Preceding:
+        return Preceding(length_ns=duration_ns(self.length))
+
+    def __str__(self) -> str:
+        """Returns kind and length, such as "Range 10min"; stores have this text."""
+        return f"Range {duration_text(duration_ns(self.length))}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords(PerRecord):
+    """Window of the last ``count`` records of a key by time, for each ``every``-th record: ``KeyedStream.last``."""
+
+    count: int
+    every: int
+
+    def __post_init__(self) -> None:
+        checked_count("last", self.count)
+        checked_count("last", self.every)
+
+    def bound(self) -> Preceding:
+        return Preceding(count=self.count, every=self.every)
+
+    def __str__(self) -> str:
+        """Returns kind and counts, such as "last 100 every 10"; stores have this text."""
+        return f"last {self.count} every {self.every}"
 
 
 def checked_count(what: str, count: Any) -> int:

@@ -31,8 +31,8 @@ WINDOWS: Final = (
     'Use key_by(...).window(Tumbling("10s")), Sliding, Session, or CountTumbling(100) for a number of records.'
 )
 FRAMES: Final = (
-    "Use key_by(...).window(...).map_frames(function), which gets the records of a key as one frame, or"
-    " map_batches(function), which gets batches of any keys."
+    "Use key_by(...).window(...).map_frames(function), or .last(100).map_frames(function), which gets records of a key"
+    " as one frame, or map_batches(function), which gets batches of any keys."
 )
 NOT_NEEDED: Final = "Leave it out: records flow on and are kept nowhere; several steps may read one stream."
 SPARK_ENDS: Final = (
@@ -67,7 +67,12 @@ STREAM_HINTS: Final = {
         ("explode", "unnest"), "Use flat_map(lambda record: ...), which gives every item of what it returns."
     ),
     **dict.fromkeys(("assign", "withColumn", "with_column"), "Use with_columns(name=col('field') * 2)."),
-    **dict.fromkeys(("group_by_dynamic", "rolling", "resample"), "Use key_by(...).window(Tumbling('10s')) or Sliding."),
+    **dict.fromkeys(("group_by_dynamic", "resample"), "Use key_by(...).window(Tumbling('10s')) or Sliding."),
+    **dict.fromkeys(
+        ("rolling", "over"),
+        "Use key_by(...).window(Range('10min')), or key_by(...).last(100), for a window per record.",
+    ),
+    **dict.fromkeys(("shift", "diff", "pct_change", "lag", "lead"), "Use key_by(...).lag() or lead(), and map(...)."),
     **dict.fromkeys(
         ("to_pandas", "to_polars", "to_arrow", "pipe", "map_partitions", "mapInPandas"),
         "Use map_batches(function): it gets each batch as the frame that its parameter is annotated with.",

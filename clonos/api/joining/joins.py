@@ -28,11 +28,11 @@ from clonos.operators.columnar.joins.join_form import (
 )
 from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.event_time.in_order import MergeOrdered, NumberInput
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.joins.as_of import AsOfJoin, Direction, Lookup
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin, Select
 from clonos.operators.joins.match_rules import Between, How, Keys, MatchRule, SameWindow
-from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag

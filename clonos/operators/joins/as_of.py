@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
+from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.joins.buffered_join import LEFT_NAME, NUMBERS_NAME, RIGHT_NAME, WATERMARK_NAME, Select
 from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import Scope, Times, TwoInputOperator, without
 from clonos.operators.warn_once import WarnOnce

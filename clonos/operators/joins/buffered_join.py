@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
+from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule, passed_on
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import DueTimer, Scope, Times, TwoInputOperator, without

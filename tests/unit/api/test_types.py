@@ -11,7 +11,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
-from clonos.api.windows import Tumbling
+from clonos.api.windows import Range, Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.two_input_process import TwoInputContext
@@ -172,6 +172,11 @@ def joined_types() -> None:
     keyed_words.join(numbers.key_by(str), ttl="1h")  # type: ignore[arg-type]
     keyed_words.join(numbers, ttl="1h")  # type: ignore[call-overload]
     assert_type(words.merge_ordered(words), Stream[str])
+    assert_type(words.key_by(len).lag(), Stream[tuple[str, str | None]])
+    assert_type(words.key_by(len).lead(2), Stream[tuple[str, str | None]])
+    assert_type(words.key_by(len).last(3), WindowedStream[int, str])
+    assert_type(words.key_by(len).window(Range("5s")).count(), Stream[WindowResult[int, int]])
+    assert_type(words.key_by(len).window(Tumbling("5s")).map_frames(len), Stream[dict[str, Any]])
     assert_type(words.connect(numbers).process(BothInputs), Stream[float])
     words.connect(words).process(BothInputs)  # type: ignore[arg-type]
     words.key_by(word_key).connect(numbers.key_by(str))  # type: ignore[arg-type]

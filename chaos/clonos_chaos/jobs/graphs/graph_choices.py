@@ -10,8 +10,11 @@ from typing import Any
 
 from clonos.agg import count, sum_
 from clonos.api.emission import at_end, each, every
+from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
-from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, key_of_row, name_of
+from clonos.api.windows import Range
+from clonos.operators.windows.window_results import Window
+from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, check, key_of_row, name_of
 from clonos_chaos.jobs.graphs.graph_windows import number_of, rank
 from clonos_chaos.jobs.window_jobs import MS
 
@@ -34,13 +37,25 @@ class Deduplicating(GraphStep):
 
 
 class MergedBranches(GraphStep):
-    """Two branches that are merged in the order of their timestamps."""
+    """Two branches that are merged in the order of their timestamps, or the rows of each key in this order."""
 
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        if self.every > 2:  # no draw of its own, which would make other worlds of all seeds
+            return self._of_keys(rows.key_by(key_of_row), late)
         odd, even = rows.split(_is_odd)
         merged = even.merge_ordered(odd, late=LATE)
         late.append(merged.side_output(LATE))
         return merged
+
+    def _of_keys(self, keyed: KeyedStream[int, Row], late: list[Stream[Row]]) -> Stream[Row]:
+        if self.every == 3:
+            pairs = keyed.lag(2, late=LATE, parallelism=self.parallelism)
+            late.append(pairs.side_output(LATE))
+            return pairs.map(_first_of_key)
+        windows = keyed.window(Range("40ms"), late=LATE) if self.stage % 2 else keyed.last(3, late=LATE)
+        found: Stream[Row] = windows.apply(_last_of_key, parallelism=self.parallelism)
+        late.append(found.side_output(LATE))
+        return found
 
 
 class Branching(GraphStep):
@@ -75,6 +90,10 @@ class FoldedRows(GraphStep):
 
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
         gathered: Stream[Any]
+        if self.every == 3:  # the pairs of lead have the time of the later row, which the last step does not need
+            pairs = rows.key_by(key_of_row).lead(2, late=LATE)
+            late.append(pairs.side_output(LATE))
+            rows = pairs.map(_first_of_key)
         if self.is_keyed:
             gathered = rows.key_by(key_of_row).fold([], list.append, emit=self.emit, parallelism=self.parallelism)
             gathered = gathered.map(_second)
@@ -126,6 +145,18 @@ class Totalling(GraphStep):
 
 def _is_odd(row: Row) -> bool:
     return row[0] % 2 == 1
+
+
+def _first_of_key(pair: tuple[Row, Row | None]) -> Row:
+    row, other = pair
+    check(other is None or (key_of_row(row) == key_of_row(other) and row != other), lambda: f"a pair is {pair}")
+    return row
+
+
+def _last_of_key(key: int, window: Window, rows: list[Row]) -> list[Row]:
+    check(all(key_of_row(row) == key for row in rows), lambda: f"a window of the key {key} has {rows}")
+    check(len({*rows}) == len(rows) and window.start <= window.end, lambda: f"a window has {rows}")
+    return rows[-1:]
 
 
 def _twice(row: Row) -> list[Row]:

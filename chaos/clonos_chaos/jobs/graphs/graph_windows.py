@@ -64,8 +64,8 @@ class TwinWindow:
         if self.name == "sliding" and self.gap == 90:  # no draw of its own, which would make other worlds of all seeds
             self.name = "cumulative"
 
-    def kind(self) -> WindowKind:
-        """Returns the kind of window of the public API."""
+    def kind(self, gap: Callable[[Any], timedelta] = gap_of) -> WindowKind:
+        """Returns the kind of window of the public API, with this function of the gap of a session."""
         offset = f"{self.offset}ms" if self.offset else None
         match self.name:
             case "sliding":
@@ -77,7 +77,7 @@ class TwinWindow:
             case "session":
                 return Session(f"{self.gap}ms")
             case _:
-                return Session(gap_of)
+                return Session(gap)
 
     def spans(self, items: list[Item], key: Callable[[Row], Any]) -> list[list[Span]]:
         """Returns the windows of each item."""
@@ -132,14 +132,16 @@ class Windowing(GraphStep):
         """The function of the key."""
         return key_of_row if self.is_keyed else no_key
 
-    def windows(self, rows: Stream[Any], key: Callable[[Any], Any] = key_of_row) -> WindowedStream[Any, Any]:
+    def windows(
+        self, rows: Stream[Any], key: Callable[[Any], Any] = key_of_row, gap: Callable[[Any], timedelta] = gap_of
+    ) -> WindowedStream[Any, Any]:
         """Adds the windows to a stream."""
         options = {**self.options, "lateness": self.lateness, "late": LATE}
-        return (rows.key_by(key) if self.is_keyed else rows).window(self.spec.kind(), **options)
+        return (rows.key_by(key) if self.is_keyed else rows).window(self.spec.kind(gap), **options)
 
     def frames(self, rows: Stream[Row], late: list[Stream[Row]], parallelism: int | None) -> Stream[Row]:
         """Adds windows whose rows a function gets as a frame."""
-        windows = self.windows(rows.map(_as_record), _key_of_record)
+        windows = self.windows(rows.map(_as_record), _key_of_record, _gap_of_record)
         frames = windows.map_frames(partial(_frame_left, self.stage), parallelism=parallelism)
         late.append(frames.side_output(LATE).map(_row_of))
         return frames.map(_row_of)
@@ -311,6 +313,10 @@ def _as_record(row: Row) -> dict[str, Any]:
 
 def _key_of_record(record: dict[str, Any]) -> Any:
     return record["key"]
+
+
+def _gap_of_record(record: dict[str, Any]) -> timedelta:
+    return gap_of(_row_of(record))
 
 
 def _row_of(record: dict[str, Any]) -> Row:

@@ -26,9 +26,9 @@ from clonos.operators.columnar.joins.side_rows import SideRows
 from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.event_time.column_times import distances
+from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
-from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import Keys
 from clonos.operators.operator import InputSide, Scope
 from clonos.operators.warn_once import WarnOnce

@@ -9,9 +9,9 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.sides import key_columns, key_kinds, plain, widened
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.event_time.column_times import time_array
+from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.joins.buffered_join import Select
-from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import Keys
 from clonos.operators.operator import InputSide, TwoInputOperator, without
 

@@ -11,8 +11,8 @@ import pyarrow
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
+from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
-from clonos.operators.joins.late_batch import LateBatch
 from clonos.operators.joins.match_rules import How, Keys, MatchRule, passed_on
 from clonos.operators.operator import DueTimer, InputSide, Scope
 

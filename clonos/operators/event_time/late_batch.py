@@ -1,4 +1,4 @@
-"""Late records of a join: those of a batch leave together, after its results."""
+"""Late records of a step: those of a batch leave together, after its results."""
 
 from __future__ import annotations
 
