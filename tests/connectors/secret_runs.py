@@ -19,7 +19,7 @@ from tests.processes.jobs.test_secrets import everything_in
 VARIABLE = "SHOP_PASSWORD"
 WRONG = "wr0ng-passw0rd-7731"
 PRELUDE = f"""
-from clonos import Job, codecs, files, kafka, nats, postgres, rabbitmq, redis, secrets, web
+from clonos import Job, codecs, files, kafka, mqtt, nats, postgres, rabbitmq, redis, secrets, web
 
 PASSWORD = secrets.env("{VARIABLE}")
 job = Job("copy", store="store", metrics="metrics.json")

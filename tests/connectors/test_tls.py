@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from clonos.connectors import codecs, kafka, nats, rabbitmq, redis
+from clonos.connectors import codecs, kafka, mqtt, nats, rabbitmq, redis
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import WriterIdentity
+from tests.connectors.mqtt.topics import observed, publish
 from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.redis.streams import add_stream as add_entries
 from tests.connectors.redis.streams import found as entries
@@ -25,6 +26,7 @@ from tests.connectors.servers.certificates import OTHER_ADDRESS, Authority
 from tests.connectors.servers.kafka import PASSWORD as KAFKA_PASSWORD
 from tests.connectors.servers.kafka import USER as KAFKA_USER
 from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -199,6 +201,43 @@ def test_redis_whose_authority_is_unknown_or_that_asks_for_a_certificate_is_refu
             redis.sink("tls", url=server.full_url, ca=ca).check_start()
     with pytest.raises((SystemRefused, SystemUnreachable)):  # it may end the connection without a word
         redis.sink("tls", url=server.full_url, ca=authority.ca).check_start()
+
+
+# ---------------------------------------------------------------------- MQTT
+
+
+@pytest.fixture
+def start_mosquitto(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], Any]]:
+    """Starts a broker of MQTT."""
+    yield from starting(MosquittoServer, tmp_path, authority)
+
+
+def test_mqtt_with_tls_is_read_and_written(start_mosquitto: Callable[[bool], Any], authority: Authority) -> None:
+    server = start_mosquitto(True)
+    trust: Any = {"url": server.full_url, "ca": authority.ca, "certificate": authority.client("ann")}
+    large = "x" * 300_000  # many records of TLS, which wait behind the socket
+    with observed(server, "written") as seen:
+        written(mqtt.sink("written", **trust), [1, large])
+        seen.wait(2)
+    assert [payload for _, payload in seen.messages] == [b"1", large.encode()]
+    source = mqtt.source("read", session="tls", **trust)
+    with closing(source.connect(0)) as feed:
+        publish(server, "read", ["a", large])
+        data = b""
+        while len(records := source.cut(data)) < 2:
+            data += feed.receive(100) or b""
+    assert [each.payload for each in source.decode(records)] == [b"a", large.encode()]
+
+
+def test_mqtt_whose_authority_is_unknown_or_that_asks_for_a_certificate_is_refused(
+    start_mosquitto: Callable[[bool], Any], authority: Authority, stranger: Authority
+) -> None:
+    server = start_mosquitto(True)
+    for ca in (None, stranger.ca):
+        with pytest.raises(SystemRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+            mqtt.sink("tls", url=server.full_url, ca=ca).check_start()
+    with pytest.raises((SystemRefused, SystemUnreachable)):  # it may end the connection without a word
+        mqtt.sink("tls", url=server.full_url, ca=authority.ca).check_start()
 
 
 # ---------------------------------------------------------------------- Kafka

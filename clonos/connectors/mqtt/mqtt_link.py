@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -35,6 +36,18 @@ MQTT: Final = ExternalSystem(
     " resume.",
     refused_advice="Correct the topic, the credentials or the rights.",
 )
+
+
+class HandshakeSocket(ssl.SSLSocket):
+    """Socket that is closed when its handshake fails. paho would leave it open until a collection of garbage."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        """See ``SSLSocket``."""
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
 
 
 class MqttBroker(BrokerAddress):
@@ -81,7 +94,9 @@ class MqttBroker(BrokerAddress):
         if user is not None:
             client.username_pw_set(user, password)
         if is_encrypted:
-            client.tls_set_context(self._trust.context())
+            context = self._trust.context()
+            context.sslsocket_class = HandshakeSocket
+            client.tls_set_context(context)
         return client, host, port
 
     def failure(self, doing: str, reason: object, code: int = 0) -> SystemRefused | SystemUnreachable:
