@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from clonos.core.model.metric_series import LATE_RECORDS, Metric, MetricFamily, MetricKind, MetricSeries, late_records
-from clonos.core.model.progress import TaskPhase
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.printable import escaped
 
 RATE_SPAN_S: Final = 2.0
@@ -112,6 +112,12 @@ def late_by_step(tasks: Iterable[TaskState]) -> Counter[str]:
     for task in tasks:
         found.update(task.late_records)
     return found
+
+
+def phase_text(phase: str, counters: Mapping[str, int]) -> str:
+    """Returns the phase of a task, with how much of its state it has read from the store while it does that."""
+    permille = counters.get(TaskCounter.RESTORED_PERMILLE)
+    return phase if permille is None else f"{phase} {permille / 10:.0f}%"
 
 
 def late_text(late: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clonos.core.model.ids import view_name
+from clonos.status import phase_text
 
 WIDTH: Final = 160
 """Width in characters if there is no terminal."""
@@ -46,7 +47,7 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
     for task in tasks:
         rates = task["rates"]
         cells = (
-            *(task["name"], task["phase"], task["pid"] or "", task["host"]),
+            *(task["name"], phase_text(task["phase"], task["counters"]), task["pid"] or "", task["host"]),
             *(f"{rates['records_in_per_s']:,.0f}", f"{rates['records_out_per_s']:,.0f}", f"{rates['busy_ratio']:.0%}"),
             *(task["standbys"], task["keepers"], view_name(task["incarnation"])),
         )

@@ -27,6 +27,10 @@ READS_MAX: Final = 10
 """Checkpoints that are read until one has stayed as long as that took. A running job removes the oldest ones."""
 
 
+RESTORING_SHARE: Final = 0.1
+"""Share of the time of reading a task's state, about, in which nothing is decoded yet."""
+
+
 class StateUnknown(JobError):
     """A place has no such checkpoint, step or state."""
 
@@ -114,16 +118,28 @@ class StateLocation:
         return names if wanted is None else [wanted]
 
     def rows(self, step: str) -> Iterator[StateRow]:
-        """Yields the state of a step, task by task.
+        """Yields the state of a step, task by task, and shows how far it is.
 
         Raises: CheckpointRemoved, StateLost and other faults of the store.
         """
         from clonos.io.store.object_files import ObjectMissing
+        from clonos.io.system.shown_progress import WorkUnit, shown_progress
         from clonos.spark.frames.state_rows import rows_of_task, tasks_of
 
+        tasks = tasks_of(self.metadata, step)
         try:
-            for task in tasks_of(self.metadata, step):
-                yield from rows_of_task(self._read, step, task)
+            with shown_progress(f"reading the state of {step} in {self.url}", 1.0, WorkUnit.SHARE) as progress:
+                for number, task in enumerate(tasks):
+                    restored, row_share = (number + RESTORING_SHARE) / len(tasks), 0.0
+
+                    def began(count: int, restored: float = restored) -> None:
+                        nonlocal row_share
+                        progress.reach(restored)
+                        row_share = (1 - RESTORING_SHARE) / len(tasks) / max(count, 1)
+
+                    for row in rows_of_task(self._read, step, task, began):
+                        progress.add(row_share)
+                        yield row
         except ObjectMissing as error:
             number = self.metadata.checkpoint
             if StateLocation(self.url, None).metadata.checkpoint == number:

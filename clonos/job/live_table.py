@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
+from clonos.io.system.shown_progress import SHOWN_AFTER_NS, Progress, WorkUnit
+from clonos.io.system.wall_clock import monotonic_ns
 from clonos.job.skew import hot_tasks
-from clonos.status import Rate, Status, TaskState, late_by_step, late_text
+from clonos.status import Rate, Status, TaskState, late_by_step, late_text, phase_text
 
 LINE_EVERY_S: Final = 5.0
 REFRESHES_PER_S: Final = 4
@@ -40,6 +42,7 @@ class LiveTable:
         self._rates: dict[tuple[str, str], Rate] = {}
         self._checkpoint, self._checkpoint_s = 0, time.monotonic()
         self._line_due_s = time.monotonic() + LINE_EVERY_S
+        self._restoring: dict[str, Progress] = {}
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -70,6 +73,7 @@ class LiveTable:
             for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
                 rate = self._rates.setdefault((task.name, counter), Rate())
                 rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+            self._note_restoring(task)
         if status.checkpoint != self._checkpoint:
             self._checkpoint, self._checkpoint_s = status.checkpoint, now_s
         if self._live is not None:
@@ -86,7 +90,7 @@ class LiveTable:
         )
         age = f"{time.monotonic() - self._checkpoint_s:.0f} s ago" if status.checkpoint else "none yet"
         recoveries = f", recoveries: {len(status.recoveries)}" if status.recoveries else ""
-        waiting = [task.name for task in status.tasks if task.phase not in SETTLED_PHASES]
+        waiting = [self._waiting(task) for task in status.tasks if task.phase not in SETTLED_PHASES]
         not_live = f"; not live: {', '.join(waiting)}" if waiting and status.phase == "running" else ""
         hot = hot_tasks(status.tasks, keyed, partial(self._rate, counter=TaskCounter.RECORDS_IN), self._busy_share)
         skew = f"; {', '.join(hot)}" if hot else ""
@@ -96,6 +100,19 @@ class LiveTable:
             f"{status.job} {status.phase}: {total:,.0f} records/s, checkpoint {status.checkpoint} ({age}),"
             f" {len(status.slots)} processes{recoveries}{not_live}{refused}{skew}"
         )
+
+    def _note_restoring(self, task: TaskState) -> None:
+        permille = task.counters.get(TaskCounter.RESTORED_PERMILLE)
+        if permille is None:
+            self._restoring.pop(task.name, None)
+            return
+        what = f"{task.name} restores its state"
+        self._restoring.setdefault(task.name, Progress(what, 1_000, WorkUnit.SHARE, monotonic_ns)).reach(permille)
+
+    def _waiting(self, task: TaskState) -> str:
+        """Returns the name of a task that is not live, with how much of its state it has read if it reads that."""
+        progress = self._restoring.get(task.name)
+        return task.name if progress is None or progress.elapsed_ns < SHOWN_AFTER_NS else progress.text()
 
     def _rate(self, task: TaskState, counter: TaskCounter) -> float:
         return self._rates[task.name, counter].per_second()
@@ -119,7 +136,7 @@ class LiveTable:
                 "" if task.name.rpartition("/")[0] in sinks else f"{self._rate(task, TaskCounter.RECORDS_OUT):,.0f}",
                 "" if lag is None else f"{lag:,}",
                 f"{self._busy_share(task):.0%}",
-                task.phase,
+                phase_text(task.phase, task.counters),
                 f"{task.standbys} hot" if task.hot_standbys else str(task.standbys),
                 "" if recovery is None else "..." if duration_ns is None else f"{duration_ns / 1e6:,.0f} ms",
                 style="" if task.phase in SETTLED_PHASES else "yellow",

@@ -36,7 +36,8 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
     totals: Counter[str] = Counter()
     for found in counters.values():
         totals.update(found)
-    totals.pop(TaskCounter.WATERMARK_NS, None)  # a sum of points in time means nothing
+    for counter in (TaskCounter.WATERMARK_NS, TaskCounter.RESTORED_PERMILLE):  # whose sums mean nothing
+        totals.pop(counter, None)
     return Status(
         job=plan.job_name,
         phase=Phase.STOPPING if is_stopping and phase is not Phase.ENDED else phase,

@@ -15,9 +15,15 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
-from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import (
+    STANDBY_BYTES_MAX,
+    RestoredState,
+    encode_snapshot,
+    restore_from,
+    standby_payload,
+)
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
@@ -108,6 +114,7 @@ class SnapshotStore:
         self._post, self._faults = context.post, context.faults
         self._standby_bytes_max = standby_bytes_max
         self._sizes: dict[str, int] = {}  # of the objects written last
+        self._permille: dict[tuple[TaskId, Incarnation], int] = {}  # of the state of the task that is being restored
         self._writer, self._writer_of_wholes, self._reader = (
             StoreThread(name, context.inbox, backoff_first_s=backoff_first_s)
             for name in ("store writer", "store writer of whole states", "store reader")
@@ -173,10 +180,29 @@ class SnapshotStore:
         """Reads snapshots; the outcome is ``SnapshotsRead``."""
         self._reader.put(lambda: self._read(purpose, names))
 
-    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        objects = ((name, self._reader.persist(partial(self._store.read_object, name))) for name in names)
+    def restored_permille(self, task: TaskId, incarnation: Incarnation) -> int | None:
+        """Returns how much of the state of a task has been read; None unless it is being read. Any thread may call
+        this."""
+        return self._permille.get((task, incarnation))
+
+    def _read_object(self, purpose: ReadPurpose, name: str, number: int, count: int) -> Iterator[bytes | memoryview]:
+        def reached(share: float) -> None:
+            if isinstance(purpose, TaskRead):
+                self._permille[purpose.task, purpose.incarnation] = int(1_000 * (number + share) / count)
+
+        reached(0.0)
+        return self._reader.persist(partial(self._store.read_object, name, reached))
+
+    def _restored(self, purpose: ReadPurpose, names: tuple[str, ...]) -> RestoredState:
+        objects = ((name, self._read_object(purpose, name, number, len(names))) for number, name in enumerate(names))
         try:
-            restored = restore_from(objects, self._new_mirror(purpose.task))
+            return restore_from(objects, self._new_mirror(purpose.task))
+        finally:
+            self._permille.clear()
+
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+        try:
+            restored = self._restored(purpose, names)
         except (EnvironmentFault, PeerError) as error:  # PeerError: values that this process cannot decode
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)

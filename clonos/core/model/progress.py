@@ -41,6 +41,7 @@ class TaskCounter(StrEnum):
     INFLIGHT_MEMORY_BYTES = "inflight_memory_bytes"
     INFLIGHT_DISK_BYTES = "inflight_disk_bytes"
     OVER_SOFT_LIMIT = "over_soft_limit"  # 1 while its slot is above the soft limit of a budget
+    RESTORED_PERMILLE = "restored_permille"  # of the state that it is reading from the store; absent before and after
     STATE_BYTES = "state_bytes"  # memory of state in columns, about the encoded size of that in rows; absent without
     LATE_RECORDS = "late_records"  # refused by windows and joins since the job's start; absent if there were none
     LIMIT_REACHED = "limit_reached"  # 1 when a limit of the task lets nothing more through; absent before

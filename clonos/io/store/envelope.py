@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from xxhash import xxh3_64_intdigest, xxh3_128
 
@@ -143,10 +143,13 @@ def seal_pieces(pieces: Iterable[bytes], name: str, digest: ObjectDigest | None 
     yield facts + digest.add(_PIECE_CHECKSUM.pack(_piece_checksum(facts, b"", count)))
 
 
-def unseal_pieces(data: bytes, name: str, expected: str = "") -> Iterator[bytes | memoryview]:
+def unseal_pieces(
+    data: bytes, name: str, expected: str = "", reached: Callable[[float], object] = float
+) -> Iterator[bytes | memoryview]:
     """Returns the pieces of the object ``name``, each verified when it is reached.
 
-    ``expected``: its digest, compared at its end; "" if that is not known.
+    ``expected``: its digest, compared at its end; "" if that is not known. ``reached`` is called with the share of the
+    object that has been read, before each piece.
 
     Raises: ObjectCorrupt when a piece is damaged, or the object is another one, truncated or has bytes after its end.
     FormatUnknown: another version wrote it.
@@ -182,6 +185,7 @@ def unseal_pieces(data: bytes, name: str, expected: str = "") -> Iterator[bytes 
             return
         if compression not in (_PLAIN, _LZ4):
             raise ObjectCorrupt(name, f"compression {compression} of piece {count}")
+        reached(at / len(data))
         yield stored if compression == _PLAIN else _decompressed(stored, content_bytes, name)
         count += 1
 

@@ -11,7 +11,8 @@ of each object. This library never deletes a savepoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,7 @@ from clonos.io.store.envelope import (
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.store.store import JOB_NAME, OBJECTS, STORE_FORMAT, CheckpointStore, HashSeed, StoredJob, open_files
 from clonos.io.system.entropy import random_bytes
+from clonos.io.system.shown_progress import WorkUnit, shown_progress
 from clonos.io.system.wall_clock import wall_ns
 
 SAVEPOINT_FORMAT: Final = 1
@@ -145,14 +147,16 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
     check_free(url)
     files, record = open_files(url), store.record
     folder = f"{OBJECTS}/{random_bytes(8).hex()}"
-    objects = []
-    for name in sorted(metadata.objects()):
-        full_name = f"{OBJECTS}/{name_of_object(name)}"
-        data = store.files.read(full_name)
-        for _ in unseal_pieces(data, full_name, digest_of_object(name)):  # verifies each piece
-            pass
-        files.write(f"{folder}/{name_of_object(name)}", data)
-        objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
+    objects, names = [], sorted(metadata.objects())
+    with shown_progress(f"writing the savepoint {url}", len(names), WorkUnit.OBJECTS) as progress:
+        for name in names:
+            full_name = f"{OBJECTS}/{name_of_object(name)}"
+            data = store.files.read(full_name)
+            for _ in unseal_pieces(data, full_name, digest_of_object(name)):  # verifies each piece
+                pass
+            files.write(f"{folder}/{name_of_object(name)}", data)
+            objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
+            progress.add(1)
     manifest = SavepointManifest(
         format=SAVEPOINT_FORMAT,
         job_name=record.name,
@@ -194,6 +198,7 @@ class SavepointReader:
     def __init__(self, url: str) -> None:
         self.url = url
         self._files: ObjectFiles = open_files(url)
+        self._note: Callable[[int], None] | None = None
         try:
             content = unseal(self._files.read(MANIFEST_NAME), MANIFEST_NAME)
             self.manifest = _decoder.decode(content)
@@ -218,13 +223,25 @@ class SavepointReader:
         """Returns the metadata of its checkpoint. Raises: MetadataMalformed."""
         return decode_metadata(self.manifest.metadata, f"of the savepoint {self.url}")
 
+    @contextmanager
+    def shown(self, doing: str) -> Iterator[None]:
+        """Shows how much of the savepoint is read in a ``with`` block."""
+        total_bytes = sum(self._objects[name].size_bytes for name in self.metadata().objects() if name in self._objects)
+        with shown_progress(f"{doing} the savepoint {self.url}", total_bytes, WorkUnit.BYTES) as progress:
+            self._note = progress.add
+            try:
+                yield
+            finally:
+                self._note = None
+
     def check(self) -> None:
         """Checks that each object that the checkpoint needs is there, with its size and checksum.
 
         Raises: SavepointCorrupt.
         """
-        for name in sorted(self.metadata().objects()):
-            self.read_bytes(name)
+        with self.shown("checking"):
+            for name in sorted(self.metadata().objects()):
+                self.read_bytes(name)
 
     def read_bytes(self, name: str) -> bytes:
         """Returns the bytes of an object as the store had them. Raises: SavepointCorrupt."""
@@ -239,6 +256,8 @@ class SavepointReader:
             raise SavepointCorrupt(self.url, f"its object {name} has {len(data)} bytes, expected {expected.size_bytes}")
         if (actual := xxh3_128_hexdigest(data)) != expected.checksum:
             raise SavepointCorrupt(self.url, f"checksum {actual} of its object {name}, expected {expected.checksum}")
+        if self._note is not None:
+            self._note(len(data))
         return data
 
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -163,13 +163,14 @@ class CheckpointStore:
         self.files.write_parts(full_name, seal_pieces(pieces, full_name, digest))
         return f"{name}.{digest}"
 
-    def read_object(self, stored_as: str) -> Iterator[bytes | memoryview]:
+    def read_object(self, stored_as: str, reached: Callable[[float], object] = float) -> Iterator[bytes | memoryview]:
         """Returns the pieces of an object, each verified when it is reached. ``stored_as``: its name and its digest.
+        ``reached``: see ``unseal_pieces``.
 
         Raises: ObjectMissing at once; ObjectCorrupt at a damaged piece, or if it is another object.
         """
         full_name = f"{OBJECTS}/{name_of_object(stored_as)}"
-        return unseal_pieces(self.files.read(full_name), full_name, digest_of_object(stored_as))
+        return unseal_pieces(self.files.read(full_name), full_name, digest_of_object(stored_as), reached)
 
     def delete_objects(self, names: Iterable[str]) -> None:
         """Removes the objects that exist."""

@@ -156,10 +156,11 @@ class SavepointStart:
 
         Raises: SavepointCorrupt, StoreFailed. AnotherCoordinator: another driver has begun a term meanwhile.
         """
-        if self._transfer is not None:
-            entries = self._transfer.write(store)
-        else:
-            entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
+        with self.reader.shown("copying"):
+            if self._transfer is not None:
+                entries = self._transfer.write(store)
+            else:
+                entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
         metadata = msgspec.structs.replace(
             self._metadata,
             job_id=record.job_id,

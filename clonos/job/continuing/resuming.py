@@ -17,6 +17,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoredJob
+from clonos.io.system.shown_progress import WorkUnit, shown_progress
 
 
 def retained_before(
@@ -45,7 +46,14 @@ def checkpoint_to_resume(
         return latest
     chosen = metadata_of(store, record, run.checkpoint)
     check_resumable(plan, chosen)
-    missing = [name for name in sorted(chosen.objects()) if not _is_complete(store, name)]
+    names, missing = sorted(chosen.objects()), []
+    with shown_progress(
+        f"verifying checkpoint {run.checkpoint} of {store.url}", len(names), WorkUnit.OBJECTS
+    ) as progress:
+        for name in names:
+            if not _is_complete(store, name):
+                missing.append(name)
+            progress.add(1)
     if missing:
         raise JobError(
             f"checkpoint {run.checkpoint} of {store.url} is incomplete: its object {missing[0]} has been removed."

@@ -22,6 +22,12 @@ export function percent(ratio) {
   return ratio === null || ratio === undefined ? "–" : `${Math.round(ratio * 100)} %`;
 }
 
+/** The phase of a task, with how much of its state it has read while it reads that from the store. */
+export function phase(task) {
+  const permille = task.counters.restored_permille;
+  return permille === undefined ? task.phase : `${task.phase} ${percent(permille / 1000)}`;
+}
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -31,8 +31,8 @@ export class TaskDetails {
     if (!task) return;
     this.name = task.name;
     setText(this.title, `Task ${task.name}`);
-    setText(this.note, task.phase);
     const { counters } = task;
+    setText(this.note, format.phase(task));
     const rows = [
       ["steps", task.steps.join(", ")],
       ["process", task.pid ? `${task.pid} on ${task.host}, failure domain ${task.domain}` : "waits for one"],

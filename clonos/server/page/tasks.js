@@ -115,7 +115,7 @@ class Row {
     setAttribute(this.name, "title", `${task.steps.join(", ")}: show what is known of this task`);
     setAttribute(this.name, "aria-expanded", String(this.table.opened === task.name));
     const isSettled = ["live", "suspended", "final", "ended"].includes(task.phase);
-    setText(this.badge, task.phase);
+    setText(this.badge, format.phase(task));
     setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" || task.phase === "ended" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
     setAttribute(this.element, "class", isSettled ? null : "is-recovering");
     setText(this.rate, format.rate(task.rates.records_in_per_s));

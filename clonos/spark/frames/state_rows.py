@@ -93,16 +93,21 @@ def rows_of_state(url: str, step: str, task: CheckpointedTask) -> Iterator[State
 
 
 def rows_of_task(
-    read_object: Callable[[str], Iterable[bytes | memoryview]], step: str, task: CheckpointedTask
+    read_object: Callable[[str], Iterable[bytes | memoryview]],
+    step: str,
+    task: CheckpointedTask,
+    began: Callable[[int], object] = int,
 ) -> Iterator[StateRow]:
     """Yields the state that a task has for a step, see ``rows_of_state``.
 
-    ``read_object`` returns the pieces of an object of its checkpoint or savepoint.
+    ``read_object`` returns the pieces of an object of its checkpoint or savepoint. ``began`` is called with the number
+    of rows, about, before the first one.
 
     Raises: ObjectMissing. RowNotWritable. SnapshotMalformed, StateMalformed, ValueMalformed.
     """
     image = StateImage()
     restore_from([(name, read_object(name)) for name in task.objects], image)
+    began(_row_count(image, step))
     for name, entries in image.tables.items():
         if (state := _state_of(name, step)) is not None:
             for key, value in entries.items():
@@ -115,6 +120,12 @@ def rows_of_task(
         if (state := _state_of(name, step)) is not None:
             for row in _rows_of_store(rows):
                 yield StateRow(task.task, state, "null", json_text(row))
+
+
+def _row_count(image: StateImage, step: str) -> int:
+    columns = {name: found.live() for name, found in image.columns.items()}
+    counts = [(name, len(found)) for part in (image.tables, columns, image.stores) for name, found in part.items()]
+    return sum(count for name, count in counts if _state_of(name, step) is not None)
 
 
 def _state_of(table: str, step: str) -> str | None:

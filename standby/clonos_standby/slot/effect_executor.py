@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
@@ -133,7 +134,9 @@ class EffectExecutor:
 
     def _with_figures(self, status: TaskStatus) -> TaskStatus:
         """Adds what the task's thread has measured: its times, its calls, its state in columns, its hottest key and the
-        metrics of user code."""
+        metrics of user code. Before that thread begins, how much of the task's state has been read."""
+        if (permille := self._snapshots.restored_permille(status.task, status.incarnation)) is not None:
+            return replace(status, counters=(*status.counters, (TaskCounter.RESTORED_PERMILLE, permille)))
         found = [
             t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
         ]

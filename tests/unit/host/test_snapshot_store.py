@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from clonos.core.wire.recovery_messages import Recourse
 from clonos.io.store.envelope import seal_pieces
 from clonos.io.store.object_files import LocalFiles, StoreFailed
 from clonos.io.store.store import CheckpointStore
+from clonos.io.system.entropy import random_bytes
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_changes import Section, encode_piece
 from clonos.operators.state.state_errors import StateUnsupported
@@ -102,14 +103,16 @@ def snapshot(checkpoint: int) -> Snapshot:
 class StoreHarness:
     """A store, its threads, and what they have told."""
 
-    def __init__(self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX) -> None:
+    def __init__(
+        self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX, mirror: Callable[[], Story] = Story
+    ) -> None:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
         self.reported = WaitingInbox()
         self.threads = SnapshotStore(
             self.store,
             lone_surroundings(small_image(), self.reported),
-            lambda _: Story(),
+            lambda _: mirror(),
             backoff_first_s=0.001,
             standby_bytes_max=standby_bytes_max,
         )
@@ -130,6 +133,24 @@ def test_a_stored_snapshot_is_read_back(harness: StoreHarness) -> None:
     name, (token, restored, error) = harness.reported.next()
     assert (name, token, error) == ("SnapshotsRead", STANDBY_READ, "")
     assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
+
+
+def test_how_much_of_the_state_of_a_task_has_been_read_is_known_while_it_is_read(tmp_path: Path) -> None:
+    seen = list[int | None]()
+    life = TASK_READ.task, TASK_READ.incarnation
+
+    class Watching(Story):
+        def apply(self, changes: bytes | memoryview) -> None:
+            seen.append(watched.threads.restored_permille(*life))
+
+    watched = StoreHarness(tmp_path, mirror=Watching)
+    names = [watched.store.write_object(f"a/{n}", [encode_snapshot(snapshot(n)), random_bytes(2_000)]) for n in (1, 2)]
+    watched.threads.read(TASK_READ, tuple(names))
+    assert watched.reported.next()[0] == "SnapshotsRead"
+    watched.threads.close()
+    first, second, third, fourth = [each or 0 for each in seen]
+    assert 0 < first < second <= 500 < third < fourth <= 1_000
+    assert watched.threads.restored_permille(*life) is None
 
 
 def test_a_store_that_fails_for_a_while_is_retried(harness: StoreHarness) -> None:

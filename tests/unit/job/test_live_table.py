@@ -32,6 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Time in seconds, which a test sets."""
     now = [100.0]
     monkeypatch.setattr("clonos.job.live_table.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("clonos.job.live_table.monotonic_ns", lambda: round(now[0] * 1e9))
     return now
 
 
@@ -89,6 +90,19 @@ def test_without_a_terminal_a_line_appears_every_few_seconds(clock: list[float])
     lines = screen.getvalue().splitlines()
     assert len(lines) == 4
     assert all(line.startswith("words running: 10 records/s, checkpoint 3 (") for line in lines)
+
+
+def test_a_task_that_reads_its_state_shows_how_much_of_it_and_about_how_long_the_rest_takes(clock: list[float]) -> None:
+    screen, lines = io.StringIO(), io.StringIO()
+    line_table = LiveTable(Console(file=lines, width=150))
+    with LiveTable(Console(file=screen, force_terminal=True, width=150)) as table:
+        for permille, second in ((100, 0), (200, 4), (450, 18)):
+            clock[0] = 100.0 + second
+            status = _status(replace(_task("ask/0", 0, restored_permille=permille), phase=TaskPhase.RECOVERING))
+            table.show(status)
+            line_table.show(status)
+    assert "recovering 45%" in screen.getvalue()
+    assert "; not live: ask/0 restores its state: 45% in 18 s, about 22 s left" in lines.getvalue()
 
 
 def test_logged_and_printed_lines_appear_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
