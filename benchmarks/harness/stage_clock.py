@@ -35,7 +35,7 @@ STAGES: Final = {
         "clonos.operators.chain_outputs:ToKeys.rows",
         "clonos.operators.chain_outputs:ToColumnKeys.columns",
     ],
-    "keys: partition": ["clonos.core.values.keys:Router.split", "clonos.core.values.keys:Router.split_timed"],
+    "keys: partition": ["clonos.core.values.keys:Router.split"],
     "output: gather": [
         "clonos.core.task.task_output:OutputPort._add",
         "clonos.core.task.task_output:OutputPort.columns",

@@ -167,12 +167,55 @@ static PyObject *pack_tuples(PyObject *Py_UNUSED(module), PyObject *rows)
     return columns;
 }
 
+/* --- keys in their rows */
+
+/* Returns the cell at a place of a tuple, or the value at a place of a dict in its order; NULL if there is none. */
+static PyObject *cell_at(PyObject *row, Py_ssize_t place)
+{
+    if (PyTuple_CheckExact(row)) return place < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, place) : NULL;
+    PyObject *cell = NULL;
+    Py_ssize_t position = 0;
+    if (!PyDict_CheckExact(row)) return NULL;
+    for (Py_ssize_t passed = 0; passed <= place; passed++)
+        if (!PyDict_Next(row, &position, NULL, &cell)) return NULL;
+    return cell;
+}
+
+/* Returns whether a cell is an int or a text as the key is. */
+static int is_key(PyObject *cell, PyObject *key)
+{
+    int kind = kind_of(key);
+    if (cell == NULL || (kind != INTS && kind != TEXTS) || kind_of(cell) != kind) return 0;
+    if (cell == key) return 1;
+    return kind == INTS ? PyObject_RichCompareBool(cell, key, Py_EQ) == 1 : PyUnicode_Compare(cell, key) == 0;
+}
+
+/* key_place(keys: list, rows: list or tuple): returns the first place at which all rows have their key, an int or a text;
+ * None if there is none. Rows are tuples or dicts, all of one kind. */
+static PyObject *key_place(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *keys, *rows;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &keys, &rows)) return NULL;
+    if (!PyList_CheckExact(rows) && !PyTuple_CheckExact(rows)) Py_RETURN_NONE;
+    Py_ssize_t count = PyList_GET_SIZE(keys), place = 0;
+    PyObject **items = PySequence_Fast_ITEMS(rows); /* no code of the user runs below */
+    if (count == 0 || PySequence_Fast_GET_SIZE(rows) != count) Py_RETURN_NONE;
+    for (PyObject *cell; (cell = cell_at(items[0], place)) != NULL; place++) {
+        Py_ssize_t row = 0;
+        while (row < count && is_key(cell_at(items[row], place), PyList_GET_ITEM(keys, row))) row++;
+        if (row == count) return PyLong_FromSsize_t(place);
+    }
+    Py_RETURN_NONE;
+}
+
 /* --- rows from columns of msgpack */
 
 #define NODES_MAX 64
 #define TUPLES 7 /* as in clonos/core/values/rows.py */
+#define PLACE 14
 
-/* A column: its cells in msgpack, or the number of columns after it that are its parts. */
+/* A column: its cells in msgpack, or the number of columns after it that are its parts. Cells that are the ones at a place
+ * of the tuples beside them have that place in `parts`. */
 typedef struct {
     int kind;
     Py_ssize_t parts;
@@ -285,11 +328,18 @@ static PyObject *take_cell(Node *nodes, int *place)
     if (node->kind == TEXTS) return take_text(node);
     if (node->kind == FLOATS) return take_float(node);
     PyObject *row = PyTuple_New(node->parts);
-    for (Py_ssize_t part = 0; row != NULL && part < node->parts; part++) {
+    Py_ssize_t part = 0, key_place = -1;
+    if (nodes[*place].kind == PLACE) {
+        key_place = nodes[(*place)++].parts;
+        part = 1;
+    }
+    for (; row != NULL && part < node->parts; part++) {
         PyObject *cell = take_cell(nodes, place);
         if (cell == NULL) Py_CLEAR(row);
         else PyTuple_SET_ITEM(row, part, cell);
     }
+    if (row != NULL && key_place >= 0)
+        PyTuple_SET_ITEM(row, 0, Py_NewRef(PyTuple_GET_ITEM(PyTuple_GET_ITEM(row, 1), key_place)));
     /* Nothing in it can be part of a cycle, so the collector need not know it; it would find that out itself. */
     if (row != NULL) PyObject_GC_UnTrack(row);
     return row;
@@ -309,10 +359,18 @@ static int list_nodes(PyObject *given, Node *nodes, int *count)
         if (!PyTuple_CheckExact(content) || PyTuple_GET_SIZE(content) == 0) return 0;
         node->parts = PyTuple_GET_SIZE(content);
         for (Py_ssize_t part = 0; part < node->parts; part++) {
+            Node *listed = &nodes[*count];
             int found = list_nodes(PyTuple_GET_ITEM(content, part), nodes, count);
             if (found <= 0) return found;
+            if (listed->kind == PLACE && (part > 0 || node->parts != 2)) return 0;
         }
+        Node *first = node + 1, *second = node + 2;
+        if (first->kind == PLACE) return second->kind == TUPLES && first->parts >= 0 && first->parts < second->parts;
         return 1;
+    }
+    if (node->kind == PLACE) {
+        node->parts = PyLong_AsSsize_t(content);
+        return node->parts == -1 && PyErr_Occurred() ? -1 : 1;
     }
     if (!PyBytes_CheckExact(content)) return 0;
     node->at = (const unsigned char *)PyBytes_AS_STRING(content);
@@ -328,8 +386,9 @@ static PyObject *unpack_rows(PyObject *Py_UNUSED(module), PyObject *given)
     int count = 0, found = list_nodes(given, nodes, &count);
     if (found < 0) return NULL;
     Py_ssize_t rows_count = -1;
+    found = found && nodes[0].kind != PLACE;
     for (int place = 0; found && place < count; place++) {
-        if (nodes[place].kind == TUPLES) continue;
+        if (nodes[place].kind == TUPLES || nodes[place].kind == PLACE) continue;
         Py_ssize_t cells = take_count(&nodes[place]);
         /* Each cell has at least a byte, so a wrong length allocates no more than the bytes that came. */
         found = cells >= 0 && cells <= nodes[place].end - nodes[place].at && (rows_count < 0 || cells == rows_count);
@@ -344,13 +403,15 @@ static PyObject *unpack_rows(PyObject *Py_UNUSED(module), PyObject *given)
         else PyList_SET_ITEM(rows, index, row);
     }
     for (int place = 0; rows != NULL && place < count; place++)
-        if (nodes[place].kind != TUPLES && nodes[place].at != nodes[place].end) Py_CLEAR(rows);
+        if (nodes[place].kind != TUPLES && nodes[place].kind != PLACE && nodes[place].at != nodes[place].end)
+            Py_CLEAR(rows);
     if (rows == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
     return rows;
 }
 PyMethodDef cells_methods[] = {
     {"pack_cells", pack_cells, METH_O, "Returns the kind and the msgpack of cells of one kind, or None."},
     {"pack_tuples", pack_tuples, METH_O, "Returns kind and msgpack of each column of tuples, or a list of its cells."},
+    {"key_place", key_place, METH_VARARGS, "Returns the place at which all rows have their key, or None."},
     {"unpack_rows", unpack_rows, METH_O, "Returns the rows of columns of ints, texts, floats and tuples of them, or None."},
     {NULL, NULL, 0, NULL},
 };

@@ -24,42 +24,78 @@ static Py_ssize_t place_of(PyObject *key, const Items *tasks, PyObject *targets)
     return PyErr_Occurred() ? FAILED : place;
 }
 
+/* Returns whether a list at `place` of a list is there and may be appended to; raises if not. */
+static PyObject *part_at(PyObject *parts, Py_ssize_t place)
+{
+    if (place >= 0 && place < PyList_GET_SIZE(parts) && PyList_CheckExact(PyList_GET_ITEM(parts, place)))
+        return PyList_GET_ITEM(parts, place);
+    PyErr_Format(PyExc_IndexError, "receiver %zd was given, and there are %zd", place, PyList_GET_SIZE(parts));
+    return NULL;
+}
+
+/* Appends what each column has at `index` to its part of the receiver. Returns 0, or -1 with an exception. */
+static int append_row(PyObject *columns, PyObject *parts, Py_ssize_t index, Py_ssize_t place)
+{
+    for (Py_ssize_t column = 0; column < PyTuple_GET_SIZE(columns); column++) {
+        PyObject *cells = PyTuple_GET_ITEM(columns, column), *part = part_at(PyTuple_GET_ITEM(parts, column), place);
+        if (part == NULL) return -1;
+        if (index < PyList_GET_SIZE(cells) && PyList_Append(part, PyList_GET_ITEM(cells, index)) < 0) return -1;
+    }
+    return 0;
+}
+
 /* Appends rows to parts from `index` on. Returns the index of the first key that has no target, the number of rows, or -1
  * with an exception. */
-static Py_ssize_t split_from(Py_ssize_t index, PyObject *keys, PyObject *rows, const Items *tasks, PyObject *targets,
+static Py_ssize_t split_from(Py_ssize_t index, PyObject *keys, PyObject *columns, const Items *tasks, PyObject *targets,
                              PyObject *parts)
 {
+    PyObject *rows = PyTuple_GET_ITEM(columns, 0);
     for (; index < PyList_GET_SIZE(keys) && index < PyList_GET_SIZE(rows); index++) {
         if (index + AHEAD < PyList_GET_SIZE(keys)) FETCH((const char *)PyList_GET_ITEM(keys, index + AHEAD) + 16);
         Py_ssize_t place = place_of(PyList_GET_ITEM(keys, index), tasks, targets);
         if (place == NO_TARGET) break;
-        if (place == FAILED) return -1;
-        if (place < 0 || place >= PyList_GET_SIZE(parts) || !PyList_CheckExact(PyList_GET_ITEM(parts, place))) {
-            PyErr_Format(PyExc_IndexError, "receiver %zd was given, and there are %zd", place, PyList_GET_SIZE(parts));
-            return -1;
-        }
-        if (index < PyList_GET_SIZE(rows) && PyList_Append(PyList_GET_ITEM(parts, place), PyList_GET_ITEM(rows, index)) < 0)
-            return -1;
+        if (place == FAILED || append_row(columns, parts, index, place) < 0) return -1;
     }
     return index;
 }
 
-/* split_rows(keys, rows, first, tasks, targets, parts): appends rows[i] to the part of the receiver of keys[i], from
- * `first` on: tasks[key group], or targets[key] for keys that are not hashed here.
+/* Returns 0 if there is a column, each is a list as long as the keys, and each has its list of parts; else -1. */
+static int check_columns(PyObject *keys, PyObject *columns, PyObject *parts)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(columns);
+    if (count == 0 || PyTuple_GET_SIZE(parts) != count) {
+        PyErr_Format(PyExc_ValueError, "%zd columns and the parts of %zd", count, PyTuple_GET_SIZE(parts));
+        return -1;
+    }
+    for (Py_ssize_t column = 0; column < count; column++) {
+        PyObject *cells = PyTuple_GET_ITEM(columns, column);
+        if (!PyList_CheckExact(cells) || !PyList_CheckExact(PyTuple_GET_ITEM(parts, column))) {
+            PyErr_SetString(PyExc_TypeError, "a column and its parts are lists");
+            return -1;
+        }
+        if (PyList_GET_SIZE(cells) != PyList_GET_SIZE(keys)) {
+            PyErr_Format(PyExc_ValueError, "%zd keys of %zd rows", PyList_GET_SIZE(keys), PyList_GET_SIZE(cells));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* split_rows(keys, columns, first, tasks, targets, parts): appends column[i] of each column to its part of the receiver of
+ * keys[i], from `first` on: tasks[key group], or targets[key] for keys that are not hashed here.
  * Returns the index of the first key that has no target, or the number of rows. */
 static PyObject *split_rows(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *keys, *rows, *targets, *parts, *tasks_object;
+    PyObject *keys, *columns, *targets, *parts, *tasks_object;
     Py_ssize_t index;
     Items tasks;
-    if (!PyArg_ParseTuple(args, "O!O!nOO!O!", &PyList_Type, &keys, &PyList_Type, &rows, &index, &tasks_object, &PyDict_Type,
-                          &targets, &PyList_Type, &parts))
+    if (!PyArg_ParseTuple(args, "O!O!nOO!O!", &PyList_Type, &keys, &PyTuple_Type, &columns, &index, &tasks_object,
+                          &PyDict_Type, &targets, &PyTuple_Type, &parts))
         return NULL;
-    if (PyList_GET_SIZE(keys) != PyList_GET_SIZE(rows) || index < 0)
-        return PyErr_Format(PyExc_ValueError, "%zd keys of %zd rows, from %zd on", PyList_GET_SIZE(keys),
-                            PyList_GET_SIZE(rows), index);
+    if (check_columns(keys, columns, parts) < 0) return NULL;
+    if (index < 0) return PyErr_Format(PyExc_ValueError, "%zd keys of rows from %zd on", PyList_GET_SIZE(keys), index);
     if (take_items(tasks_object, 4, 0, "tasks", &tasks) < 0) return NULL;
-    index = tasks.items ? split_from(index, keys, rows, &tasks, targets, parts) : -1;
+    index = tasks.items ? split_from(index, keys, columns, &tasks, targets, parts) : -1;
     if (!tasks.items) PyErr_SetString(PyExc_ValueError, "there is at least one key group");
     release_items(&tasks);
     return index < 0 ? NULL : PyLong_FromSsize_t(index);
@@ -381,7 +417,7 @@ static PyObject *count_keys(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 PyMethodDef rows_methods[] = {
-    {"split_rows", split_rows, METH_VARARGS, "Appends each row to the list of the receiver of its key."},
+    {"split_rows", split_rows, METH_VARARGS, "Appends each row of columns to the lists of the receiver of its key."},
     {"take_rows", take_rows, METH_VARARGS, "Moves rows out of pieces of lists into a new list."},
     {"split_by_time", split_by_time, METH_VARARGS, "split_by_time(rows, times, starts): the rows of each span of time."},
     {"bounds", bounds, METH_O, "bounds(times): the least and the most of numbers of 64 bits."},

@@ -191,27 +191,31 @@ class ToKeys(Operator):
             )
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
-        pairs = list(zip(keys, rows, strict=True)) if self._has_pairs else keys
         if self._sample is not None:
             self._sample.add(rows, keys)
             if not self._sample.is_wanted:
                 self._sample = None
-        if self.guard.routes and (deep := routed_deep(self.guard, pairs, rows)):
-            pairs, keys, rows = without(pairs, deep), without(keys, deep), without(rows, deep)
-            times = times and without(times, deep)
-        if pairs:
-            self._send(pairs, keys, rows, times)
+        if self.guard.routes:
+            sent = list(zip(keys, rows, strict=True)) if self._has_pairs else keys
+            if deep := routed_deep(self.guard, sent, rows):
+                keys, rows = without(keys, deep), without(rows, deep)
+                times = times and without(times, deep)
+        if rows:
+            self._send(keys, rows, times)
 
-    def _send(self, pairs: list[Any], keys: list[Any], rows: list[Any], times: Times) -> None:
+    def _send(self, keys: list[Any], rows: list[Any], times: Times) -> None:
         try:
             for port, has_keys_alone in self._ports:
-                self._collector.rows(port, keys if has_keys_alone else pairs, keys, times)
+                if has_keys_alone:
+                    self._collector.rows(port, keys, keys, times)
+                else:
+                    self._collector.pairs(port, keys, rows, times)
         except (KeyUnsupported, ValueBeyondLimit):
             bad = self._bad_keys(keys, rows)
             if not bad:
                 raise
-            if len(bad) < len(pairs):
-                self._send(without(pairs, bad), without(keys, bad), without(rows, bad), times and without(times, bad))
+            if len(bad) < len(rows):
+                self._send(without(keys, bad), without(rows, bad), times and without(times, bad))
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port, _ in self._ports:

@@ -26,6 +26,9 @@ class Collector(Protocol):
         per row if the stream has them. The timestamps must not change until the end of the step.
         """
 
+    def pairs(self, port: int, keys: list[Any], rows: list[Any], times: Sequence[int] | None = None) -> None:
+        """Adds the pairs (key, row) in the same way."""
+
     def columns(self, port: int, batch: RecordBatch, groups: Any = None) -> None:
         """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
@@ -38,7 +38,7 @@ class OutputPort:
     """Output on one edge of the plan at its sending task: gathers a step's rows, then partitions and encodes them."""
 
     __slots__ = (
-        *("_gathered", "_giver", "_known_seq", "_outputs", "_router", "_times"),
+        *("_gathered", "_giver", "_known_seq", "_outputs", "_router", "_shape"),
         *("channels", "next_seqs", "partitioning"),
     )
 
@@ -52,49 +52,57 @@ class OutputPort:
         self.next_seqs = next_seqs
         self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
         self._known_seq = known_seq
-        self._gathered: list[list[Any]] = []  # rows by target
-        self._times: list[list[int]] | None = None  # their timestamps, if they have them
+        self._gathered: list[list[list[Any]]] = []  # of each target: rows, and beside them keys and timestamps
+        self._shape = False, False  # whether they have keys and timestamps
         self._outputs: list[Output] = []
 
-    def rows(self, rows: list[Any], keys: Sequence[Any] | None, times: Sequence[int] | None = None) -> None:
-        """Adds rows to the step's output, with their timestamps if they have them."""
+    def rows(
+        self,
+        rows: list[Any],
+        keys: Sequence[Any] | None,
+        times: Sequence[int] | None = None,
+        *,
+        are_pairs: bool = False,
+    ) -> None:
+        """Adds rows, or the pairs (key, row), to the step's output, with their timestamps if they have them."""
         if not rows:
             return
-        if self._gathered and (times is None) is not (self._times is None):
+        if self._gathered and self._shape != (are_pairs, times is not None):
             self._encode_gathered()
+        self._shape = are_pairs, times is not None
+        columns = [rows]
+        if are_pairs:
+            columns.append(cast(list[Any], keys))
+        if times is not None:
+            columns.append(list(times))
         if self._router is not None:
             assert keys is not None, self.channels
-            if times is None:
-                self._add(self._router.split(keys, rows))
-            else:
-                self._add(*self._router.split_timed(keys, rows, times))
+            self._add(self._router.split(keys, *columns))
         elif self.partitioning is Partitioning.REBALANCE and len(self.channels) > 1:
             first = self._next_target()
-            self._add(self._dealt(rows, first), None if times is None else self._dealt(times, first))
+            self._add([self._dealt(column, first) for column in columns])
         else:
-            self._add([rows], None if times is None else [times])
+            self._add([[list(column)] for column in columns])
 
     def _next_target(self) -> int:
         """Returns the receiver of the next element: element k of this task goes to receiver k mod n, a function of the
         output positions alone.
         """
-        return (sum(self.next_seqs) + sum(map(len, self._gathered))) % len(self.channels)
+        gathered = sum([len(columns[0]) for columns in self._gathered])
+        return (sum(self.next_seqs) + gathered) % len(self.channels)
 
-    def _dealt(self, items: Sequence[Any], first: int) -> list[Sequence[Any]]:
+    def _dealt(self, items: list[Any], first: int) -> list[list[Any]]:
         width = len(self.channels)
         return [items[(target - first) % width :: width] for target in range(width)]
 
-    def _add(self, parts: Sequence[Sequence[Any]], times: Sequence[Sequence[int]] | None = None) -> None:
+    def _add(self, parts: Sequence[Sequence[list[Any]]]) -> None:
+        """Adds columns, each by target, in lists that nobody else has."""
         if not self._gathered:
-            self._gathered = [list(part) for part in parts]
-            self._times = None if times is None else [list(part) for part in times]
+            self._gathered = list(map(list, zip(*parts, strict=True)))
             return
-        for gathered, part in zip(self._gathered, parts, strict=True):
-            gathered += part
-        if times is not None:
-            assert self._times is not None, "the caller encodes first what has none"
-            for gathered, part in zip(self._times, times, strict=True):
-                gathered += part
+        for gathered, columns in zip(self._gathered, zip(*parts, strict=True), strict=True):
+            for cells, part in zip(gathered, columns, strict=True):
+                cells += part
 
     def columns(self, batch: RecordBatch, groups: Any) -> None:
         """Adds a RecordBatch, which stays a separate batch."""
@@ -125,21 +133,23 @@ class OutputPort:
 
     def _encode_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
-        times, self._times = self._times, None
-        for target, rows in enumerate(gathered):
-            if rows:
-                is_known = self._is_known(target, len(rows))
-                payload = b"" if is_known else self._encoded(rows, None if times is None else times[target])
-                self._put(target, ElementKind.ROWS, len(rows), payload)
+        for target, columns in enumerate(gathered):
+            count = len(columns[0])
+            if count:
+                payload = b"" if self._is_known(target, count) else self._encoded(*columns)
+                self._put(target, ElementKind.ROWS, count, payload)
 
     def _is_known(self, target: int, count: int) -> bool:
         return self.next_seqs[target] + count <= self._known_seq
 
-    def _encoded(self, rows: list[Any], times: list[int] | None) -> bytes:
+    def _encoded(self, rows: list[Any], *beside: list[Any]) -> bytes:
+        are_pairs, are_timed = self._shape
+        keys = beside[0] if are_pairs else None
         try:
-            return encode_rows(rows) if times is None else encode_timed_rows(rows, times)
+            return encode_timed_rows(rows, beside[-1], keys) if are_timed else encode_rows(rows, keys)
         except ValueUnsupported as error:
-            raise StepFailed(FailedAt(self._giver, None, _unsupported_row(rows, error))) from error
+            sent = rows if keys is None else list(zip(keys, rows, strict=True))
+            raise StepFailed(FailedAt(self._giver, None, _unsupported_row(sent, error))) from error
 
     def _put(self, target: int, kind: ElementKind, count: int, payload: bytes) -> None:
         everywhere = self.partitioning is Partitioning.BROADCAST
@@ -194,10 +204,18 @@ class TaskOutputs:
         """Returns, per channel, the number of the next element as of the last ``drain``."""
         return dict(self._positions)
 
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None, times: Sequence[int] | None) -> None:
-        """Adds rows to every edge on ``port``, with their timestamps if they have them."""
+    def rows(
+        self,
+        port: int,
+        rows: list[Any],
+        keys: Sequence[Any] | None,
+        times: Sequence[int] | None,
+        *,
+        are_pairs: bool = False,
+    ) -> None:
+        """Adds rows, or the pairs (key, row), to every edge on ``port``, with their timestamps if they have them."""
         for output_port in self._by_port.get(port, ()):
-            output_port.rows(rows, keys, times)
+            output_port.rows(rows, keys, times, are_pairs=are_pairs)
 
     def columns(self, port: int, batch: RecordBatch, groups: Any) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
@@ -237,6 +255,10 @@ class StepCollector:
     ) -> None:
         """Adds rows to every edge on ``port``, with their timestamps if they have them."""
         self._outputs.rows(port, rows, keys, times)
+
+    def pairs(self, port: int, keys: list[Any], rows: list[Any], times: Sequence[int] | None = None) -> None:
+        """Adds the pairs (key, row) to every edge on ``port``, with their timestamps if they have them."""
+        self._outputs.rows(port, rows, keys, times, are_pairs=True)
 
     def columns(self, port: int, batch: RecordBatch, groups: Any = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""

@@ -49,13 +49,19 @@ class _Encoded(msgspec.Struct, frozen=True, array_like=True):
 _decoder: Final = msgspec.msgpack.Decoder(_Encoded)
 
 
-def encode_timed_rows(rows: list[Any], times: Sequence[int], *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
-    """Returns the bytes of a batch of rows with a timestamp each.
+def encode_timed_rows(
+    rows: list[Any],
+    times: Sequence[int],
+    keys: list[Any] | None = None,
+    *,
+    bytes_max: int = value_limits.BATCH_BYTES_MAX,
+) -> bytes:
+    """Returns the bytes of a batch of rows with a timestamp each. ``keys``: see ``column_of``.
 
     Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if the batch is too large.
     """
     assert len(rows) == len(times), "each row has a timestamp"
-    encoded = ENCODER.encode(_Encoded(_packed(times), column_of(rows)))
+    encoded = ENCODER.encode(_Encoded(_packed(times), column_of(rows, keys)))
     data = b"".join((TIMED_ROWS_FORMAT.to_bytes(1, "big"), encoded))
     if len(data) > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded batch", len(data), bytes_max)

@@ -142,29 +142,22 @@ class Router:
             self._tasks = numpy.array(self._tasks_of_groups, numpy.int32)
         return self._tasks.take(groups)
 
-    def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
-        """Returns the rows for each task, by task index and in their order. ``keys[i]`` is the key of ``rows[i]``.
+    def split(self, keys: Sequence[Any], *columns: list[Any]) -> tuple[list[list[Any]], ...]:
+        """Returns for each column what it has for each task, by task index and in its order. ``keys[i]`` is the key of
+        row ``i``, of which each column has a part.
 
         Raises: KeyUnsupported, if a type cannot be a key; ValueBeyondLimit, if a key is too large; ValueError, if the
         numbers of keys and rows differ.
         """
-        return self._split(state_keys(keys if type(keys) is list else list(keys)), rows)
-
-    def split_timed(
-        self, keys: Sequence[Any], rows: list[Any], times: Sequence[int]
-    ) -> tuple[list[list[Any]], list[list[int]]]:
-        """Does the same for rows with timestamps; returns the rows and the timestamps for each task."""
         stored = state_keys(keys if type(keys) is list else list(keys))
-        return self._split(stored, rows), self._split(stored, list(times))
-
-    def _split(self, stored: list[Any], items: list[Any]) -> list[list[Any]]:
-        """Returns the items for each task. A key that is not cached interrupts the loop, which continues after it."""
-        if len(stored) != len(items):
-            raise ValueError(f"{len(stored)} keys for {len(items)} rows")
+        for column in columns:
+            if len(stored) != len(column):
+                raise ValueError(f"{len(stored)} keys for {len(column)} rows")
         split = split_rows if choice.native is None else choice.native.split_rows
-        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
+        parts: tuple[list[list[Any]], ...] = tuple([[[] for _ in range(self._parallelism)] for _ in columns])
         first = 0
-        while (first := split(stored, items, first, self._packed_tasks, self._targets, parts)) < len(items):
+        # A key that is not cached interrupts the loop, which continues after it.
+        while (first := split(stored, columns, first, self._packed_tasks, self._targets, parts)) < len(stored):
             self._learn(stored[first])
         return parts
 
@@ -179,27 +172,24 @@ class Router:
 
 def split_rows(
     keys: list[Any],
-    rows: list[Any],
+    columns: tuple[list[Any], ...],
     first: int,
     tasks: Sequence[int],
     targets: dict[object, int],
-    parts: list[list[Any]],
+    parts: tuple[list[list[Any]], ...],
 ) -> int:
-    """Appends each row, from the index ``first`` on, to the part of the target of its key.
+    """Appends what each column has from the index ``first`` on to its part of the target of the key there.
 
     Returns the index of the first key without a target, or the number of rows. It is the twin of the native kernel,
     which finds the group of many keys by itself, and the target in ``tasks``.
     """
-    remaining_keys: Any = iter(keys)
-    remaining_rows: Any = iter(rows)
-    remaining_keys.__setstate__(first)
-    remaining_rows.__setstate__(first)
-    try:
-        for key, row in zip(remaining_keys, remaining_rows, strict=True):
-            parts[targets[key]].append(row)
-    except KeyError:
-        return sum(map(len, parts))
-    return len(rows)
+    for index in range(first, len(keys)):
+        target = targets.get(keys[index])
+        if target is None:
+            return index
+        for column, parts_of_it in zip(columns, parts, strict=True):
+            parts_of_it[target].append(column[index])
+    return len(keys)
 
 
 def _state_key(key: object) -> object:

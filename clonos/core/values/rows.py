@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from itertools import chain, repeat
-from operator import add, attrgetter, floordiv, is_, sub
+from operator import add, attrgetter, floordiv, is_, itemgetter, sub
 from types import NoneType
 from typing import Any, Final
 
@@ -52,6 +52,8 @@ RECORDS: Final = 10
 DATETIMES: Final = 11
 DATES: Final = 12
 DECIMALS: Final = 13
+PLACE: Final = 14
+"""Keys, of which each is the cell at a place of the row beside it; the data are the place."""
 
 SCALARS: Final[dict[type | None, int]] = {str: STR, int: INT, float: FLOAT, bytes: BYTES, bool: BOOL}
 KERNEL_KINDS: Final = frozenset({STR, INT, FLOAT})
@@ -90,32 +92,59 @@ class Column(msgspec.Struct, frozen=True, array_like=True):
 CONTAINERS: Final = frozenset((tuple, list, dict))
 """Types whose single row is packed in half the time that building its columns would take."""
 
+PLACE_DECODER: Final = msgspec.msgpack.Decoder(int)
 COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 
 
-def encode_rows(rows: list[Any], *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
-    """Returns the bytes of a batch.
+def encode_rows(
+    rows: list[Any], keys: list[Any] | None = None, *, bytes_max: int = value_limits.BATCH_BYTES_MAX
+) -> bytes:
+    """Returns the bytes of a batch. ``keys``: see ``column_of``.
 
     Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if the batch is too large.
     """
-    data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows))))
+    data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows, keys))))
     if len(data) > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded batch", len(data), bytes_max)
     return data
 
 
-def column_of(rows: list[Any], *, rows_max: int = value_limits.BATCH_ROWS_MAX) -> Column:
-    """Returns a batch as a part of a larger msgpack message, whose owner limits the total size.
+def column_of(rows: list[Any], keys: list[Any] | None = None, *, rows_max: int = value_limits.BATCH_ROWS_MAX) -> Column:
+    """Returns a batch as a part of a larger msgpack message, whose owner limits the total size. With ``keys`` it is the
+    batch of the pairs (key, row).
 
     Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if there are too many rows.
     """
     if len(rows) > rows_max:
         raise ValueBeyondLimit("rows of a batch", len(rows), rows_max)
     try:
+        if keys is not None and len(rows) > 1:
+            return _pairs(keys, rows)
+        rows = rows if keys is None else list(zip(keys, rows, strict=True))
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
         return _exact(rows, 0) if is_sole else _column(rows, 0)
     except Unencodable as refused:
         raise unsupported("rows", rows, refused) from None
+
+
+def _pairs(keys: list[Any], rows: list[Any]) -> Column:
+    """Returns pairs (key, row) as a column. Their own column of keys is left out if the rows have them."""
+    cells = _column(rows, 1)
+    place = key_place(keys, rows) if cells.kind in (TUPLES, DICTS) else None
+    found = _column(keys, 1) if place is None else Column(PLACE, data=ENCODER.encode(place))
+    return Column(TUPLES, parts=(found, cells))
+
+
+def key_place(keys: list[Any], rows: list[Any]) -> int | None:
+    """Returns the first place at which all rows, tuples or dicts, have their key, an int or a text."""
+    if choice.native is not None:
+        found: int | None = choice.native.key_place(keys, rows)
+        return found
+    if not {*map(type, keys)} <= {int, str}:
+        return None
+    columns = zip(*[row.values() if type(row) is dict else row for row in rows], strict=False)
+    are_keys = ([*map(type, cells)] == [*map(type, keys)] and [*cells] == keys for cells in columns)
+    return next((place for place, is_place in enumerate(are_keys) if is_place), None)
 
 
 def rows_of(column: Column) -> list[Any]:
@@ -282,6 +311,8 @@ def _packed_cells(column: Column, depth: int) -> tuple[int, Any] | None:
     """Returns a column as the kernel reads it, None if it has a part that the kernel cannot read."""
     if column.kind in KERNEL_KINDS:
         return column.kind, column.data
+    if column.kind == PLACE:
+        return PLACE, _place(column)
     if column.kind != TUPLES or depth >= value_limits.COLUMNS_DEPTH_MAX:
         return None
     parts = tuple([_packed_cells(part, depth + 1) for part in column.parts])
@@ -304,6 +335,8 @@ def _cells(column: Column, depth: int) -> list[Any]:
         raise ValueError(f"more than {value_limits.COLUMNS_DEPTH_MAX} nested columns")
     if not column.parts:
         raise ValueError("a column of cells without parts")
+    if column.parts[0].kind == PLACE:
+        return _pairs_of(column, depth)
     columns = [_cells(part, depth + 1) for part in column.parts]
     if column.kind == TUPLES:
         return list(zip(*columns, strict=True))
@@ -320,7 +353,25 @@ def _cells(column: Column, depth: int) -> list[Any]:
         return list(map(date.fromordinal, column_of_one))
     if column.kind == DECIMALS:
         return list(map(Decimal, column_of_one))
-    raise ValueError(f"column kind {column.kind}, and {DECIMALS} is the highest that this version of clonos knows")
+    raise ValueError(f"column kind {column.kind}, and {PLACE} is the highest that this version of clonos knows")
+
+
+def _pairs_of(column: Column, depth: int) -> list[Any]:
+    """Returns pairs whose keys are in their rows."""
+    place, rows_column = _place(column.parts[0]), column.parts[-1]
+    if column.kind != TUPLES or len(column.parts) != 2 or rows_column.kind not in (TUPLES, DICTS):
+        raise ValueError("a column of keys that is not beside one of tuples or dicts")
+    if not 0 <= place < len(rows_column.parts):
+        raise ValueError(f"keys at the place {place} of {len(rows_column.parts)}")
+    rows = _cells(rows_column, depth + 1)
+    keys = map(itemgetter(rows_column.names[place] if rows_column.kind == DICTS else place), rows)
+    return list(zip(keys, rows, strict=True))
+
+
+def _place(column: Column) -> int:
+    """Returns the place of keys in their rows."""
+    place: int = PLACE_DECODER.decode(column.data)
+    return place
 
 
 def _array(data: bytes) -> list[Any]:

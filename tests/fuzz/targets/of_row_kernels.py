@@ -136,7 +136,7 @@ def _split(native: Any, flag: int, first: bytes, second: bytes) -> None:
     keys: list[Any] = [Key(each, lists) if flag & 4 else each if flag & 2 else bytes([each]) for each in first]
     begin = flag >> 4 & 3
     targets: dict[Any, int] = {each if flag & 4 else bytes([each]): each % 4 for each in first[:6]}
-    end = native.split_rows(keys, rows, begin, TASKS, targets, receivers)
+    end = native.split_rows(keys, (rows,), begin, TASKS, targets, (receivers,))
     if not flag & 4:
         assert sum(map(len, receivers)) == max(0, end - begin)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import math
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.values import Column, decode_rows, encode_rows, rows_of
+from clonos.core.values import Column, ValueMalformed, decode_rows, encode_rows, rows_of
 from clonos.core.values.elements import take_rows
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, split_rows
+from clonos.core.values.rows import key_place
 from clonos.kernels import choice
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.keyed import _beside, _pair_of
@@ -128,8 +133,8 @@ def test_rows_go_to_the_same_receivers(keys: list[Any], width: int) -> None:
     rows = [(key, index) for index, key in enumerate(keys)]
     on_kernels, without = with_and_without(lambda: Router(width, 128, 3).split(keys, rows))
     assert on_kernels == without
-    timed, without_kernels = with_and_without(lambda: Router(width, 128, 3).split_timed(keys, rows, range(len(rows))))
-    assert timed == without_kernels == (on_kernels, [[index for _, index in part] for part in on_kernels])
+    timed, without_kernels = with_and_without(lambda: Router(width, 128, 3).split(keys, rows, list(range(len(rows)))))
+    assert timed == without_kernels == (*on_kernels, [[index for _, index in part] for part in on_kernels[0]])
 
 
 TASKS = array("i", [0])
@@ -138,27 +143,27 @@ TASKS = array("i", [0])
 @pytest.mark.parametrize("receiver", [2, -1, 1 << 70])
 def test_a_receiver_that_does_not_exist_is_refused(native: Any, receiver: int) -> None:
     with pytest.raises((IndexError, OverflowError)):
-        native.split_rows([b"a"], [1], 0, TASKS, {b"a": receiver}, [[], []])
+        native.split_rows([b"a"], ([1],), 0, TASKS, {b"a": receiver}, ([[], []],))
 
 
 @pytest.mark.parametrize("tasks", [array("i"), array("i", [2]), array("i", [-1])])
 def test_a_receiver_of_a_key_group_that_does_not_exist_is_refused(native: Any, tasks: Any) -> None:
     with pytest.raises((IndexError, ValueError)):
-        native.split_rows(["a"], [1], 0, tasks, {}, [[], []])
+        native.split_rows(["a"], ([1],), 0, tasks, {}, ([[], []],))
 
 
 @given(
     st.lists(st.one_of(st.integers(), st.sampled_from(EDGES), st.text(max_size=200)), max_size=20), st.integers(1, 200)
 )
 def test_a_key_has_the_group_of_its_bytes(keys: list[Any], groups: int) -> None:
-    parts = Router(groups, groups).split(keys, keys)
+    parts = Router(groups, groups).split(keys, keys)[0]
     assert all(key in parts[key_group(encode_key(key), groups)] for key in keys)
 
 
 def test_numbers_of_keys_and_rows_are_compared(native: Any) -> None:
     for keys, rows, first in ((["a"], [], 0), ([], [1], 0), (["a"], [1], -1)):
         with pytest.raises(ValueError, match="keys of"):
-            native.split_rows(keys, rows, first, TASKS, {}, [[]])
+            native.split_rows(keys, (rows,), first, TASKS, {}, ([[]],))
 
 
 @given(
@@ -170,6 +175,111 @@ def test_rows_come_to_the_same_panes_in_the_same_order(instants: list[int], pane
     grid, rows = UtcGrid(pane_ns, offset_ns), list(range(len(instants)))
     on_kernels, without = with_and_without(lambda: list(by_pane(grid, rows, array("q", instants)).items()))
     assert on_kernels == without == list(by_pane(grid, rows, instants).items())
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [((), ()), (([1],), ()), (([1], [2, 3]), ([[]], [[]])), (([1], (2,)), ([[]], [[]])), (([1],), ((),))],
+)
+def test_columns_and_their_parts_are_lists_of_one_length(native: Any, columns: Any, parts: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        native.split_rows(["a"], columns, 0, TASKS, {}, parts)
+
+
+CELLS = st.one_of(
+    st.sampled_from([0, 1, True, 1.0, "1", None, 300, -1, 1 << 70, "ab", math.nan]), st.integers(), st.text()
+)
+
+
+@given(st.data(), st.integers(0, 3), st.booleans())
+def test_pairs_are_encoded_the_same_with_their_keys_in_the_rows(data: Any, width: int, are_dicts: bool) -> None:
+    values = data.draw(st.lists(st.tuples(*[CELLS] * (width + 1)), max_size=5))
+    place = data.draw(st.integers(0, width))
+    names = ["b", "a", "d", "c"]
+    rows: list[Any] = [dict(zip(names, row, strict=False)) for row in values] if are_dicts else values
+    keys = [row[place] for row in values]
+    on_kernels, without = with_and_without(lambda: encode_rows(rows, keys))
+    assert on_kernels == without
+    expected = repr(list(zip(keys, rows, strict=True)))
+    assert with_and_without(lambda: repr(decode_rows(on_kernels))) == (expected, expected)
+
+
+@pytest.mark.parametrize("key", [7, 1 << 70, "text", "\ud800"])
+@pytest.mark.parametrize(
+    "make", [lambda key: (None, key, key), lambda key: {1.5: "a", "key": key}], ids=["tuples", "dicts"]
+)
+def test_keys_that_are_in_their_rows_are_not_sent_again(key: Any, make: Any) -> None:
+    rows = [make(key), make(key * 2)]
+    keys = [key, key * 2]
+    assert key_place(keys, rows) == 1
+    assert len(encode_rows(rows, keys)) <= len(encode_rows(list(zip(keys, rows, strict=True))))
+    assert repr(decode_rows(encode_rows(rows, keys))) == repr(list(zip(keys, rows, strict=True)))
+
+
+class Word(str):
+    """Text of a type of the user."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"),
+    [
+        ([True, True], [(True,), (True,)]),
+        ([1, 1], [(True,), (1,)]),
+        ([1, 1], [(1.0,), (1.0,)]),
+        (["a", "b"], [("a",), (Word("b"),)]),
+        ([Word("a")], [(Word("a"),)]),
+        ([None, None], [(None,), (None,)]),
+        ([1, 2], [(2, 1), (1, 3)]),
+        ([1, 2], [(), ()]),
+        ([1, 2], [[1], [2]]),
+        ([1, 2], [{"a": 1}, {"a": 3}]),
+    ],
+)
+def test_a_key_is_in_its_row_only_with_its_own_type_and_in_every_row(native: Any, keys: Any, rows: Any) -> None:
+    assert native.key_place(keys, rows) is None
+
+
+def test_a_place_of_keys_keeps_what_it_returns_alive() -> None:
+    rows = [("key " + str(number), number) for number in range(100)]
+    pairs = decode_rows(encode_rows(rows, [key for key, _ in rows]))
+    gc.collect()
+    counts = {sys.getrefcount(key) for key, _ in pairs}
+    assert len(counts) == 1
+    assert all(key is row[0] for key, row in pairs)
+    del rows
+    assert [key for key, _ in pairs] == ["key " + str(number) for number in range(100)]
+
+
+INTS, TUPLES, PLACE = 2, 7, 14
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (PLACE, 0),
+        (TUPLES, ((PLACE, 0),)),
+        (TUPLES, ((PLACE, 0), (INTS, b"\x91\x07"))),
+        (TUPLES, ((PLACE, 1), (TUPLES, ((INTS, b"\x91\x07"),)))),
+        (TUPLES, ((PLACE, -2), (TUPLES, ((INTS, b"\x91\x07"),)))),
+        (TUPLES, ((INTS, b"\x91\x07"), (PLACE, 0))),
+        (TUPLES, ((PLACE, 0), (PLACE, 0))),
+        (TUPLES, ((PLACE, 0), (TUPLES, ((PLACE, 0), (PLACE, 0))))),
+        (TUPLES, ((PLACE, 0), (TUPLES, ((INTS, b"\x91\x07"),)), (INTS, b"\x91\x07"))),
+    ],
+)
+def test_a_place_of_keys_that_is_not_beside_its_rows_is_malformed(native: Any, given: Any) -> None:
+    assert native.unpack_rows(given) is None
+
+    def column_of(each: Any) -> Column:
+        kind, content = each
+        if kind == PLACE:
+            return Column(kind, data=msgspec.msgpack.encode(content))
+        return Column(kind, data=content) if kind == INTS else Column(kind, parts=tuple(map(column_of, content)))
+
+    for found in with_and_without(lambda: rows_of(column_of(given))):
+        assert found.startswith(ValueMalformed.__name__)
 
 
 def test_spans_and_times_of_other_lengths_are_refused(native: Any) -> None:
@@ -196,8 +306,8 @@ def test_lists_may_change_while_a_key_is_looked_up(native: Any) -> None:
     keys: list[Any] = []
     rows = [1, 2]
     keys += [Shrinking(keys, rows), "a"]
-    assert native.split_rows(keys, rows, 0, TASKS, {"a": 0}, [[]]) == 0
-    assert split_rows(["a"], [1], 0, TASKS, {"a": 0}, [[]]) == 1
+    assert native.split_rows(keys, (rows,), 0, TASKS, {"a": 0}, ([[]],)) == 0
+    assert split_rows(["a"], ([1],), 0, TASKS, {"a": 0}, ([[]],)) == 1
 
 
 class Dropping:
@@ -255,7 +365,7 @@ def test_a_receiver_may_be_dropped_with_its_key(native: Any) -> None:
     keys: list[Any] = []
     keys.append(Ending(targets, keys))
     with pytest.raises(IndexError, match="receiver 1000000000 was given"):
-        native.split_rows(keys, ["row"], 0, TASKS, targets, [[]])
+        native.split_rows(keys, (["row"],), 0, TASKS, targets, ([[]],))
 
 
 def by_hand(records: Iterator[Any], function: Any, table: Table, results: list[Any]) -> None:

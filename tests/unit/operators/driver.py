@@ -97,6 +97,9 @@ class TaskCollector:
                     )
                     self.run.deliver(number, self.task, target, ElementKind.ROWS, data)
 
+    def pairs(self, port: int, keys: list[Any], rows: list[Any], times: Sequence[int] | None = None) -> None:
+        self.rows(port, list(zip(keys, rows, strict=True)), keys, times)
+
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         assert batch.num_rows, "an empty batch was emitted"
         for number in self._edges(port):
@@ -144,7 +147,7 @@ class TaskCollector:
         width = self.run.plan.vertices[edge.target].parallelism
         if edge.partitioning is Partitioning.HASH:
             assert keys is not None
-            return Router(width, self.run.plan.max_parallelism).split(keys, rows)
+            return Router(width, self.run.plan.max_parallelism).split(keys, rows)[0]
         if edge.partitioning is Partitioning.BROADCAST:
             return [rows] * width
         if edge.partitioning is Partitioning.REBALANCE:

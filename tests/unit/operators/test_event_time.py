@@ -62,6 +62,9 @@ class Collected:
     def rows(self, port: int, rows: list[Any], keys: Any = None, times: Any = None) -> None:
         self.elements += [row[1:] if port == 0 else (port, *row) for row in rows]
 
+    def pairs(self, port: int, keys: list[Any], rows: list[Any], times: Any = None) -> None:
+        raise AssertionError("no key")
+
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         raise AssertionError("rows only")
 

@@ -218,7 +218,7 @@ def test_an_invalid_key_is_refused_everywhere_with_a_remedy(key: Any, advice: st
 
 def test_a_cached_key_does_not_admit_an_invalid_equal() -> None:
     router = Router(4, 128)
-    assert router.split([1, 1], ["a", "b"])[router.target(1)] == ["a", "b"]
+    assert router.split([1, 1], ["a", "b"])[0][router.target(1)] == ["a", "b"]
     with pytest.raises(KeyUnsupported):
         router.split([1.0], ["c"])
     with pytest.raises(KeyUnsupported):
@@ -272,17 +272,11 @@ def test_a_router_splits_like_a_naive_implementation(
     for batch in batches:
         rows = list(range(len(batch)))
         times = [number * 10 for number in rows]
-        assert router.split(batch, rows) == dumb_split(batch, rows, parallelism)
-        timed, times_of = router.split_timed(batch, batch, times)
-        assert list(map(repr, timed)) == list(map(repr, dumb_split(batch, batch, parallelism)))
+        by_number, themselves, times_of = router.split(batch, rows, batch, times)
+        assert by_number == dumb_split(batch, rows, parallelism)
+        assert list(map(repr, themselves)) == list(map(repr, dumb_split(batch, batch, parallelism)))
         assert times_of == dumb_split(batch, times, parallelism)
-        by_themselves = list(map(repr, itertools.chain.from_iterable(router.split(batch, batch))))
-        assert by_themselves == list(map(repr, itertools.chain.from_iterable(dumb_split(batch, batch, parallelism))))
-        assert router.split_timed(batch, rows, times) == (
-            dumb_split(batch, rows, parallelism),
-            dumb_split(batch, times, parallelism),
-        )
-        assert [router.split([key], [0]).index([0]) for key in batch] == [router.target(key) for key in batch]
+        assert [router.split([key], [0])[0].index([0]) for key in batch] == [router.target(key) for key in batch]
 
 
 def test_a_router_caches_at_most_its_limit_of_keys() -> None:
@@ -298,7 +292,7 @@ def test_different_numbers_of_keys_and_rows_are_an_error() -> None:
 
 
 def test_keys_may_be_any_sequence() -> None:
-    assert Router(1, 128).split(("a", "b"), [1, 2]) == [[1, 2]]
+    assert Router(1, 128).split(("a", "b"), [1, 2]) == ([[1, 2]],)
 
 
 def test_a_key_error_survives_pickling_from_another_process() -> None:
