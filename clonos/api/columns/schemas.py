@@ -138,22 +138,33 @@ def _loss(step: Step, steps: Sequence[Step]) -> tuple[Step, str] | None:
 def declared_columns(step: str, function: Callable[..., Any], schema: Any) -> Any | None:
     """Returns the ``pyarrow.Schema`` of what a function gives; None if nothing says it.
 
-    ``schema`` says it, else ``Annotated[frame, schema]`` as the annotation of the function's result.
+    ``schema`` says it, else ``Annotated[frame, schema]`` as the annotation of the function's result, whose metadata of
+    other libraries does not count.
 
     Raises: InvalidJob: a type of a column is none of Arrow.
     """
     if schema is None:
         hint = hint_of(function, "return")
-        if get_origin(hint) is not Annotated:
+        metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        schema = next((each for each in metadata if _is_arrow_schema(each) or _hints_of(each)), None)
+        if schema is None:
             return None
-        schema = get_args(hint)[1]
-    if type(schema).__module__.partition(".")[0] == "pyarrow" and type(schema).__name__ == "Schema":
+    if _is_arrow_schema(schema):
         return schema.remove_metadata()
-    if not isinstance(schema, type) or not (hints := get_type_hints(schema, include_extras=True)):
+    if not (hints := _hints_of(schema)):
         raise InvalidJob(step, f"gets the columns {schema!r:.80}, which are none", ADVICE)
     import pyarrow
 
     return pyarrow.schema([(name, _type_of(step, name, hint)) for name, hint in hints.items()])
+
+
+def _is_arrow_schema(found: Any) -> bool:
+    return type(found).__module__.partition(".")[0] == "pyarrow" and type(found).__name__ == "Schema"
+
+
+def _hints_of(found: Any) -> dict[str, Any]:
+    """Returns the fields of a class with their types; none of anything else."""
+    return get_type_hints(found, include_extras=True) if isinstance(found, type) else {}
 
 
 def _type_of(step: str, name: str, hint: Any) -> Any:

@@ -148,7 +148,7 @@ class EntryPublisher:
         following = batch[0].number
         failure: SystemRefused | EnvironmentFault | None = None
         try:
-            for part in _parts(batch):
+            for part in script_parts(batch):
                 keys = list(dict.fromkeys(each.target for each in part))
                 places = {key: place for place, key in enumerate(keys, 2)}
                 arguments: list[Any] = [*self._identity[2:], part[0].number, self._entries_max]
@@ -195,13 +195,13 @@ class EntryPublisher:
         return first, second
 
 
-def _parts(batch: list[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Yields parts of a batch for a script each."""
+def script_parts(batch: list[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yields parts of a batch for a script each, with no more rows and hardly more bytes than its limits."""
     part: list[Outgoing] = []
     size = 0
     for each in batch:
         part.append(each)
-        size += len(each.payload)
+        size += len(each.payload) + sum(map(len, each.properties))
         if len(part) == SCRIPT_ROWS or size >= SCRIPT_BYTES:
             yield part
             part, size = [], 0

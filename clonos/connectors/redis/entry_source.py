@@ -247,7 +247,8 @@ def check_lost(at: EntryPlace, state: StreamState, end: int | None) -> None:
             f"of {state.added} entries that were ever added {state.length} are left, and the job has read {at.count}"
         )
     elif state.added < at.count or (end is not None and end != state.added):
-        reason = f"{state.added} entries were ever added, and the job has read {at.count}: it was made anew"
+        read = f"the job has read {at.count}" + (f" and finds {end - at.count} more" if end else "")
+        reason = f"{state.added} entries were ever added, and {read}: it was made anew"
     else:
         return
     raise MessagesLost(f"the stream {at.key}", f"what follows {at.last}", reason)

@@ -137,10 +137,10 @@ def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
     if _holds(planned, column.type):
         try:
             cast = column.cast(planned)
-            if not (wrong := _infinite_by_cast(column, cast)):
+            if not (wrong := _rounded_by_cast(column, cast)):
                 return cast, []
         except pyarrow.ArrowException:
-            wrong = [index for index in range(len(column)) if not _can_cast(column.slice(index, 1), planned)]
+            wrong = [index for index in range(len(column)) if not _fits(column.slice(index, 1), planned)]
     else:
         wrong = [index for index, is_valid in enumerate(column.is_valid().to_pylist()) if is_valid]
     if len(wrong) == len(column) - column.null_count:
@@ -150,24 +150,25 @@ def _as_type(column: Any, planned: Any) -> tuple[Any, list[int]]:
     return column.take(left).cast(planned), wrong
 
 
-def _infinite_by_cast(column: Any, cast: Any) -> list[int]:
-    """Returns the rows of floats that a cast to fewer bits has made infinite, which Arrow does not refuse."""
+def _rounded_by_cast(column: Any, cast: Any) -> list[int]:
+    """Returns the rows of numbers that a cast to a float of fewer bits has changed, which Arrow does not refuse."""
+    import pyarrow
     from pyarrow import compute, types
 
-    if not (types.is_floating(column.type) and types.is_floating(cast.type)):
+    if not types.is_floating(cast.type):
         return []
-    is_wrong = compute.and_(compute.is_finite(column), compute.is_inf(cast)).fill_null(False)
-    return is_wrong.to_numpy(zero_copy_only=False).nonzero()[0].tolist()  # type: ignore[no-any-return]
+    given, found = (each.cast(pyarrow.float64(), safe=False) for each in (column, cast))
+    is_same = compute.or_(compute.equal(given, found), compute.is_nan(given)).fill_null(True)
+    return (~is_same.to_numpy(zero_copy_only=False)).nonzero()[0].tolist()  # type: ignore[no-any-return]
 
 
-def _can_cast(cell: Any, planned: Any) -> bool:
+def _fits(cell: Any, planned: Any) -> bool:
     import pyarrow
 
     try:
-        cell.cast(planned)
+        return not _rounded_by_cast(cell, cell.cast(planned))
     except pyarrow.ArrowException:
         return False
-    return True
 
 
 def _holds(planned: Any, given: Any) -> bool:

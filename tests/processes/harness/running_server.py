@@ -95,9 +95,17 @@ class RunningServer:
         return found
 
     def wait_for_status(self, job_id: str, *statuses: str) -> dict[str, Any]:
-        """Waits until a job has one of these statuses, and returns it."""
-        wait_for(lambda: self.job(job_id)["status"] in statuses, f"{job_id} to be {statuses}")
-        return self.job(job_id)
+        """Waits until a job has one of these statuses, and returns it; one that has ended in another waits no more."""
+        found = self.job(job_id)
+
+        def is_there() -> bool:
+            nonlocal found
+            found = self.job(job_id)
+            return found["status"] in (*statuses, "FINISHED", "FAILED", "CANCELED")
+
+        wait_for(is_there, f"{job_id} to be {statuses}")
+        assert found["status"] in statuses, found
+        return found
 
     def folder_of(self, job_id: str) -> JobFolder:
         """The folder of a job."""

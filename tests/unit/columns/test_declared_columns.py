@@ -116,6 +116,17 @@ def test_a_schema_without_columns_is_refused(schema: Any) -> None:
         JobGraph("declared").source(ColumnsGiven(RECORDS)).map_batches(plain, schema=schema, name="split")
 
 
+def test_metadata_of_other_libraries_declares_no_columns() -> None:
+    def foreign(batch: pa.RecordBatch) -> Annotated[pa.RecordBatch, "checked", Given]:
+        return batch
+
+    def both(batch: pa.RecordBatch) -> Annotated[pa.RecordBatch, "checked", Words]:
+        return batch
+
+    assert declared_columns("step", foreign, None) is None
+    assert declared_columns("step", both, None) == SCHEMA
+
+
 def test_a_column_of_no_type_is_refused_by_its_name() -> None:
     class Wrong(TypedDict):
         word: Callable[[], int]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from clonos.connectors import redis, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.broker_sink import Outgoing
 from clonos.connectors.kit.external_system import MessagesLost, SystemUnreachable
-from clonos.connectors.redis.entry_sink import FIELDS_MAX
+from clonos.connectors.redis.entry_sink import FIELDS_MAX, SCRIPT_BYTES, script_parts
 from clonos.connectors.redis.entry_source import EntryPlace, StreamState, check_lost, number_of, place_of_split
 from clonos.operators.connector_contract import WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
@@ -113,6 +114,21 @@ def test_a_loss_is_seen_if_and_only_if_an_entry_that_was_not_read_is_gone(length
     assert is_lost == (
         stream.there[-(length - read) :] != list(range(read + 1, length + 1)) if length > read else False
     )
+
+
+def test_a_stream_that_was_made_anew_is_told_by_what_was_read_and_what_follows() -> None:
+    place = EntryPlace("orders", "9-0", 3, "0-0")
+    with pytest.raises(
+        MessagesLost, match="5 entries were ever added, and the job has read 3 and finds 5 more: it was"
+    ):
+        check_lost(place, StreamState(5, 5, "14-0", "0-0"), 8)
+    with pytest.raises(MessagesLost, match="2 entries were ever added, and the job has read 3: it was"):
+        check_lost(place, StreamState(2, 2, "5-0", "0-0"), None)
+
+
+def test_the_headers_of_rows_count_in_the_bytes_of_a_script() -> None:
+    batch = [Outgoing(n, "totals", b"", [b"name", bytes(SCRIPT_BYTES // 2)], None) for n in range(3)]
+    assert [[each.number for each in part] for part in script_parts(batch)] == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize(
