@@ -90,7 +90,7 @@ def swarm(
 ) -> Iterator[SwarmResult]:
     """Yields results of portions of the seeds, in order, from several processes, until ``is_over``.
 
-    One process is asked after each seed whether it is over.
+    With one process, ``is_over`` is asked after each seed.
     """
     size = 1 if processes == 1 else SEEDS_PER_PORTION
     portions = (seeds[at : at + size] for at in range(0, len(seeds), size))

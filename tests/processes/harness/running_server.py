@@ -95,7 +95,7 @@ class RunningServer:
         return found
 
     def wait_for_status(self, job_id: str, *statuses: str) -> dict[str, Any]:
-        """Waits until a job has one of these statuses, and returns it; one that has ended in another waits no more."""
+        """Waits until a job has one of these statuses, and returns it. Asserts that it has not ended in another."""
         found = self.job(job_id)
 
         def is_there() -> bool:

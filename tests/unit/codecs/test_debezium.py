@@ -103,7 +103,7 @@ def test_every_operation_has_the_word_of_postgres_changes_with_a_schema_and_with
     assert changes == [expected, expected]
 
 
-def test_a_tombstone_is_none_between_the_changes() -> None:
+def test_a_tombstone_decodes_to_none_between_the_changes() -> None:
     deletion = json.dumps(payload("d", {"id": 1}, None)).encode()
     found = decoded(codecs.debezium().decode, [deletion, None], lambda _: (None, ""))
     assert [each and each.kind for each in found] == ["delete", None]
@@ -147,7 +147,7 @@ def test_decimals_of_any_size_are_exact_in_both_directions(unscaled: int, scale:
         (b'{"schema": {"fields": [{"field": "after"}]}, "payload": {"op": "d"}}', "its schema cannot be read"),
     ],
 )
-def test_what_is_no_envelope_does_not_decode(data: bytes, reason: str) -> None:
+def test_bytes_without_an_envelope_do_not_decode(data: bytes, reason: str) -> None:
     with pytest.raises(codecs.UndecodableBytes, match=reason):
         codecs.debezium(columns=COLUMNS).decode(data)
 

@@ -116,7 +116,7 @@ def test_a_loss_is_seen_if_and_only_if_an_entry_that_was_not_read_is_gone(length
     )
 
 
-def test_a_stream_that_was_made_anew_is_told_by_what_was_read_and_what_follows() -> None:
+def test_the_loss_of_a_recreated_stream_names_what_was_read_and_what_follows() -> None:
     place = EntryPlace("orders", "9-0", 3, "0-0")
     with pytest.raises(
         MessagesLost, match="5 entries were ever added, and the job has read 3 and finds 5 more: it was"
