@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clonos import agg as agg
-    from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
     from clonos.api.emission import changes as changes
     from clonos.api.emission import each as each
@@ -105,6 +104,7 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import WriterContext as WriterContext
     from clonos.operators.connector_contract import WriterFenced as WriterFenced
     from clonos.operators.connector_contract import WriterIdentity as WriterIdentity
+    from clonos.operators.emission_times import Emission as Emission
     from clonos.operators.event_time.timestamps import TimestampError as TimestampError
     from clonos.operators.event_time.watermark_strategies import PunctuatedWatermarks as PunctuatedWatermarks
     from clonos.operators.event_time.watermark_strategies import WatermarkStrategy as WatermarkStrategy
@@ -163,7 +163,8 @@ _NAMES = {
     "clonos.api.stream": ("Stream", "ProcessFunction"),
     "clonos.api.joining.connected": ("ConnectedStreams", "TwoInputFunction"),
     "clonos.api.event_time": ("Timestamps",),
-    "clonos.api.emission": ("Emission", "each", "every", "changes", "at_end"),
+    "clonos.api.emission": ("each", "every", "changes", "at_end"),
+    "clonos.operators.emission_times": ("Emission",),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.transforms.enriching": ("http_lookup",),

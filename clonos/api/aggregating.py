@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
 from clonos.api.columns.column_checks import check_aggregates
-from clonos.api.columns.totals import column_totals
 from clonos.api.common import Common, CommonWithEffects, StandbyMode
-from clonos.api.emission import Emission, check_emission, each
+from clonos.api.emission import check_emission
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
 from clonos.operators.connector_contract import TransactionalSink
-from clonos.operators.operator import Operator
-from clonos.operators.steps.running_aggregates import (
-    ChangedAggregate,
-    FinalAggregate,
-    FinalTotal,
-    PacedAggregate,
-    ReplacedAggregate,
-    RunningAggregate,
-    name_before,
-)
+from clonos.operators.emission_times import Emission
+from clonos.operators.steps.running_aggregates import name_before
+from clonos.operators.steps.totals import AFTER_EACH, aggregate
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -34,8 +25,6 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 KIND: Final = "aggregate"
-
-AFTER_EACH: Final = each(1)
 
 NAME_THEM: Final = 'Give each a name, as in aggregate(n=count(), total=sum_("price")), from clonos.agg.'
 
@@ -170,8 +159,8 @@ def _aggregated(
     is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, common)
-    step = _add(stream, named, emit, common, is_keyed=is_keyed, make=_maker(emit, is_keyed))
-    return stream._stream(step)
+    definition = partial(aggregate, aggregation=named, emit=emit, is_keyed=is_keyed)
+    return stream._stream(stream._step(KIND, definition, common))
 
 
 def _check_names_before(step: str, named: Named[Any]) -> None:
@@ -190,49 +179,8 @@ def _in_two_steps(stream: Theme, named: Named[Any], emit: Emission, common: Comm
     parallelism = upstreams[0].parallelism if len(upstreams) == 1 else None
     name = common.get("name") and f"{common['name']}-partial"
     first: Common = {**common, "name": name, "parallelism": parallelism}
-    make = partial(FinalAggregate, is_keyed=False)
-    inputs = _add(stream, Partial(named), emit, first, is_keyed=False, make=make, kind="aggregate_partial")
-    step = _add(stream._stream(inputs), Merging(named), emit, common, is_keyed=False, make=FinalTotal)
-    return stream._stream(step)
-
-
-def _maker(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
-    if emit.count == 1:
-        return partial(RunningAggregate, is_keyed=is_keyed)
-    if emit.is_per_batch:
-        return partial(ReplacedAggregate if emit.has_before else ChangedAggregate, is_keyed=is_keyed)
-    if emit.count is not None or emit.interval_ns is not None:
-        return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
-    return partial(FinalAggregate, is_keyed=True) if is_keyed else FinalTotal
-
-
-def _add(
-    stream: GraphBuilder,
-    aggregation: Aggregation[Any, Any],
-    emit: Emission,
-    common: Common,
-    *,
-    is_keyed: bool,
-    make: Callable[..., Operator],
-    kind: str = KIND,
-) -> Any:
-    is_final = emit.is_final
-
-    def make_rows(step: str) -> Callable[[], Operator]:
-        return partial(make, step, aggregation)
-
-    columns = column_totals(stream, aggregation, emit, make_rows, is_keyed=is_keyed)
-    return stream._step(
-        kind,
-        common=common,
-        functions=tuple(each.function for each in aggregation.functions),
-        arguments=tuple(each.arguments for each in aggregation.functions),
-        runs_user_code=True,
-        names_columns=not aggregation.functions,
-        key_field="" if is_keyed else None,
-        state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
-        emits_at_end=is_final,
-        ignores_order=is_final and aggregation.ignores_order,
-        has_times=None if emit.count == 1 else False,
-        **columns,
+    partially, merged = (
+        partial(aggregate, aggregation=each, emit=emit, is_keyed=False) for each in (Partial(named), Merging(named))
     )
+    parts = stream._stream(stream._step("aggregate_partial", partially, first))
+    return stream._stream(parts._step(KIND, merged, common))

@@ -70,7 +70,7 @@ class Timestamps:
         )
         self._refuse_unless(unit in tuple(Unit), f"the unit {unit!r:.80}", f"Give one of {', '.join(Unit)}.")
         if callable(of):
-            check_function("timestamps", "timestamps", of)
+            check_function("timestamps", "timestamps", of, ("record",))
         self._assigner = TimestampAssigner(
             of,
             Unit(unit),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from clonos.api.checks.wrong_ends import how_to_read
@@ -14,6 +15,7 @@ from clonos.core.model.options import Options
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import PushSource, Source
 from clonos.operators.job_image import JobImage
+from clonos.operators.split_source import SourceHead
 
 if TYPE_CHECKING:
     from clonos.api.event_time import AnyTimestamps
@@ -54,18 +56,8 @@ class JobGraph(StepGraph):
 
             assigner = assigner_of(timestamps)
             check_columns(name or "source", assigner, emits_columns)
-        step = self.add(
-            "source",
-            (),
-            common,
-            source=source,
-            emits_columns=emits_columns,
-            is_one_to_one=True,
-            has_times=assigner is not None,
-            timestamp_column=assigner.column if assigner is not None and emits_columns else None,
-            assigner=assigner,
-            functions=() if assigner is None else assigner.functions,
-        )
+        definition = partial(SourceHead.facts, source=source, assigner=assigner)
+        step = self.add("source", (), common, definition, source=source)
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
         if emits_columns and assigner is not None:
             from clonos.api.columns.column_checks import check_present

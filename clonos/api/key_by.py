@@ -44,7 +44,7 @@ def checked_key(step: str, keys: tuple[Any, ...]) -> AnyKey:
     if len(keys) == 1:
         (key,) = keys
         if not isinstance(key, str):
-            check_function("key_by", step, key)
+            check_function("key_by", step, key, ("record",))
         return key  # type: ignore[no-any-return]
     if not all(isinstance(each, str) for each in keys):
         advice = "Give the names of the fields, or one function that returns a tuple."

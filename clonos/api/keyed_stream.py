@@ -7,9 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import KeyedAggregating
-from clonos.api.columns.totals import COUNT_COLUMN, column_totals
 from clonos.api.common import Common, CommonWithEffects
-from clonos.api.emission import Emission, each
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
@@ -21,10 +19,11 @@ from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import LastRecords, WindowKind
-from clonos.operators.aggregates.aggregate import Named
-from clonos.operators.aggregates.counting import Count
+from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.durations import Duration
+from clonos.operators.facts import plain
 from clonos.operators.steps import keyed
+from clonos.operators.steps.totals import count
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.neighbours import Lag, Lead
@@ -65,23 +64,17 @@ class KeyedStream(
 
         The state of a new key is None. Returning None as the state deletes the state of the key.
         """
-        make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(self._graph, self._step("stateful_map", make, common, (function,)))
+        definition = plain(partial(keyed.StatefulMap, function=function), function)
+        return Stream(self._graph, self._step("stateful_map", definition, common))
 
     def reduce(self, function: Callable[[T, T], T], **common: Unpack[CommonWithEffects]) -> Stream[tuple[K, T]]:
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
-        make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, common, (function,)))
+        definition = plain(partial(keyed.KeyedReduce, function=function), function)
+        return Stream(self._graph, self._step("reduce", definition, common))
 
     def count(self, **common: Unpack[Common]) -> Stream[tuple[K, int]]:
         """Counts the records of each key, and emits (key, count so far) after each record."""
-        make = partial(partial, keyed.RunningCount)
-        counted = Named[Any]({COUNT_COLUMN: Count()})
-        columns = column_totals(self, counted, each(1), make, is_count=True)
-        columns.setdefault("reads", ())
-        return Stream(
-            self._graph, self._step("count", common=common, key_field="", state=(), ignores_order=True, **columns)
-        )
+        return Stream(self._graph, self._step("count", count, common))
 
     def process(
         self, function: ProcessFunction[T, U] | type[ProcessFunction[T, U]], **common: Unpack[CommonWithEffects]
@@ -257,12 +250,5 @@ class KeyedStream(
         if late is not None and (not isinstance(late, Tag) or not has_times):
             problem = f"gets late={late!r:.80}" if has_times else "has late records without timestamps"
             raise InvalidJob(step, problem, 'Give it a tag, late=Tag("late"), on a stream with timestamps.')
-        tag = None if late is None else late.name
-        return self._step(
-            kind,
-            lambda name: partial(operator, name, count, tag, has_times),
-            common,
-            state=(("count", str(count)), ("event time", str(has_times))),
-            side_tags=() if tag is None else (tag,),
-            breaks_order=has_times,
-        )
+        definition = partial(operator.facts, count=count, late=None if late is None else late.name)
+        return self._step(kind, definition, common)

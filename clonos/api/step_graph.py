@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import Any, Final, Self, cast
 
+from clonos.api.checks.function_checks import check_function
 from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.checks.wrong_ends import how_to_write
+from clonos.api.columns.schemas import known_schema
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.step import AnySink, Step, StepInput, facts_of
+from clonos.api.step import AnySink, AnySource, Step, StepInput, sides_of
 from clonos.core.model.plan import PlacementRule
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
-from clonos.operators.operator import Operator
+from clonos.operators.facts import Definition, Facts, KnownInputs
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ERRORS_STEP: Final = "errors"
@@ -54,44 +56,49 @@ class StepGraph:
         kind: str,
         inputs: tuple[StepInput, ...],
         common: Common,
+        definition: Definition | None = None,
         *,
-        make: Callable[[str], Callable[[], Operator]] | None = None,
-        has_times: bool | None = None,
-        **rest: Any,
+        second_from: int | None = None,
+        source: AnySource | None = None,
+        sink: AnySink | None = None,
     ) -> Step:
-        """Adds a step that reads ``inputs``.
+        """Adds a step that reads ``inputs``, those from ``second_from`` on as its second side.
 
-        ``make`` returns for the step's name the function that creates its operators. ``has_times``: whether its results
-        have timestamps; None if it keeps those of its input.
+        The operator of ``definition`` says all that the plan knows of it. A sink has none.
 
-        Raises: InvalidJob: the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: the name, the parallelism, the standby or a function of the user cannot be used.
         """
         given, parallelism, standby = common.get("name"), common.get("parallelism"), common.get("standby")
         has_effects = cast(CommonWithEffects, common).get("effects", False)
-        name = self.reserve_name(kind, given)
+        name = self._free_name(kind, given)
+        known = self._given(name, inputs, second_from)
+        facts = Facts() if definition is None else definition(known)
+        for function, arguments in facts.calls if kind != "process" else ():
+            check_function(kind, given or kind, function, arguments)
+        self._names.add(name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
             raise InvalidJob(
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
-        check_standby(name, standby, has_effects, rest.get("source"))
-        operator = None if make is None else make(name)
-        flags = {**facts_of(operator), **rest}
-        if has_times is None:
-            has_times = self.have_same_times(name, inputs)
-            if has_times and flags.get("emits_columns"):
-                flags.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
+        check_standby(name, standby, has_effects, source)
+        known_facts = {each.name: getattr(facts, each.name) for each in fields(facts)}
+        if facts.keeps_times:
+            known_facts["has_times"] = self.have_same_times(name, inputs) or facts.has_times
+            if known_facts["has_times"] and facts.emits_columns and facts.timestamp_column is None:
+                known_facts["timestamp_column"] = known.timestamp_column
         step = Step(
             number=len(self._steps),
             name=name,
             is_named=given is not None,
             inputs=inputs,
-            make=operator,
+            source=source,
+            sink=sink,
             parallelism=parallelism,
             has_effects=has_effects,
             standby=standby,
             kind=kind,
-            has_times=has_times,
-            **flags,
+            second_from=second_from,
+            **known_facts,
         )
         self._steps.append(step)
         return step
@@ -103,6 +110,11 @@ class StepGraph:
     def gives_columns(self, step_input: StepInput) -> bool:
         """Returns whether an input gives record batches; side outputs give rows."""
         return self._steps[step_input.step].emits_columns and not step_input.tag
+
+    def key_columns(self, inputs: Sequence[StepInput]) -> tuple[str, ...]:
+        """Returns the columns of the key of inputs that all give columns and have the same key; else ()."""
+        keys = {each.key.fields if each.key is not None and self.gives_columns(each) else () for each in inputs}
+        return keys.pop() if len(keys) == 1 else ()
 
     def have_times(self, inputs: tuple[StepInput, ...]) -> bool:
         """Returns whether the records of all inputs have timestamps."""
@@ -127,6 +139,11 @@ class StepGraph:
 
         Raises: InvalidJob: another step has the name, or it is malformed.
         """
+        name = self._free_name(kind, name)
+        self._names.add(name)
+        return name
+
+    def _free_name(self, kind: str, name: str | None) -> str:
         if name is not None:
             _checked_name(f"a {kind} step", name)
             if name in self._names:
@@ -137,8 +154,17 @@ class StepGraph:
             while name in self._names:
                 number += 1
                 name = f"{kind}-{number}"
-        self._names.add(name)
         return name
+
+    def _given(self, step: str, inputs: tuple[StepInput, ...], second_from: int | None) -> KnownInputs:
+        return KnownInputs(
+            step,
+            tuple(map(self.key_columns, sides_of(inputs, second_from))),
+            all(map(self.gives_columns, inputs)),
+            self.have_times(inputs),
+            self._steps[inputs[0].step].timestamp_column if inputs else None,
+            lambda: [schema for each in inputs if (schema := known_schema(self._steps, each)) is not None],
+        )
 
     def changed(self, change: Callable[[Step], Step], errors: AnySink | None) -> Self:
         """Copies the graph with some steps and the error sink replaced."""

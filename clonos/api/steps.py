@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from clonos.api.checks.flush_checks import check_flush
-from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
+from clonos.api.checks.function_checks import check_process, uses
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_present
 from clonos.api.common import Common
-from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph_errors import InvalidJob, NotIterable, NotSubscriptable
 from clonos.api.key_by import KeyBy
@@ -21,9 +20,10 @@ from clonos.api.step import AnySink, Exchange, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.event_time.durations import Duration, duration_ns
-from clonos.operators.operator import Operator
+from clonos.operators.facts import Definition, plain
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
@@ -108,26 +108,12 @@ class GraphBuilder:
     ) -> tuple[StepInput, ...]:
         return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
 
-    def _step(
-        self,
-        kind: str,
-        make: Callable[[str], Callable[[], Operator]],
-        common: Common,
-        functions: tuple[Any, ...] = (),
-        arguments: tuple[tuple[str, ...], ...] | None = None,
-        **rest: Any,
-    ) -> tuple[StepInput, ...]:
-        """Adds a step that calls ``functions`` of the user: functions, or one process function.
+    def _step(self, kind: str, definition: Definition, common: Common) -> tuple[StepInput, ...]:
+        """Adds a step with one input.
 
-        ``arguments``: those that each function is called with, if they do not follow from the kind of the step.
-
-        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
+        Raises: InvalidJob: a function of the user does not fit, or an option cannot be used.
         """
-        for index, function in enumerate(functions if kind != "process" else ()):
-            called_with = None if arguments is None else arguments[index]
-            check_function(kind, common.get("name") or kind, function, index, called_with)
-        step = self._graph.add(kind, self._inputs, common, make=make, functions=functions, **rest)
-        return (StepInput(step.number),)
+        return (StepInput(self._graph.add(kind, self._inputs, common, definition).number),)
 
     def _process(self, function: Any, is_keyed: bool, common: Common) -> tuple[StepInput, ...]:
         kind = "process"
@@ -137,8 +123,8 @@ class GraphBuilder:
             raise InvalidJob(
                 common.get("name") or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
             )
-        make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
-        return self._step(kind, make, common, (function,), state=states_of(function))
+        definition = partial(Process.facts, function=function, has_times=has_times, is_keyed=is_keyed)
+        return self._step(kind, definition, common)
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         found = []
@@ -174,20 +160,8 @@ class GraphBuilder:
         use = f"takes timestamps from {assigner.of!r}"
         check_present(self._graph, self._inputs, name or "with_timestamps", use, assigner.of)
         upstreams = [self._graph.steps[each.step] for each in self._inputs]
-        emits_columns = isinstance(assigner.of, str) and all(step.emits_columns for step in upstreams)
-        step = self._graph.add(
-            "with_timestamps",
-            self._inputs,
-            {"name": name, "parallelism": upstreams[0].parallelism if len(upstreams) == 1 else None},
-            make=lambda step: partial(AssignTimestamps, step, assigner, emits_columns),
-            functions=assigner.functions,
-            emits_columns=emits_columns,
-            is_one_to_one=not emits_columns,
-            has_times=True,
-            timestamp_column=assigner.column if emits_columns else None,
-            assigner=assigner,
-        )
-        return (StepInput(step.number),)
+        common: Common = {"name": name, "parallelism": upstreams[0].parallelism if len(upstreams) == 1 else None}
+        return self._step("with_timestamps", partial(AssignTimestamps.facts, assigner=assigner), common)
 
     def _sink(self, sink: AnySink, flush: Emission | None, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)
@@ -208,16 +182,8 @@ class GraphBuilder:
         if parallelism is None and len(before) == 1:
             (parallelism,) = before
         is_keyed = any(each.key is not None for each in self._inputs)
-        make = partial(partial, Flush, is_keyed=is_keyed, count=flush.count, interval_ns=flush.interval_ns)
-        return self._step(
-            "flush",
-            make,
-            {"name": name and f"{name}.flush", "parallelism": parallelism},
-            emits_columns=all(map(self._graph.gives_columns, self._inputs)),
-            state=(("when", str(flush)),),
-            has_times=False,
-            flush=flush,
-        )
+        common: Common = {"name": name and f"{name}.flush", "parallelism": parallelism}
+        return self._step("flush", partial(Flush.facts, flush=flush, is_keyed=is_keyed), common)
 
     def _gathered(self, rows: Any, within: Duration | None, common: Common) -> tuple[StepInput, ...]:
         """Adds the step in front of a function of batches in which records wait until they are ``rows``."""
@@ -229,9 +195,8 @@ class GraphBuilder:
                 f"Give the records of a batch, an int from 1 to {GATHERED_ROWS_MAX:,}; within= is the longest wait.",
             )
         interval_ns = None if within is None else duration_ns(within)
-        make = partial(partial, Gather, count=rows, interval_ns=interval_ns)
         common = {"name": step and f"{step}.gather", "parallelism": parallelism, "standby": common.get("standby")}
-        return self._step("gather", make, common)
+        return self._step("gather", plain(partial(Gather, count=rows, interval_ns=interval_ns)), common)
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs

@@ -10,7 +10,6 @@ from clonos.api.aggregating import Aggregating
 from clonos.api.columns.column_checks import check_key
 from clonos.api.columns.schemas import declared_columns
 from clonos.api.common import Common, CommonWithEffects
-from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.stream_joins import StreamJoins
@@ -25,10 +24,11 @@ from clonos.api.transforms.routing import Routing
 from clonos.api.transforms.selecting import Condition, Selecting, add_condition, expression_of
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import WindowKind
+from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.durations import Duration
+from clonos.operators.facts import plain
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
-from clonos.operators.steps.data_frames import frame_wanted
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor
 
@@ -92,9 +92,7 @@ class Stream(
         """Applies ``function`` to each record; one result per record."""
         if par is not None:
             return Stream(self._graph, add_parallel(self, "map", function, par, common))
-        make = partial(stateless.Map, function)
-        step = self._step("map", lambda _: make, common, (function,))
-        return Stream(self._graph, step)
+        return Stream(self._graph, self._step("map", plain(partial(stateless.Map, function), function), common))
 
     @overload
     def filter(
@@ -118,9 +116,7 @@ class Stream(
             return Stream(self._graph, add_condition(self, condition, par, common))
         if par is not None:
             return Stream(self._graph, add_parallel(self, "filter", predicate, par, common))
-        make = partial(stateless.Filter, predicate)
-        step = self._step("filter", lambda _: make, common, (predicate,))
-        return Stream(self._graph, step)
+        return Stream(self._graph, self._step("filter", plain(partial(stateless.Filter, predicate), predicate), common))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, par: int | None = None, **common: Unpack[CommonWithEffects]
@@ -128,9 +124,9 @@ class Stream(
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         if par is not None:
             return Stream(self._graph, add_parallel(self, "flat_map", function, par, common))
-        make = partial(stateless.FlatMap, function)
-        step = self._step("flat_map", lambda _: make, common, (function,))
-        return Stream(self._graph, step)
+        return Stream(
+            self._graph, self._step("flat_map", plain(partial(stateless.FlatMap, function), function), common)
+        )
 
     def map_batches(
         self,
@@ -166,8 +162,8 @@ class Stream(
         step = common.get("name") or "map_batches"
         columns = declared_columns(step, function, schema)
         stream = self if rows is None and within is None else Stream(self._graph, self._gathered(rows, within, common))
-        make = partial(stateless.MapBatches, function, frame_wanted(function), columns)
-        return Stream(self._graph, stream._step("map_batches", lambda _: make, common, (function,), columns=columns))
+        definition = partial(stateless.MapBatches.facts, function=function, declared=columns)
+        return Stream(self._graph, stream._step("map_batches", definition, common))
 
     @overload
     def key_by(self, key: Callable[[T], K], *, name: str | None = None) -> KeyedStream[K, T]: ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from clonos.api.emission import Emission, check_emission
+from clonos.api.emission import check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
@@ -22,13 +22,16 @@ from clonos.api.windows import (
     checked_count,
 )
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFunction
 from clonos.operators.aggregates.counting import Count
-from clonos.operators.columnar.partial_aggregates import PartialAggregates
-from clonos.operators.columnar.partial_form import can_be_partial
-from clonos.operators.columnar.support import columns_read
+from clonos.operators.aggregates.numeric import Sum
+from clonos.operators.columnar.row_forms import END, START, TIME
+from clonos.operators.columnar.support import columns_read, name_reason, parts_of, reads_records, reason_for_rows
 from clonos.operators.columnar.window_forms import SessionsForm, SpansForm, WindowedForm
+from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -40,11 +43,17 @@ from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.record_windows import RecordWindows
 from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger, functions_of
 from clonos.operators.windows.window_aggregates import window_aggregate
+from clonos.operators.windows.window_results import WindowResult
 from clonos.operators.windows.window_rules import WindowRules
 
 AnyTrigger = Trigger | Emission
 """Trigger, or ``each(n)``, ``every("5s")`` or ``at_end()``."""
 
+
+APPLIED: Final = ("key", "window", "values")
+"""Arguments that a function of ``apply`` is called with."""
+
+RESULT_TIME: Final = TimestampColumn(TIME)
 
 ENDING: Final = (Aligned, Session)
 """Kinds of windows that end at a time."""
@@ -63,25 +72,20 @@ class WindowSettings:
     evictor: Evictor | None
 
     @property
-    def ignores_order(self) -> bool:
+    def _ignores_order(self) -> bool:
         """Whether results do not depend on the order of records, if those of the aggregate do not."""
         if isinstance(self.kind, Session) and self.kind.max_length_ns is not None:
             return False  # which session a record is in depends on those before it
         return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
 
     @property
-    def follows_clock(self) -> bool:
-        """Whether the windows end by the clock although nobody has said so."""
-        return isinstance(self.kind, ENDING) and self.kind.time is None and not self.rules.is_event_time
-
-    @property
-    def functions(self) -> tuple[UserFunction, ...]:
+    def _functions(self) -> tuple[UserFunction, ...]:
         """The functions of the user that assign and emit windows: those of a gap and a trigger."""
         gap = getattr(self.kind, "gap", None)
         gaps = (UserFunction(gap, ("record",)),) if callable(gap) else ()
         return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
-    def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
+    def _state(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
         """Returns the properties on which the state depends; a resume compares those that both jobs have."""
         text = [("window", str(self.kind))]
         if isinstance(self.kind, ENDING):
@@ -92,17 +96,16 @@ class WindowSettings:
             whole = self.rules.accumulates
             text.append(("content of further results", "all records" if whole else "the records since the last one"))
         text.append(("accumulators", self._accumulators(aggregation)))
+        if isinstance(aggregation, Named):
+            text.append(("aggregates", repr(aggregation)))
+        elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
+            text.append(("field", repr(aggregation.of)))
         return text
 
     def _accumulators(self, aggregation: Aggregation[Any, Any]) -> str:
         if self.evictor is not None or isinstance(self.kind, PerRecord):
             return "values with times"
         return "of the aggregate" if self._formed(aggregation) is aggregation else "values"
-
-    @property
-    def emits_at_end(self) -> bool:
-        """Returns whether the windows emit when the input has ended, and not before."""
-        return isinstance(self.kind, Global) and self.trigger is None
 
     @property
     def _is_aligned(self) -> bool:
@@ -134,12 +137,40 @@ class WindowSettings:
             raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
         return 1
 
-    @property
-    def has_logs(self) -> bool:
-        """Returns whether aggregates over columns may have logs."""
-        return self._is_aligned
+    def facts(self, given: KnownInputs, what: str, aggregation: Aggregation[Any, Any], apply: Any) -> Facts:
+        """Returns the facts of windows of an aggregation. ``what``: its method. ``apply``: see ``WindowedStream``."""
+        own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
+        calls, rules = (*own, *self._functions), self.rules
+        facts = replace(
+            facts_of(self._operator(given.step, aggregation, apply), given),
+            calls=calls,
+            runs_user_code=what != "count" or bool(self._functions),
+            state=tuple(self._state(aggregation)),
+            key_field=WindowResult._fields[0] if rules.is_keyed and apply is None else None,
+            ignores_order=aggregation.ignores_order and self._ignores_order,
+            has_times=rules.has_times,
+            emits_at_end=isinstance(self.kind, Global) and self.trigger is None,
+            follows_clock=isinstance(self.kind, ENDING) and self.kind.time is None and not rules.is_event_time,
+            names_columns=not calls,
+            side_tags=() if rules.late_tag is None else (rules.late_tag,),
+        )
+        return facts if apply else self._over_columns(facts, given, aggregation)
 
-    def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
+    def _over_columns(self, facts: Facts, given: KnownInputs, aggregation: Aggregation[Any, Any]) -> Facts:
+        """Adds the form over columns, or the reason for which there is none."""
+        (keys,), rules, reads = given.keys, self.rules, self._columns_read(aggregation)
+        is_columnar = bool(keys) or (not rules.is_keyed and given.has_columns)
+        if not is_columnar or reads is None or _name_reason(keys, aggregation):
+            counts_alone = rules.is_keyed and self._counts_alone(aggregation)
+            return replace(facts, row_reason=self._row_reason(aggregation, keys), reads=() if counts_alone else None)
+        has_all = rules.late_tag is not None or reads_records(aggregation)
+        return replace(
+            with_form(facts, self._form(aggregation, keys)),
+            timestamp_column=RESULT_TIME if rules.has_times else None,
+            reads=None if has_all else reads if keys else reads or None,
+        )
+
+    def _columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
         """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
         if self.trigger is not None or self.evictor is not None:
             return None
@@ -148,42 +179,47 @@ class WindowSettings:
             return columns_read(aggregation) if has_gap and self.rules.is_event_time else None
         return columns_read(aggregation, has_logs=True) if self._is_aligned else None
 
-    def counts_alone(self, aggregation: Aggregation[Any, Any]) -> bool:
+    def _row_reason(self, aggregation: Aggregation[Any, Any], keys: Sequence[str]) -> str:
+        """Returns why windows over columns work on rows."""
+        if reason := reason_for_rows(aggregation, has_logs=self._is_aligned) or _name_reason(keys, aggregation):
+            return reason
+        if self.trigger is not None:
+            return "windows with a trigger work on rows"
+        if self.evictor is not None:
+            return "windows with an evictor work on rows"
+        if not isinstance(self.kind, Session):
+            return f"windows of the kind {type(self.kind).__name__} work on rows"
+        if callable(self.kind.gap):
+            return "sessions whose gap is a function work on rows"
+        if self.kind.max_length_ns is not None:
+            return "sessions with max_length= work on rows"
+        return "sessions by the clock work on rows"
+
+    def _counts_alone(self, aggregation: Aggregation[Any, Any]) -> bool:
         """Returns whether the windows only count records, and neither they nor anybody else reads these."""
         if self.trigger is not None or self.evictor is not None or self.rules.late_tag is not None:
             return False
-        return type(aggregation) is Count and not (aggregation.functions or self.functions)
+        return type(aggregation) is Count and not (aggregation.functions or self._functions)
 
-    def form(self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...]) -> WindowedForm:
-        """Returns the form over columns for an aggregation that ``columns_read`` accepts."""
-        kind, rules = self.kind, self.rules
-        if isinstance(kind, Session):
-            return SessionsForm(aggregation, keys, rules, duration_ns(kind.gap))
-        assert isinstance(kind, Aligned), kind
-        return SpansForm(aggregation, keys, rules, kind.spans())
+    def _form(self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...]) -> WindowedForm:
+        """Returns the form over columns for an aggregation of which ``_columns_read`` gives columns."""
+        if isinstance(self.kind, Session):
+            return SessionsForm(aggregation, keys, self.rules, duration_ns(self.kind.gap))
+        assert isinstance(self.kind, Aligned), self.kind
+        return SpansForm(aggregation, keys, self.rules, self.kind.spans())
 
-    def partial_operators(
-        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
-    ) -> Callable[[str], Callable[[], Operator]] | None:
-        """Returns the same as ``operators`` for the one in front of an exchange by columns; None if there is none."""
-        if not isinstance(self.kind, Aligned) or not can_be_partial(aggregation):
-            return None
-        if self.kind.shares_panes and self.rules.lateness_ns:  # an open pane may have windows that have ended
-            return None
-        spans, is_event_time = self.kind.spans(), self.rules.is_event_time
-        return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
-
-    def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
-        """Returns for the name of the step the function that makes its operators."""
+    def _operator(self, step: str, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[], Operator]:
+        """Returns what makes the operator over rows."""
         kind, rules, formed = self.kind, self.rules, self._formed(aggregation)
         if isinstance(kind, Aligned) and self._has_panes:
-            spans, aggregate = kind.spans(), window_aggregate(formed)
-            return lambda step: partial(PaneWindows, step, spans, aggregate, rules, apply)
+            return partial(PaneWindows, step, kind.spans(), window_aggregate(formed), rules, apply)
         if isinstance(kind, PerRecord):
-            bound = kind.bound()
-            return lambda step: partial(RecordWindows, step, bound, aggregation, rules, apply)
-        assigner = _assigner_of(kind)
-        return lambda step: partial(KeyWindows, step, assigner, formed, rules, self.trigger, self.evictor, apply)
+            return partial(RecordWindows, step, kind.bound(), aggregation, rules, apply)
+        return partial(KeyWindows, step, _assigner_of(kind), formed, rules, self.trigger, self.evictor, apply)
+
+
+def _name_reason(keys: Sequence[str], aggregation: Aggregation[Any, Any]) -> str:
+    return name_reason((*keys, START, END, TIME, *parts_of(aggregation)))
 
 
 def window_settings(

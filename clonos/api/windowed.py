@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.column_checks import check_aggregates
-from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import window_name_reason, window_reason
 from clonos.api.columns.schemas import declared_columns
 from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
@@ -19,22 +17,14 @@ from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFunction
+from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.aggregates.values import Collect
-from clonos.operators.columnar.row_forms import RECORDS, TIME
-from clonos.operators.columnar.support import reads_records
-from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.steps.data_frames import frame_wanted
+from clonos.operators.columnar.row_forms import RECORDS
 from clonos.operators.windows.gathered import GatheredValues
 from clonos.operators.windows.window_results import Window, WindowResult
-
-APPLIED: Final = ("key", "window", "values")
-"""Arguments that a function of ``apply`` is called with."""
-
-RESULT_TIME: Final = TimestampColumn(TIME)
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -206,31 +196,17 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             readings.key_by("sensor").window(Tumbling("1h")).map_frames(smooth)
         """
-        from clonos.operators.columnar.map_frames import MapFrames, arguments_of, timed_schema  # loads pyarrow
+        from clonos.operators.columnar.map_frames import MapFrames  # loads pyarrow
 
         step = common.get("name")
-        arguments = arguments_of(function)
-        make = partial(MapFrames, function, arguments, frame_wanted(function, len(arguments) - 1))
         columns = declared_columns(step or "map_frames", function, schema)
-        has_times = self._settings.rules.has_times
         gathering = Common(name=step and f"{step}.gather", standby=common.get("standby"))
         gathering["parallelism"] = common["parallelism"] = self._settings.checked_parallelism(
             step or "map_frames", common.get("parallelism")
         )
         gathered: Stream[Any] = Stream(self._graph, self._window("gather", Named({RECORDS: Collect(None)}), gathering))
-        return Stream(
-            self._graph,
-            gathered._step(
-                "map_frames",
-                lambda _: partial(make, columns),
-                common,
-                (function,),
-                (arguments,),
-                has_times=has_times,
-                timestamp_column=RESULT_TIME if has_times else None,
-                columns=None if columns is None else timed_schema(columns, has_times),
-            ),
-        )
+        definition = partial(MapFrames.facts, function=function, declared=columns)
+        return Stream(self._graph, gathered._step("map_frames", definition, common))
 
     def _window(
         self,
@@ -244,49 +220,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name = common.get("name") or kind
         check_aggregates(self._graph, self._inputs, name, aggregation, has_logs=True)
         common["parallelism"] = settings.checked_parallelism(name, common.get("parallelism"))
-        own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
-        functions = (*own, *settings.functions)
-        state = settings.state_text(aggregation)
-        if isinstance(aggregation, Named):
-            state.append(("aggregates", repr(aggregation)))
-        elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
-            state.append(("field", repr(aggregation.of)))
-        make = settings.operators(aggregation, apply)
-        keys = key_columns(self._graph, self._inputs)
-        columns: dict[str, Any] = {"row_reason": "" if apply else window_reason(settings, aggregation, keys)}
-        if apply is None and settings.rules.is_keyed and settings.counts_alone(aggregation):
-            columns["reads"] = ()
-        is_columnar = bool(keys) or (not settings.rules.is_keyed and all(map(self._graph.gives_columns, self._inputs)))
-        is_named = apply is None and not window_name_reason(keys, aggregation)
-        if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:
-            columns = {"form": settings.form(aggregation, keys), "emits_columns": True}
-            columns["timestamp_column"] = RESULT_TIME if settings.rules.has_times else None
-            has_all = settings.rules.late_tag is not None or reads_records(aggregation)
-            columns["reads"] = None if has_all else reads if keys else reads or None
-            columns["partial"] = settings.partial_operators(aggregation, keys, reads) if keys else None
-            columns["schema_from"] = partial(_result_schema, aggregation, keys, settings.has_logs)
-        return self._step(
-            kind,
-            make,
-            common,
-            tuple(each.function for each in functions),
-            tuple(each.arguments for each in functions),
-            runs_user_code=what != "count" or bool(settings.functions),
-            state=tuple(state),
-            key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
-            ignores_order=aggregation.ignores_order and settings.ignores_order,
-            has_times=settings.rules.has_times,
-            emits_at_end=settings.emits_at_end,
-            follows_clock=settings.follows_clock,
-            names_columns=not functions,
-            side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
-            **columns,
-        )
-
-
-def _result_schema(
-    aggregation: Aggregation[Any, Any], keys: tuple[str, ...], has_logs: bool, schema: Any
-) -> Any | None:
-    from clonos.operators.columnar.result_schemas import schema_of_windows  # loads pyarrow
-
-    return schema_of_windows(aggregation, keys, schema, has_logs=has_logs)
+        definition = partial(settings.facts, what=what, aggregation=aggregation, apply=apply)
+        return self._step(kind, definition, common)

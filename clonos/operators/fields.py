@@ -70,3 +70,20 @@ def function_of(key: Callable[[Any], Any] | str | tuple[str, ...]) -> Callable[[
 
 def _is_object(cls: type) -> bool:
     return issubclass(cls, tuple) or not hasattr(cls, "__getitem__")
+
+
+def itself(record: Any) -> Any:
+    """Returns the record, for a comparison of whole records."""
+    return record
+
+
+def compared(by: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns the function of a record that gives what is compared: the field of this name, or ``by``."""
+    return Field(by) if isinstance(by, str) else by
+
+
+def compared_text(by: str | Callable[[Any], Any] | None) -> tuple[str, str]:
+    """Returns the property of state that says what is compared."""
+    if by is None or isinstance(by, str):
+        return "field", "none" if by is None else repr(by)
+    return "field", "the record" if by is itself else "a function"

@@ -105,10 +105,21 @@ class Operator:
     """True if it accepts record batches only."""
     emits_columns: ClassVar[bool] = False
     """True if its results are record batches, whatever it takes."""
+    passes_columns: ClassVar[bool] = False
+    """True if its results are columns where its records are."""
+    ignores_order: ClassVar[bool] = False
+    """True if its results are the same whatever the order of its records."""
+    reads: ClassVar[tuple[str, ...] | None] = None
+    """Columns of a record that it uses beside its key, None for all."""
+    keeps_times: ClassVar[bool] = True
+    """True if its results have the timestamps of its records."""
+    called_with: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Arguments with which it calls each function of the user; () if they are not checked."""
     side_tags: ClassVar[tuple[str, ...] | None] = ()
     """Tags of its side outputs; None for any, those that its function names."""
     state: ClassVar[tuple[tuple[str, str], ...] | None] = None
-    """What its state depends on, as ("window", "5s"); None without state. Arguments may add to it."""
+    """What its state depends on, as ("window", "5s"); None without state. Its definition may add to
+    it."""
     key_field: ClassVar[str | None] = None
     """Field of its results that holds their key; "" for the first field of a tuple, None if there is no such field."""
 
@@ -321,6 +332,8 @@ class TwoInputOperator(Operator):
 
     A keyed input gives rows (key, value).
     """
+
+    keeps_times = False
 
     def first(self, rows: list[Any], times: Times = None) -> None:
         """Processes a batch of rows of the first input, never empty."""

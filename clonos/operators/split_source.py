@@ -18,6 +18,7 @@ from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import (
     PartlyMalformed,
     Source,
@@ -26,6 +27,8 @@ from clonos.operators.connector_contract import (
     check_split,
     discovery_interval_ns,
 )
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
+from clonos.operators.facts import Facts, KnownInputs, calls_of
 from clonos.operators.operator import Operator, Scope, Times, pass_in_parts
 
 CHUNK_RECORDS: Final = 1_024
@@ -214,6 +217,20 @@ class OpenSplit:
 
 class SourceHead(Operator):
     """First step of a source vertex. ``splits`` are those of all its tasks."""
+
+    @classmethod
+    def facts(cls, given: KnownInputs, source: object, assigner: TimestampAssigner | None) -> Facts:
+        """Returns those of the step of a source. ``assigner``: what gives timestamps to its records."""
+        emits_columns = gives_columns(source)
+        return Facts(
+            calls=calls_of(assigner),
+            emits_columns=emits_columns,
+            is_one_to_one=True,
+            has_times=assigner is not None,
+            keeps_times=False,
+            timestamp_column=assigner.column if assigner is not None and emits_columns else None,
+            assigner=assigner,
+        )
 
     def __init__(self, step: str, source: Source[Any], splits: Sequence[bytes], is_columnar: bool) -> None:
         self._step = step

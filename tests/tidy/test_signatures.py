@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import defaultdict
-from typing import Final
+from dataclasses import fields
+from typing import Any, Final
 
 import pytest
 
 from clonos.api.common import CommonWithEffects
-from clonos.api.step import FACTS
+from clonos.api.step_graph import StepGraph
+from clonos.api.steps import GraphBuilder
+from clonos.operators.facts import Facts, facts_of, with_form
 from tests.tidy.source import Source, sources, type_of_function
 
 pytestmark = pytest.mark.static
@@ -19,16 +23,8 @@ PACKAGES: Final = ("clonos/api", "clonos/connectors", "clonos/job")
 SHARED_MAX: Final = 2
 """Keywords that all overloads of a method may repeat: fewer lines than a ``TypedDict`` for them."""
 
-GIVEN_BY_METHODS: Final = {
-    ("clonos/api/aggregating.py", "runs_user_code"),
-    ("clonos/api/graph.py", "is_one_to_one"),
-    ("clonos/api/keyed_stream.py", "key_field"),
-    ("clonos/api/keyed_stream.py", "state"),
-    ("clonos/api/transforms/keyed_choosing.py", "runs_user_code"),
-    ("clonos/api/transforms/keyed_choosing.py", "selects_rows"),
-    ("clonos/api/transforms/routing.py", "runs_user_code"),
-}
-"""Facts that a method gives of several operators at once, and those of a source and of a route."""
+DESCRIBING: Final = {"clonos/api/step.py", "clonos/api/step_graph.py", "clonos/api/window_step.py"}
+"""Modules of the API that ask for facts of operators; the last one has the kinds of windows, which say them."""
 
 
 def _spelled_out(function: type_of_function) -> bool:
@@ -71,20 +67,20 @@ def test_the_overloads_of_a_method_repeat_no_keywords() -> None:
     assert again == {}, "give them a TypedDict, which each overload unpacks"
 
 
-def _is_constant(value: ast.expr) -> bool:
-    """Returns whether an argument is the same in each call, and not the default."""
-    is_empty = isinstance(value, ast.Tuple) and not value.elts
-    return is_empty or (isinstance(value, ast.Constant) and value.value not in (None, False))
+@pytest.mark.parametrize("method", [StepGraph.add, GraphBuilder._step], ids=lambda method: method.__qualname__)
+def test_a_method_that_adds_a_step_takes_no_fact_of_its_operator(method: Any) -> None:
+    parameters = inspect.signature(method).parameters
+    assert all(each.kind is not each.VAR_KEYWORD for each in parameters.values()), "facts would pass as keywords"
+    assert not parameters.keys() & {each.name for each in fields(Facts)}, "the definition says them"
 
 
-def test_a_constant_fact_of_an_operator_is_an_attribute_of_its_class() -> None:
-    given = {
-        (source.path, keyword.arg)
+def test_no_method_of_the_api_makes_facts_of_an_operator() -> None:
+    makers = {Facts.__name__, facts_of.__name__, with_form.__name__}
+    found = {
+        source.path
         for source in sources()
-        if source.is_under(*PACKAGES)
+        if source.is_under("clonos/api")
         for node in source.nodes
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg in FACTS and _is_constant(keyword.value)
+        if isinstance(node, ast.ImportFrom) and makers & {alias.name for alias in node.names}
     }
-    assert given == GIVEN_BY_METHODS, "make it an attribute of the operator's class, which the graph asks"
+    assert found == DESCRIBING, "let the class of the operator say them: its classmethod facts, which the graph asks"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from clonos.api.emission import Emission, at_end, changes
+from clonos.api.emission import at_end, changes
+from clonos.operators.emission_times import Emission
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.columns.column_jobs import ColumnJob
 from clonos_chaos.jobs.columns.keyed_totals import EMISSIONS, TotalsOfColumns

@@ -30,11 +30,12 @@ from clonos.agg import (
     sum_,
     top_k,
 )
-from clonos.api.emission import Emission, at_end, changes, each, every
+from clonos.api.emission import at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
+from clonos.operators.emission_times import Emission
 from clonos_chaos.jobs.api_jobs import KEY_FUNCTIONS, ApiJob, Immediate, Offsets, Parts, Row, drawn
 from clonos_chaos.jobs.fuzz_jobs import next_of
 

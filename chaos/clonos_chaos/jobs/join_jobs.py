@@ -7,18 +7,20 @@ After a split that was idle a row may be late: it leaves by the side output, and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
 
 from clonos.api.common import Common
 from clonos.api.graph import JobGraph
-from clonos.api.joining.joins import add_step, keyed_sides
+from clonos.api.joining.joins import joined_step, keyed_sides
 from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.watermark import Activity, Watermark
-from clonos.operators.joins.buffered_join import EventJoin
+from clonos.operators.facts import Facts, KnownInputs, facts_of
+from clonos.operators.joins.join_facts import join
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.state_descriptors import MapState, ValueState
@@ -80,6 +82,11 @@ class Ruled:
 class TimestampOperator(Operator):
     """Gives rows the timestamps that the watermarks of the source are for."""
 
+    @classmethod
+    def facts(cls, given: KnownInputs, job: TimedJob) -> Facts:
+        """Returns those for a job."""
+        return replace(facts_of(partial(cls, job), given), has_times=True)
+
     def __init__(self, job: TimedJob) -> None:
         self._job = job
 
@@ -97,7 +104,7 @@ class JoinedJob(TimedJob):
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         source = self._timed_rows(graph, rng)._inputs
-        stamped = graph.add("stamp", source, {}, make=lambda _: partial(TimestampOperator, self), has_times=True)
+        stamped = graph.add("stamp", source, {}, partial(TimestampOperator.facts, job=self))
         rows: Stream[Row] = Stream(graph, (StepInput(stamped.number),))
         self._every = rng.choice((1, 2, 3))
         self._shift = rng.choice((0, 0, 3))
@@ -127,9 +134,10 @@ class JoinedJob(TimedJob):
 
     def _joined(self, sides: tuple[GraphBuilder, GraphBuilder], how: How, select: Any, common: Common) -> Stream[Any]:
         """Adds a join with bounds in nanoseconds, which the API does not take."""
-        make = partial(partial, EventJoin, rule=self._rule, how=how, select=select, late=LATE.name)
-        flags: Any = {"has_times": True, "side_tags": None, "state": ()}
-        return Stream(sides[0]._graph, add_step(*sides, "join", make, common, select, **flags))
+        definition = partial(
+            join, rule=self._rule, match=str(self._rule), how=how, select=select, late=LATE.name, is_timed=True
+        )
+        return Stream(sides[0]._graph, joined_step(*sides, "join", definition, common))
 
     def has_match(self, offset: int) -> bool:
         """Returns whether a row has a match, by the twin."""

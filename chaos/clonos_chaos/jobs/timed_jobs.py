@@ -7,7 +7,7 @@ order of arrival. Only after a split that was idle may a row be late; it then le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +20,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values import decode_value, encode_value
 from clonos.core.values.keys import state_key
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
@@ -189,10 +190,10 @@ class EventStream(GraphBuilder):
     ) -> Stream[Row]:
         """Adds windows to a keyed stream."""
 
-        def make(name: str) -> Callable[[], Operator]:
-            return partial(kind, name, stage, size_ns, job)
+        def facts(given: KnownInputs) -> Facts:
+            return facts_of(partial(kind, given.step, stage, size_ns, job), given)
 
-        step = self._graph.add("event windows", self._inputs, {"parallelism": parallelism}, make=make)
+        step = self._graph.add("event windows", self._inputs, {"parallelism": parallelism}, facts)
         return Stream(self._graph, (StepInput(step.number),))
 
 

@@ -13,9 +13,10 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from clonos.api.emission import Emission, at_end, changes, each, every
+from clonos.api.emission import at_end, changes, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
+from clonos.operators.emission_times import Emission
 from clonos.operators.state.state_descriptors import ListState, MapState
 from clonos_chaos.jobs.api_jobs import (
     ApiJob,

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.expressions.expression import Expr
-from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.call_attempts import KEY_PARAMETER
 from clonos.operators.steps.function_results import advice_for
 
@@ -35,20 +34,6 @@ HOOK: Final = re.compile(r"on(_|[A-Z])")
 BY_NAME: Final = frozenset({"getattr", "methodcaller", "attrgetter"})
 """Functions that find a method by a name that the code may compose."""
 
-
-PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "map": (("record",),),
-    "filter": (("record",),),
-    "flat_map": (("record",),),
-    "map_async": (("record",),),
-    "map_batches": (("batch",),),
-    "key_by": (("record",),),
-    "timestamps": (("record",),),
-    "stateful_map": (("key", "state", "value"),),
-    "reduce": (("so_far", "value"),),
-    "join": (("left", "right"),),
-}
-"""Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
 
 METHOD_PARAMETERS: Final = {
     **dict.fromkeys(("process", "process_first", "process_second"), ("value", "context")),
@@ -77,12 +62,10 @@ TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 
-def check_function(
-    method: str, step: str, function: Any, index: int = 0, arguments: tuple[str, ...] | None = None
-) -> None:
-    """Checks that function ``index`` of a step can be called, and for a result, not for a generator or a coroutine.
+def check_function(method: str, step: str, function: Any, arguments: tuple[str, ...] | None = None) -> None:
+    """Checks that a function of a step can be called, and for a result, not for a generator or a coroutine.
 
-    ``arguments``: what it is called with; by default that of ``PARAMETERS``.
+    ``arguments``: what it is called with; None if that is not checked.
 
     Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
         outside of ``flat_map``, or ``async def`` in a step that awaits nothing.
@@ -96,8 +79,6 @@ def check_function(
     elif (inspect.iscoroutinefunction(called) and method not in AWAITING) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        if arguments is None and index < len(known := PARAMETERS.get(method, ())):
-            arguments = known[index]
         if arguments is not None:
             _check_parameters(step, function, arguments)
         return
@@ -212,16 +193,6 @@ def _advice_for_process(function: Any, wanted: str) -> str:
 def uses(function: Any, name: str) -> bool:
     """Returns whether a method of a process function uses an attribute of this name."""
     return any(name in code.co_names for code in _codes_of(function))
-
-
-def states_of(function: Any) -> tuple[tuple[str, str], ...]:
-    """Returns kind and type of the default of each state that a process function declares as an attribute."""
-    cls = function if isinstance(function, type) else type(function)
-    attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
-    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
-    kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
-    defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
-    return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
 
 
 def codes_within(code: CodeType) -> Iterator[CodeType]:

@@ -14,7 +14,6 @@ from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.operators.column_contract import DescribedSource, SampledSource
 from clonos.operators.columnar.column_form import ColumnForm
-from clonos.operators.columnar.joins.join_form import JoinForm
 from clonos.operators.columnar.row_forms import have_equal_rows
 from clonos.operators.operator import Operator
 
@@ -47,10 +46,10 @@ def stored_columns(step: Step, steps: Sequence[Step]) -> tuple[Any, ...]:
     """Returns the columns that the operator of a step over columns depends on, of each side; () if it works on rows."""
     if step.form is None or form_reason(step.form, step, steps):
         return ()
-    return _stored(step.form, next(_schemas(step, steps)))
+    return step.form.stored(next(_schemas(step, steps)))
 
 
-def form_reason(form: ColumnForm | JoinForm, step: Step, steps: Sequence[Step]) -> str:
+def form_reason(form: ColumnForm, step: Step, steps: Sequence[Step]) -> str:
     """Returns why a step that has a form over columns works on rows; "" if it works on columns.
 
     Streams of a union may differ in columns that the operator does not depend on.
@@ -60,19 +59,15 @@ def form_reason(form: ColumnForm | JoinForm, step: Step, steps: Sequence[Step]) 
     if any(known_schema(steps, each) is None for each in step.inputs):
         return why_unknown(steps, step.inputs)
     schemas = list(_schemas(step, steps))
-    if reason := next(filter(None, (form.row_reason(*each) for each in schemas)), ""):
+    if reason := next(filter(None, (form.row_reason(each) for each in schemas)), ""):
         return reason
-    first, *others = (_stored(form, each) for each in schemas)
+    first, *others = (form.stored(each) for each in schemas)
     return "" if all(_are_equal(first, each) for each in others) else DIFFERENT
 
 
 def _schemas(step: Step, steps: Sequence[Step]) -> Iterator[tuple[Any, ...]]:
     """Yields the schemas of both sides of a join, or that of the only side, for each stream of unions."""
     return product(*([known_schema(steps, each) for each in side] for side in step.sides))
-
-
-def _stored(form: ColumnForm | JoinForm, schemas: tuple[Any, ...]) -> tuple[Any, ...]:
-    return form.stored(*schemas) if isinstance(form, JoinForm) else (form.stored(*schemas),)
 
 
 def _are_equal(these: Sequence[Any], others: Sequence[Any]) -> bool:
@@ -107,4 +102,4 @@ def maker_of(step: Step, steps: Sequence[Step]) -> Callable[[], Operator] | None
     columns = stored_columns(step, steps)
     if not columns or step.form is None:
         return step.make
-    return partial(step.form.operator, step.name, *columns)
+    return partial(step.form.operator, step.name, columns)

@@ -42,15 +42,13 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
     if step.columns is not None:
         return step.columns
-    if step.stage is None and step.schema_from is None and step.kind not in KEEPING:
+    if step.stage is None and step.form is None and step.kind not in KEEPING:
         return None
-    schemas = [input_schema(steps, each) for each in step.sides]
+    schemas = tuple(input_schema(steps, each) for each in step.sides)
     if any(each is None for each in schemas):
         return None
-    if step.form is not None and step.form.row_reason(*schemas):
-        return None
-    if step.schema_from is not None:
-        return step.schema_from(*schemas)
+    if step.form is not None:
+        return None if step.form.row_reason(schemas) else step.form.results(schemas)
     if step.stage is None:
         return schemas[0]
     from clonos.expressions.program import schema_after  # loads pyarrow

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack
 
-from clonos.api.checks.function_checks import check_process, states_of, uses
+from clonos.api.checks.function_checks import check_process, uses
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.common import CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.joins import add_step
+from clonos.api.joining.joins import two_input_step
 from clonos.api.step import Exchange
 from clonos.api.steps import GraphBuilder
 from clonos.core.model.wrong_calls import explains_calls
@@ -106,21 +106,12 @@ class ConnectedStreams(Generic[A, B]):
         has_times = all(each._graph.have_same_times(step, each._inputs) for each in sides)
         if not has_times and uses(function, "set_event_timer"):
             raise InvalidJob(step, "sets event-time timers, and one of its streams has no event time", GIVE_TIMESTAMPS)
-        make = partial(
-            partial,
-            TwoInputProcess,
+        definition = partial(
+            TwoInputProcess.facts,
             function=function,
+            has_times=has_times,
             is_keyed=self._is_keyed,
             is_broadcast=self._is_broadcast,
-            has_times=has_times,
         )
-        inputs = add_step(
-            *sides,
-            "process",
-            make,
-            common,
-            function,
-            has_times=has_times,
-            state=states_of(function),
-        )
+        inputs = two_input_step(*sides, "process", definition, common)
         return Stream(self._first._graph, inputs)

@@ -11,33 +11,20 @@ from typing import Any, Final, Literal, Unpack
 from clonos.api.checks.function_checks import check_function
 from clonos.api.checks.wrong_ends import check_streams
 from clonos.api.columns.column_checks import check_joined_keys, check_key
-from clonos.api.columns.key_columns import key_columns
 from clonos.api.common import Common, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.key_by import KeyBy, checked_key
 from clonos.api.step import Exchange, StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Tumbling
-from clonos.operators.columnar.joins.join_form import (
-    JoinForm,
-    MakeJoin,
-    as_of_columns,
-    clock_columns,
-    column_lookup,
-    event_columns,
-)
-from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.in_order import MergeOrdered, NumberInput
-from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.joins.as_of import AsOfJoin, Direction, Lookup
-from clonos.operators.joins.buffered_join import ClockJoin, EventJoin, Select
-from clonos.operators.joins.match_rules import Between, How, Keys, MatchRule, SameWindow
-from clonos.operators.operator import Operator
+from clonos.operators.facts import Definition, plain
+from clonos.operators.joins.as_of import Direction
+from clonos.operators.joins.join_facts import as_of, join, lookup
+from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
-
-JOINS: Final = ("join", "join_as_of", "lookup")
 
 Closed = Literal["both", "left", "right", "neither"]
 
@@ -116,34 +103,10 @@ def join_step(
         raise timestamps_missing(step, have_times)
     if late is not None and not is_timed:
         raise InvalidJob(step, "gets late=, and its streams have no timestamps", GIVE_TIMESTAMPS)
-    tags = _tags(step, late)
-    make_rows: Callable[..., Any]
-    make_columns: Callable[..., Any]
-    if is_timed:
-        late_tag = next(iter(tags), None)
-        make_rows = partial(EventJoin, rule=rule, how=kind, select=select, late=late_tag)
-        make_columns = partial(event_columns, rule=rule, how=kind, late=late_tag)
-    else:
-        make_rows = partial(ClockJoin, rule=rule, how=kind, select=select)
-        make_columns = partial(clock_columns, rule=rule, how=kind)
-    columns = _over_columns(
-        *(left, right, make_columns, select),
-        may_lack=(kind.keeps(False), kind.keeps(True)) if kind.gives_pairs else None,
-        has_times=is_timed,
-        has_join_time=kind.gives_pairs and is_timed,
+    definition = partial(
+        join, rule=rule, match=text, how=kind, select=select, late=_late_tag(step, late), is_timed=is_timed
     )
-    return add_step(
-        left,
-        right,
-        "join",
-        partial(partial, make_rows),
-        common,
-        select,
-        has_times=is_timed,
-        side_tags=tags,
-        state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
-        **columns,
-    )
+    return joined_step(left, right, "join", definition, common)
 
 
 def as_of_step(
@@ -178,27 +141,15 @@ def as_of_step(
     if not all(have_times):
         raise timestamps_missing(step, have_times)
     tolerance_ns = None if tolerance is None else bound_ns(tolerance)
-    tags = _tags(step, late)
-    rule: dict[str, Any] = {
-        "direction": Direction(direction),
-        "tolerance_ns": tolerance_ns,
-        "is_inner": kind is How.INNER,
-        "late": next(iter(tags), None),
-    }
-    may_lack = (False, kind is How.LEFT)
-    columns = _over_columns(left, right, partial(as_of_columns, **rule), select, may_lack=may_lack, has_times=True)
-    return add_step(
-        left,
-        right,
-        "join_as_of",
-        partial(partial, AsOfJoin, select=select, **rule),
-        common,
-        select,
-        has_times=True,
-        side_tags=tags,
-        state=(("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns")),
-        **columns,
+    definition = partial(
+        as_of,
+        direction=Direction(direction),
+        tolerance_ns=tolerance_ns,
+        is_inner=kind is How.INNER,
+        select=select,
+        late=_late_tag(step, late),
     )
+    return joined_step(left, right, "join_as_of", definition, common)
 
 
 def lookup_step(
@@ -217,51 +168,8 @@ def lookup_step(
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
     has_times, _ = (each._graph.have_same_times(step, each._inputs) for each in (left, table))
-    is_inner = kind is How.INNER
-    make = partial(partial, Lookup, is_inner=is_inner, select=select, has_times=has_times)
-    columns = _over_columns(
-        *(left, table, partial(column_lookup, is_inner=is_inner), select),
-        may_lack=(False, not is_inner),
-        has_times=has_times,
-        has_left=False,
-    )
-    return add_step(left, table, "lookup", make, common, select, has_times=has_times, **columns)
-
-
-def _over_columns(
-    left: GraphBuilder,
-    right: GraphBuilder,
-    make: MakeJoin,
-    select: Select | None,
-    *,
-    may_lack: tuple[bool, bool] | None,
-    has_times: bool,
-    has_join_time: bool = False,
-    has_left: bool = True,
-) -> dict[str, Any]:
-    """Returns what the step of a join has beside its operator over rows if the keys of both sides are columns.
-
-    ``make`` and ``has_left``: see ``JoinForm``. ``may_lack``: a result may be without the left or the right side; None:
-    it has the left side alone. ``has_join_time``: results have the later timestamp of both sides, else that of the left
-    one.
-    """
-    graph = left._graph
-    keys = key_columns(graph, left._inputs), key_columns(right._graph, right._inputs)
-    if graph is not right._graph or not all(keys) or len(keys[0]) != len(keys[1]):
-        return {}
-    time = graph.steps[left._inputs[0].step].timestamp_column if has_times else None
-    time = TimestampColumn(JOIN_TIME) if has_join_time else time
-    form = JoinForm(keys, make, has_left, select, time)
-    if select is not None:
-        return {"form": form}
-    schema_from = partial(_result_schema, keys, may_lack, has_join_time)
-    return {"form": form, "emits_columns": True, "timestamp_column": time, "schema_from": schema_from}
-
-
-def _result_schema(keys: Keys, may_lack: tuple[bool, bool] | None, has_time: bool, left: Any, right: Any) -> Any:
-    from clonos.operators.columnar.joins.join_results import schema_of_results  # loads pyarrow
-
-    return schema_of_results((left, right), keys, may_lack, has_time)
+    definition = partial(lookup, is_inner=kind is How.INNER, select=select, has_times=has_times)
+    return joined_step(left, table, "lookup", definition, common)
 
 
 def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common: Common) -> tuple[StepInput, ...]:
@@ -272,7 +180,7 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common:
     step = common.get("name") or "merge_ordered"
     check_streams(step, streams)
     graph = streams[0]._graph
-    tags = _tags(step, late)
+    late_tag = _late_tag(step, late)
     inputs: tuple[StepInput, ...] = ()
     for number, stream in enumerate(streams):
         if stream._graph is not graph:
@@ -280,65 +188,40 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, common:
         if not graph.have_same_times(step, stream._inputs):
             raise InvalidJob(step, "merges a stream without timestamps by time", GIVE_TIMESTAMPS)
         upstreams = {graph.steps[each.step].parallelism for each in stream._inputs}
+        parallelism = upstreams.pop() if len(upstreams) == 1 else None
         marked = graph.add(
-            "merge_input",
-            stream._inputs,
-            {"parallelism": upstreams.pop() if len(upstreams) == 1 else None},
-            make=lambda _, number=number: partial(NumberInput, number),  # type: ignore[misc]
-            has_times=True,
+            "merge_input", stream._inputs, {"parallelism": parallelism}, plain(partial(NumberInput, number))
         )
         inputs += (StepInput(marked.number),)
-    added = graph.add(
-        "merge_ordered",
-        inputs,
-        common,
-        make=lambda name: partial(MergeOrdered, name, next(iter(tags), None)),
-        has_times=True,
-        side_tags=tags,
-        state=(("inputs", str(len(streams))),),
-    )
+    definition = partial(MergeOrdered.facts, late=late_tag, inputs=len(streams))
+    added = graph.add("merge_ordered", inputs, common, definition)
     return (StepInput(added.number),)
 
 
-def add_step(
-    first: GraphBuilder,
-    second: GraphBuilder,
-    kind: str,
-    make: Callable[[str], Callable[[], Operator]],
-    common: Common,
-    function: Any,
-    **rest: Any,
+def joined_step(
+    left: GraphBuilder, right: GraphBuilder, kind: str, definition: Definition, common: Common
 ) -> tuple[StepInput, ...]:
-    """Adds a step of two inputs that may call a function of the user.
+    """Adds a step of two inputs with keys that may be equal.
 
     Raises: InvalidJob: the streams belong to two jobs, their keys are never equal, or an option cannot be used.
     """
-    if kind in JOINS and first._graph is second._graph:
-        inputs = first._inputs, second._inputs
-        keys = [key_columns(first._graph, each) for each in inputs]
-        check_joined_keys(first._graph, common.get("name") or kind, inputs, keys)
-    return two_input_step(
-        first,
-        second,
-        kind,
-        make,
-        common,
-        functions=() if function is None else (function,),
-        runs_user_code=function is not None,
-        **rest,
-    )
+    if left._graph is right._graph:
+        inputs = left._inputs, right._inputs
+        keys = list(map(left._graph.key_columns, inputs))
+        check_joined_keys(left._graph, common.get("name") or kind, inputs, keys)
+    return two_input_step(left, right, kind, definition, common)
 
 
-def _tags(step: str, late: Any) -> tuple[str, ...]:
-    """Returns the names of the side outputs of a step: that of ``late``, if it is given.
+def _late_tag(step: str, late: Any) -> str | None:
+    """Returns the name of the side output of a step for late records, if it is given.
 
     Raises: InvalidJob: it is no tag.
     """
     if late is None:
-        return ()
+        return None
     if not isinstance(late, Tag):
         raise InvalidJob(step, f"gets late={late!r:.80}", 'Give it a tag: late=Tag("late").')
-    return (late.name,)
+    return late.name
 
 
 def checked_how(step: str, how: str, allowed: tuple[How, ...]) -> How:
@@ -364,7 +247,7 @@ def check_select(step: str, select: Any, gives_pairs: bool) -> None:
         raise InvalidJob(
             step, "gives records of the left stream, and gets select=", "Leave select out, and call map on the result."
         )
-    check_function("join", step, select)
+    check_function("join", step, select, ("left", "right"))
 
 
 def timestamps_missing(step: str, have_times: list[bool]) -> InvalidJob:
@@ -426,13 +309,10 @@ def two_input_step(
     first: GraphBuilder,
     second: GraphBuilder,
     kind: str,
-    make: Callable[[str], Callable[[], Operator]],
+    definition: Definition,
     common: Common,
-    **rest: Any,
 ) -> tuple[StepInput, ...]:
     """Adds a step whose operator is a ``TwoInputOperator``, and returns the input that reads its results.
-
-    ``make`` and ``rest`` are those of ``JobGraph.add``.
 
     Raises: InvalidJob: the streams belong to two jobs, or an option cannot be used.
     """
@@ -440,5 +320,5 @@ def two_input_step(
     if second._graph is not graph:
         raise InvalidJob(common.get("name") or kind, "joins streams of two jobs", "Both must come from one Job.")
     inputs = (*first._inputs, *second._inputs)
-    step = graph.add(kind, inputs, common, make=make, second_from=len(first._inputs), **rest)
+    step = graph.add(kind, inputs, common, definition, second_from=len(first._inputs))
     return (StepInput(step.number),)

@@ -371,8 +371,10 @@ class _Compiler:
         parent, tag = self._node_of[step_input.step], step_input.tag
         if stored := stored_columns(reader, self._graph.steps):
             parent = self._fitted(vertex, parent, step_input, stored[place].names)
-        if by_column and reader.partial is not None and stored:
-            make_partial = reader.partial(reader.name)
+        make_partial = (
+            reader.form.before_exchange(reader.name) if by_column and stored and reader.form is not None else None
+        )
+        if make_partial is not None:
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
             parent, tag = vertex.add(node, parent, tag), ""
         key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))

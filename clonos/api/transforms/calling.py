@@ -14,6 +14,7 @@ from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import duration_ns
+from clonos.operators.facts import plain
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
 
@@ -97,8 +98,8 @@ class Calling(Theme, Generic[T]):
             key=itemgetter(key) if isinstance(key, str) else key,
             per_key=per_key,
         )
-        make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        return self._stream(self._step("map_async", make, common, (function,), breaks_order=not ordered))
+        arguments = {"function": function, "capacity": capacity, "is_ordered": ordered, "policy": policy}
+        return self._stream(self._step("map_async", lambda given: AsyncMap.facts(given, function, **arguments), common))
 
 
 def add_parallel(
@@ -116,8 +117,8 @@ def add_parallel(
             "has effects and par=, and calls that run side by side may be made again after a failure",
             "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
         )
-    make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
-    return stream._step(kind, make, common, (function,))
+    operator = partial(AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
+    return stream._step(kind, plain(operator, function), common)
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

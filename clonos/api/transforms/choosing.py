@@ -14,17 +14,16 @@ from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
 from clonos.api.themes import Theme
+from clonos.operators.facts import plain
 from clonos.operators.steps import stateless
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.transforms.record_steps import (
     Branch,
-    FilterColumns,
     Iterated,
     OneBranch,
-    PeekColumns,
-    PeekFunction,
-    Sampled,
     branch_tags,
+    peek,
+    sample,
 )
 
 if TYPE_CHECKING:
@@ -96,31 +95,14 @@ class Choosing(Theme, Generic[T]):
             raise InvalidJob(
                 common.get("name") or "sample", f"gets the fraction {fraction!r:.80}", "Give a number from 0 to 1."
             )
-        is_columnar = self._gives_columns
-        make = partial(FilterColumns if is_columnar else stateless.Filter, Sampled(fraction, seed))
-        step = self._step(
-            "sample",
-            lambda _: make,
-            common,
-            emits_columns=is_columnar,
-        )
-        return self._stream(step)
+        return self._stream(self._step("sample", partial(sample, fraction=fraction, seed=seed), common))
 
     def peek(self, function: Callable[[T], object], **common: Unpack[CommonWithEffects]) -> Stream[T]:
         """Calls ``function`` with each record, such as ``print``, and passes the record on. Its result is ignored.
 
         Of a stream of columns it gets a dict for each record, and the columns pass on as they are.
         """
-        is_columnar = self._gives_columns
-        make = partial(PeekColumns if is_columnar else stateless.Map, PeekFunction(function))
-        step = self._step(
-            "peek",
-            lambda _: make,
-            common,
-            (function,),
-            emits_columns=is_columnar,
-        )
-        return self._stream(step)
+        return self._stream(self._step("peek", partial(peek, function=function), common))
 
     def iterate(
         self, function: Callable[[T], T | None], *, times_max: int, **common: Unpack[CommonWithEffects]
@@ -143,9 +125,8 @@ class Choosing(Theme, Generic[T]):
                 f"has times_max={times_max!r:.80}",
                 "Give the most calls for a record: at least 1.",
             )
-        make = partial(stateless.Map, Iterated(function, times_max))
-        step = self._step("iterate", lambda _: make, common, (function,))
-        return self._stream(step)
+        operator = partial(stateless.Map, Iterated(function, times_max))
+        return self._stream(self._step("iterate", plain(operator, function), common))
 
     def limit(self, count: int, *, name: str | None = None, standby: StandbyMode | None = None) -> Stream[T]:
         """Passes on the first ``count`` records, in one task, and drops the others.
@@ -160,13 +141,8 @@ class Choosing(Theme, Generic[T]):
             raise InvalidJob(
                 name or "limit", f"gets {count!r:.80}", "Give the number of records: an int of at least 1."
             )
-        step = self._step(
-            "limit",
-            partial(partial, Limit, count=count),
-            {"name": name, "parallelism": 1, "standby": standby},
-            emits_columns=self._gives_columns,
-        )
-        return self._stream(step)
+        common: Common = {"name": name, "parallelism": 1, "standby": standby}
+        return self._stream(self._step("limit", plain(partial(Limit, count=count)), common))
 
     def branch(self, *predicates: Callable[[T], object] | bool, **common: Unpack[Common]) -> tuple[Stream[T], ...]:
         """Divides the stream: a record goes to the branch of the first predicate that is true for it, or is dropped.
@@ -187,11 +163,9 @@ class Choosing(Theme, Generic[T]):
                 f"gets the predicates {predicates!r:.80}",
                 "Give one function of the record for each branch; True is the predicate that takes the rest.",
             )
-        functions = tuple(each for each in predicates if not isinstance(each, bool))
-        make, tags = partial(Branch, predicates), branch_tags(len(predicates))
-        (divided,) = self._step(kind, lambda _: make, common, functions, side_tags=tags)
+        (divided,) = self._step(kind, partial(Branch.facts, predicates=predicates), common)
         common["name"] = None
-        return tuple(self._branch(replace(divided, tag=tag), common) for tag in tags)
+        return tuple(self._branch(replace(divided, tag=tag), common) for tag in branch_tags(len(predicates)))
 
     def split(self, predicate: Callable[[T], object], **common: Unpack[Common]) -> tuple[Stream[T], Stream[T]]:
         """Divides the stream in two: the records for which ``predicate`` is true, and the others.
@@ -204,13 +178,9 @@ class Choosing(Theme, Generic[T]):
         chosen, rest = self.branch(predicate, True, **common)
         return chosen, rest
 
-    @property
-    def _gives_columns(self) -> bool:
-        return all(map(self._graph.gives_columns, self._inputs))
-
     def _branch(self, divided: StepInput, common: Common) -> Stream[T]:
         name = f"{self._graph.steps[divided.step].name}.{divided.tag}"
-        return self._stream(self._stream((divided,))._step(name, lambda _: OneBranch, common))
+        return self._stream(self._stream((divided,))._step(name, plain(OneBranch), common))
 
 
 def _is_fraction(value: object) -> bool:

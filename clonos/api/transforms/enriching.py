@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.api.checks.function_checks import check_function
@@ -14,6 +13,7 @@ from clonos.api.themes import Theme
 from clonos.api.transforms.calling import check_count
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.facts import Definition
 from clonos.operators.fields import Field
 from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
@@ -155,8 +155,8 @@ class Enriching(Theme, Generic[T]):
         step = common.get("name") or "enrich"
         select, policy = _result_of(step, into, select), _policy(step, retries, retry_after, rate)
         asked, key = _lookup_of(step, lookup, on)
-        make = _maker(step, Enrich, asked, key, select, cache, not_found, capacity, policy)
-        return self._stream(self._step("enrich", make, common, *_called(asked, "key", on, select)))
+        definition = _definition(step, Enrich, asked, key, on, select, cache, not_found, capacity, policy)
+        return self._stream(self._step("enrich", definition, common))
 
     @overload
     def enrich_batch(
@@ -228,11 +228,9 @@ class Enriching(Theme, Generic[T]):
             raise InvalidJob(step, problem, "Give a function of a list of keys that returns a dict from key to answer.")
         asked, key = _lookup_of(step, lookup, on)
         check_count(step, "keys", keys, 1, KEYS_MAX)
-        batches = partial(
-            EnrichBatch, keys_max=keys, interval_ns=duration_ns(within), field=on if isinstance(on, str) else None
-        )
-        make = _maker(step, batches, asked, key, select, cache, not_found, capacity, policy)
-        return self._stream(self._step("enrich_batch", make, common, *_called(asked, "keys", on, select)))
+        waits = {"keys_max": keys, "interval_ns": duration_ns(within), "field": on if isinstance(on, str) else None}
+        definition = _definition(step, EnrichBatch, asked, key, on, select, cache, not_found, capacity, policy, **waits)
+        return self._stream(self._step("enrich_batch", definition, common))
 
 
 def _policy(step: str, retries: int, retry_after: Duration, rate: float | None) -> CallPolicy:
@@ -240,39 +238,26 @@ def _policy(step: str, retries: int, retry_after: Duration, rate: float | None) 
     return CallPolicy(retries=retries, retry_after_ns=duration_ns(retry_after), rate=_checked_rate(step, rate))
 
 
-def _called(
-    asked: Any, argument: str, on: Any, select: Callable[[Any, Any], Any]
-) -> tuple[tuple[Any, ...], tuple[tuple[str, ...], ...]]:
-    """Returns the functions that a step calls, and the names of their arguments."""
-    if callable(on):
-        return (asked, on, select), ((argument,), ("record",), ("record", "answer"))
-    return (asked, select), ((argument,), ("record", "answer"))
-
-
-def _maker(
+def _definition(
     step: str,
-    operator: Callable[..., Enrich],
+    operator: type[Enrich],
     asked: Callable[..., Any],
     key: Callable[[Any], Any],
+    on: Any,
     select: Callable[[Any, Any], Any],
     cache: Any,
     not_found: str,
     capacity: int,
     policy: CallPolicy,
-) -> Any:
+    **waits: Any,
+) -> Definition:
     check_count(step, "capacity", capacity, 1)
     if not_found not in tuple(NotFound):
         raise InvalidJob(step, f"gets not_found={not_found!r:.80}", 'Give "none", "skip" or "error".')
-    return partial(
-        partial,
-        operator,
-        lookup=asked,
-        key=key,
-        select=select,
-        capacity=capacity,
-        policy=policy,
-        cache=_cache_rules(step, cache),
-        not_found=NotFound(not_found),
+    functions = (asked, on, select) if callable(on) else (asked, select)
+    arguments = {"capacity": capacity, "policy": policy, "cache": _cache_rules(step, cache), **waits}
+    return lambda given: operator.facts(
+        given, *functions, lookup=asked, key=key, select=select, not_found=NotFound(not_found), **arguments
     )
 
 

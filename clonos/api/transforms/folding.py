@@ -7,14 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from clonos.api.common import Common, CommonWithEffects
-from clonos.api.emission import Emission, check_emission
+from clonos.api.emission import check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
-from clonos.core.values.copying import copied
-from clonos.operators.aggregates.custom import Custom
-from clonos.operators.steps.running_aggregates import ChangedAggregate, PacedAggregate
+from clonos.operators.emission_times import Emission
+from clonos.operators.steps.totals import fold
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -97,17 +96,5 @@ def folded(
     Raises: InvalidJob: ``emit`` is no ``Emission``.
     """
     check_emission(common.get("name") or "fold", emit)
-    aggregation = Custom(partial(copied, initial), function, None, None)
-    make: Callable[..., Any] = partial(partial, PacedAggregate, count=emit.count, interval_ns=emit.interval_ns)
-    if emit.is_per_batch:
-        make = partial(partial, ChangedAggregate)
-    return stream._step(
-        "fold",
-        partial(make, aggregation=aggregation, is_keyed=is_keyed),
-        common,
-        (function,),
-        key_field="" if is_keyed else None,
-        state=(("emit", str(emit)),),
-        emits_at_end=emit.is_final,
-        has_times=False,
-    )
+    definition = partial(fold, initial=initial, function=function, emit=emit, is_keyed=is_keyed)
+    return stream._step("fold", definition, common)

@@ -18,7 +18,6 @@ from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.stages import Stage
 from clonos.operators.columnar.column_step import ColumnStep
-from clonos.operators.event_time.timestamps import TimestampColumn
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -183,32 +182,19 @@ def add_stage(
 
         schema_after([stage], schema)
     stage = replace(stage, is_checked=len(schemas) == len(inputs))
-    has_times = graph.have_same_times(name, inputs)
-    column = graph.steps[inputs[0].step].timestamp_column if has_times else None
-    timestamp_column = None if column is None else _column_after(stage, column)
-    return stream._step(
-        kind,
-        lambda final: partial(ColumnStep, replace(stage, step=final)),
-        common,
-        selects_rows=kind == "filter",
-        has_times=timestamp_column is not None,
-        timestamp_column=timestamp_column,
-        stage=stage,
-    )
+    if graph.have_same_times(name, inputs) and (column := graph.steps[inputs[0].step].timestamp_column) is not None:
+        _check_not_computed(stage, column.name)
+    return stream._step(kind, partial(ColumnStep.facts, stage=stage), common)
 
 
-def _column_after(stage: Stage, column: TimestampColumn) -> TimestampColumn | None:
-    """Returns the column of the timestamps after a stage, None if it is left out.
+def _check_not_computed(stage: Stage, column: str) -> None:
+    """Checks that a stage leaves the column of the timestamps as it is, or out.
 
     Raises: InvalidJob: it is computed anew.
     """
-    name = stage.renamed(column.name)
-    if name is not None:
-        return column._replace(name=name)
-    if column.name in dict(stage.columns):
+    if stage.renamed(column) is None and column in dict(stage.columns):
         raise InvalidJob(
             stage.step,
-            f"computes the column {column.name!r} anew, which has the timestamps of the stream",
+            f"computes the column {column!r} anew, which has the timestamps of the stream",
             "Give the result another name, or the stream other timestamps with with_timestamps in front of this step.",
         )
-    return None

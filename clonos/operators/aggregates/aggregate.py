@@ -19,10 +19,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class UserFunction(NamedTuple):
-    """Function of the user, and the names of the arguments that it is called with."""
+    """Function of the user, and the names of the arguments that it is called with; None if they are not checked."""
 
     function: Any
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] | None
 
 
 class Insertion(IntEnum):

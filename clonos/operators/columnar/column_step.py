@@ -7,6 +7,8 @@ step, so that each record fails in its own step, wherever batches are cut; so do
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +16,7 @@ from clonos.expressions.expression_errors import InvalidExpression, NotComputabl
 from clonos.expressions.stages import Stage
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
 
 if TYPE_CHECKING:
@@ -55,9 +58,24 @@ class ColumnStep(Operator):
     runs_user_code = True
     is_per_record = True
     requires_columns = True
+    keeps_times = False
     emits_columns = True
     takes_columns = True
     changes_rows = False
+
+    @classmethod
+    def facts(cls, given: KnownInputs, stage: Stage) -> Facts:
+        """Returns those of a step ``stage``. Timestamps stay if it does not leave out their column."""
+        stage = replace(stage, step=given.step)
+        column = given.timestamp_column if given.has_times else None
+        name = None if column is None else stage.renamed(column.name)
+        return replace(
+            facts_of(partial(cls, stage), given),
+            selects_rows=stage.kind == "filter",
+            has_times=name is not None,
+            timestamp_column=None if column is None or name is None else column._replace(name=name),
+            stage=stage,
+        )
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

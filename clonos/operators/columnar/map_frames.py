@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +20,7 @@ from pyarrow import types
 
 from clonos.core.model.errors import JobError
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.columnar.fitting import PlannedColumns
 from clonos.operators.columnar.plain_columns import ColumnRepeated
 from clonos.operators.columnar.row_forms import (
@@ -30,13 +33,15 @@ from clonos.operators.columnar.row_forms import (
     windows_of,
 )
 from clonos.operators.columnar.window_columns import INSTANT
-from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, TimestampColumn
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps.data_frames import (
     PANDAS,
     as_batch,
     as_wanted,
     call_with_frame,
+    frame_wanted,
     parameters_of,
 )
 from clonos.operators.user_errors import RAISED
@@ -78,6 +83,18 @@ class MapFrames(Operator):
     runs_user_code = True
     emits_columns = True
     takes_columns = True
+
+    @classmethod
+    def facts(cls, given: KnownInputs, function: Callable[..., Any], declared: Any | None) -> Facts:
+        """Returns those for ``function``. ``declared``: the schema of its results, None for any."""
+        arguments = arguments_of(function)
+        make = partial(cls, function, arguments, frame_wanted(function, len(arguments) - 1), declared)
+        return replace(
+            facts_of(make, given),
+            calls=(UserFunction(function, arguments),),
+            timestamp_column=TimestampColumn(TIME) if given.has_times else None,
+            columns=None if declared is None else timed_schema(declared, given.has_times),
+        )
 
     def __init__(
         self, function: Callable[..., Any], arguments: tuple[str, ...], wanted: str, declared: Any | None

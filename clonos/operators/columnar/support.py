@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from clonos.operators.aggregates.aggregate import Aggregation, Named
@@ -61,3 +62,20 @@ def columns_read(
             return None
         found[of] = None
     return tuple(found)
+
+
+def reason_for_rows(aggregation: Aggregation[Any, Any], *, has_members: bool = False, has_logs: bool = False) -> str:
+    """Returns which aggregate works on rows, whatever the types of columns; "" if all may work on columns.
+
+    ``has_members``, ``has_logs``: see ``columns_read``.
+    """
+    for each in parts_of(aggregation).values():
+        if columns_read(each, has_members=has_members, has_logs=has_logs) is None:
+            return f"{each!r} works on rows"
+    return ""
+
+
+def name_reason(names: Sequence[str]) -> str:
+    """Returns why results with columns of these names are rows; "" if no name is there twice."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    return f"its results would have two columns {twice[0]!r}" if twice else ""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import END_OF_TIME_NS
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator
+from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.row_forms import FORM_KEY
 from clonos.operators.columnar.support import columns_read, reads_records
 from clonos.operators.event_time.timestamps import LIMIT_NS
+from clonos.operators.operator import Operator
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.window_rules import WindowRules
 
@@ -30,8 +35,9 @@ class WindowedForm(ColumnForm):
     keys: tuple[str, ...]
     rules: WindowRules
 
-    def row_reason(self, schema: Any) -> str:
+    def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.aggregate_maker import aggregate_reason
         from clonos.operators.columnar.key_reasons import packed_key_reason
         from clonos.operators.columnar.running.stored_keys import plain
@@ -42,18 +48,26 @@ class WindowedForm(ColumnForm):
             return "it keeps results as they came"
         return aggregate_reason(self.aggregation, plain(schema, schema.names), has_logs=self.has_logs)
 
-    def stored(self, schema: Any) -> Any:
+    def stored(self, schemas: Schemas) -> Schemas:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.running.stored_keys import plain
 
         if reads_records(self.aggregation):
-            return plain(schema, schema.names)
+            return (plain(schema, schema.names),)
         reads = columns_read(self.aggregation, has_logs=self.has_logs)
         assert reads is not None, "an aggregation with a form over columns reads columns"
-        return plain(schema, tuple(dict.fromkeys((*self.keys, *reads))))
+        return (plain(schema, tuple(dict.fromkeys((*self.keys, *reads)))),)
 
-    def operator(self, step: str, schema: Any) -> ColumnOperator:
+    def results(self, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
+        from clonos.operators.columnar.result_schemas import schema_of_windows
+
+        return schema_of_windows(self.aggregation, self.keys, *schemas, has_logs=self.has_logs)
+
+    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+        """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.aggregate_maker import column_aggregates
 
         aggregates = column_aggregates(self.aggregation, schema, has_logs=self.has_logs)
@@ -71,6 +85,15 @@ class SpansForm(WindowedForm):
 
     spans: Spans
 
+    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
+        """See ``ColumnForm``."""
+        has_ended = self.spans.panes > 1 and self.rules.lateness_ns  # an open pane may have windows that have
+        reads = columns_read(self.aggregation, has_logs=True)
+        if not self.keys or has_ended or reads is None or not can_be_partial(self.aggregation):
+            return None
+        is_event_time = self.rules.is_event_time
+        return partial(PartialAggregates, step, self.spans, self.aggregation, self.keys, reads, is_event_time)
+
     def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
         from clonos.operators.columnar.column_windows import ColumnWindows
 
@@ -85,11 +108,11 @@ class SessionsForm(WindowedForm):
 
     gap_ns: int
 
-    def row_reason(self, schema: Any) -> str:
+    def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
         if self.gap_ns + self.rules.lateness_ns > SESSION_NS_MAX:
             return "sessions whose gap and lateness are more than a hundred days work on rows"
-        return super().row_reason(schema)
+        return super().row_reason(schemas)
 
     def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
         from clonos.operators.columnar.sessions.column_sessions import ColumnSessions

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
@@ -11,6 +13,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
+from clonos.operators.facts import Facts, KnownInputs, calls_of, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
 
@@ -28,11 +31,26 @@ class AssignTimestamps(Operator):
     state = ()
     runs_user_code = True
     is_per_record = True
+    keeps_times = False
     checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
     _table: Table
     _watermarks: SourceWatermarks
+
+    @classmethod
+    def facts(cls, given: KnownInputs, assigner: TimestampAssigner) -> Facts:
+        """Returns those of a step with an assigner. Columns stay columns if one of them has the timestamps."""
+        emits_columns = isinstance(assigner.of, str) and given.has_columns
+        return replace(
+            facts_of(partial(cls, given.step, assigner, emits_columns), given),
+            calls=calls_of(assigner),
+            emits_columns=emits_columns,
+            is_one_to_one=not emits_columns,
+            has_times=True,
+            timestamp_column=assigner.column if emits_columns else None,
+            assigner=assigner,
+        )
 
     def __init__(self, step: str, assigner: TimestampAssigner, takes_columns: bool) -> None:
         self._step, self._assigner = step, assigner.of_task(step)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.late_batch import LateBatch
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
 
 ROWS_NAME: Final = "rows"
@@ -118,6 +121,12 @@ class NumberInput(Operator):
 
 class MergeOrdered(InOrder):
     """Merge of marked rows: a row leaves when the watermark has passed it, by (timestamp, input, arrival)."""
+
+    @classmethod
+    def facts(cls, given: KnownInputs, late: str | None, inputs: int) -> Facts:
+        """Returns those for a number of streams. ``late``: the side output of late records."""
+        facts = facts_of(partial(cls, given.step, late), given)
+        return replace(facts, side_tags=() if late is None else (late,), state=(("inputs", str(inputs)),))
 
     def placed(self, row: Any) -> tuple[int, Any, Any]:
         return (*row, row[1])

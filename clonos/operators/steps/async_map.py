@@ -6,6 +6,7 @@ The state holds the calls without a result: a restored task makes them again, un
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from itertools import repeat
@@ -17,6 +18,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.recorder import CallingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.call_attempts import Caller, CallPolicy
@@ -52,6 +54,7 @@ class AsyncMap(Operator):
     """Results of a call in a thread per record. A watermark waits for the results of all records before it."""
 
     state = ()
+    called_with = (("record",),)
     runs_user_code = True
     is_per_record = True
     has_calls: ClassVar[bool] = True
@@ -63,6 +66,12 @@ class AsyncMap(Operator):
     _next: Table
     _held: Table
     _times: Table
+
+    @classmethod
+    def facts(cls, given: KnownInputs, *functions: Any, **arguments: Any) -> Facts:
+        """Returns those for the arguments of the operator. ``functions``: those of the user."""
+        make = partial(cls, given.step, **arguments)
+        return replace(facts_of(make, given, *functions), breaks_order=not arguments.get("is_ordered", True))
 
     def __init__(
         self,

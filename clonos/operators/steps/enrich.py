@@ -8,7 +8,7 @@ the cache and makes the same calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import repeat
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,8 @@ from clonos.core.ports.recorder import HoldingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
+from clonos.operators.aggregates.aggregate import UserFunction
+from clonos.operators.facts import Facts, KnownInputs
 from clonos.operators.operator import Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.async_map import AsyncMap
@@ -62,9 +64,17 @@ class Cached(NamedTuple):
 class Enrich(AsyncMap):
     """Results ``select(record, answer)``, in the order of the records."""
 
+    called_with = (("key",),)
+
     _recorder: HoldingRecorder
     _answers: Table
     _followers: Table
+
+    @classmethod
+    def facts(cls, given: KnownInputs, *functions: Any, **arguments: Any) -> Facts:
+        """See ``AsyncMap``. ``functions``: the lookup, that of the key if it is the user's, and that of the result."""
+        called_with = *cls.called_with, *[("record",)] * (len(functions) - 2), ("record", "answer")
+        return replace(super().facts(given, **arguments), calls=tuple(map(UserFunction, functions, called_with)))
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class EnrichBatch(Enrich):
     ``field``: the field of the records that has the key; None if a function gives it.
     """
 
+    called_with = (("keys",),)
     has_timers: ClassVar[bool] = True
 
     def __init__(

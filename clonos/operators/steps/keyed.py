@@ -75,6 +75,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     state = ()
+    called_with = (("key", "state", "value"),)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         fold_rows = None if choice.native is None else choice.native.fold_rows
@@ -132,6 +133,7 @@ class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
 
     state = ()
     key_field = ""
+    called_with = (("so_far", "value"),)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, append = self._function, results.append
@@ -168,6 +170,11 @@ class RunningCount(Keyed):
 
     Until the next barrier each key has a counter. Thus a batch is counted in C, and the table is updated once per key.
     """
+
+    state = ()
+    key_field = ""
+    ignores_order = True
+    reads = ()
 
     def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:
         super().__init__(step)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,9 @@ from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.marks import ResultMarks
 from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.state.state_descriptors import State
 from clonos.operators.state.timers import Timers
 from clonos.operators.state.undo import Undo
 from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
@@ -44,6 +47,16 @@ def method_of(function: Any, name: str) -> Method:
     return Method(name, call, returns_nothing(call))
 
 
+def states_of(function: Any) -> tuple[tuple[str, str], ...]:
+    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+    cls = function if isinstance(function, type) else type(function)
+    attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
+    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+    kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
+    defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
+    return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
+
+
 class Process(Operator):
     """Operator that runs a process function on (key, value) pairs, or on records without a key."""
 
@@ -51,6 +64,12 @@ class Process(Operator):
     side_tags = None
     has_timers = True
     has_event_timers = True
+
+    @classmethod
+    def facts(cls, given: KnownInputs, function: Any, has_times: bool, **arguments: bool) -> Facts:
+        """Returns those for the arguments of the operator."""
+        make = partial(cls, given.step, function, has_times=has_times, **arguments)
+        return replace(facts_of(make, given, function), state=states_of(function), has_times=has_times)
 
     def __init__(self, step: str, function: Any, is_keyed: bool, has_times: bool = False) -> None:
         """Creates the operator from a class, or from an instance, of which each incarnation gets a copy."""

@@ -38,6 +38,7 @@ class KeyedAccumulators(Operator):
     """Base: the accumulators of the keys. Without keys, all records have the key None."""
 
     runs_user_code = True
+    keeps_times = False
 
     def __init__(self, step: str, aggregation: Aggregation[Any, Any], *, is_keyed: bool) -> None:
         self._step = step
@@ -69,6 +70,8 @@ class KeyedAccumulators(Operator):
 
 class RunningAggregate(KeyedAccumulators):
     """Emits (key, result so far) after each record; the result alone without keys."""
+
+    keeps_times = True
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []

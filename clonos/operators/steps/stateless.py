@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -10,8 +12,9 @@ from clonos.core.values.copying import apart
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.event_time.marks import spread
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.steps.data_frames import as_batch, as_wanted, call_with_frame
+from clonos.operators.steps.data_frames import as_batch, as_wanted, call_with_frame, frame_wanted
 from clonos.operators.steps.function_results import (
     NEVER_RESULTS,
     checked,
@@ -26,6 +29,7 @@ from clonos.operators.user_errors import RAISED
 class Map(Operator):
     """One result per record."""
 
+    called_with = (("record",),)
     runs_user_code = True
     is_per_record = True
     is_one_to_one = True
@@ -51,6 +55,7 @@ class Map(Operator):
 class Filter(Operator):
     """Selection of the records for which the predicate is true."""
 
+    called_with = (("record",),)
     runs_user_code = True
     is_per_record = True
     selects_rows = True
@@ -103,6 +108,7 @@ class Filter(Operator):
 class FlatMap(Operator):
     """Any number of results per record; none if the function raises, even after some results."""
 
+    called_with = (("record",),)
     runs_user_code = True
     is_per_record = True
 
@@ -161,10 +167,17 @@ class FlatMap(Operator):
 class MapBatches(Operator):
     """One batch per batch. If the function raises, the whole batch fails or is routed."""
 
+    called_with = (("batch",),)
     runs_user_code = True
     is_per_record = True
     requires_columns = True
     emits_columns = True
+
+    @classmethod
+    def facts(cls, given: KnownInputs, function: Callable[[Any], Any], declared: Any | None) -> Facts:
+        """Returns those for ``function``. ``declared``: the schema of its results, None for any."""
+        make = partial(cls, function, frame_wanted(function), declared)
+        return replace(facts_of(make, given, function), columns=declared)
 
     def __init__(self, function: Callable[[Any], Any], wanted: str, declared: Any | None) -> None:
         """Creates the operator.

@@ -8,6 +8,8 @@ finds no span that has ended, and opens a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from clonos.core.values import ValueBeyondLimit
@@ -16,8 +18,12 @@ from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.event_time.timestamps import result_time_ns
-from clonos.operators.fields import Field
+from clonos.operators.aggregates.aggregate import UserFunction
+from clonos.operators.columnar.choosing.choice_forms import DeduplicateForm
+from clonos.operators.columnar.row_forms import SPAN_TIME
+from clonos.operators.event_time.timestamps import TimestampColumn, result_time_ns
+from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.fields import Field, compared, compared_text, itself
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
 from clonos.operators.state.timers import Timers
 
@@ -27,6 +33,37 @@ TIMERS_NAME: Final = "timers"
 
 class Deduplicate(Operator):
     """First record of each key: of the stream's key, and of ``by`` the record if that is given."""
+
+    selects_rows = True
+
+    @classmethod
+    def facts(
+        cls,
+        given: KnownInputs,
+        by: str | Callable[[Any], Any] | None,
+        keep: str = "first",
+        within_ns: int | None = None,
+    ) -> Facts:
+        """Returns those for the "first" or the "last" record of each key, of all time or of each span."""
+        has_times, is_first = given.has_times, keep == "first"
+        operator: Callable[..., Operator] = Deduplicate if is_first else LastOfBatch
+        if within_ns is not None:
+            retained = DeduplicateWithin if is_first else LastWithin
+            operator = partial(retained, within_ns=within_ns, has_times=has_times)
+        has_state = is_first or within_ns is not None or has_times
+        within = ("within", str(within_ns) if has_state else "a batch")
+        facts = replace(
+            facts_of(partial(operator, given.step, by=None if by is None else compared(by)), given),
+            calls=(UserFunction(by, None),) if callable(by) and by is not itself else (),
+            runs_user_code=by is not None,
+            state=(("keep", keep), within, ("event time", str(has_times)), compared_text(by)),
+        )
+        (keys,) = given.keys
+        if not keys or not (by is None or isinstance(by, str)):
+            return facts
+        form = DeduplicateForm(keys, by, keep, within_ns, has_times)
+        is_timed = form.keeps_records and has_times
+        return replace(with_form(facts, form), timestamp_column=TimestampColumn(SPAN_TIME) if is_timed else None)
 
     def __init__(self, step: str, by: Callable[[Any], Any] | None = None) -> None:
         self._step = step

@@ -5,6 +5,8 @@ batches with a size of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.element_kind import ElementKind
@@ -13,6 +15,8 @@ from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.copying import copied_rows
 from clonos.core.values.elements import cut_elements, join_elements
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.emission_times import Emission
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.interval_timer import LeavesAtIntervals
 
@@ -36,7 +40,15 @@ class Flush(LeavesAtIntervals):
     """
 
     selects_rows = True
+    passes_columns = True
+    keeps_times = False
     _rows_max = ROWS_MAX
+
+    @classmethod
+    def facts(cls, given: KnownInputs, flush: Emission, is_keyed: bool) -> Facts:
+        """Returns those of a step in front of a sink, which passes records on as ``flush`` says."""
+        make = partial(cls, given.step, is_keyed=is_keyed, count=flush.count, interval_ns=flush.interval_ns)
+        return replace(facts_of(make, given), state=(("when", str(flush)),), flush=flush)
 
     def __init__(self, step: str, *, is_keyed: bool, count: int | None, interval_ns: int | None) -> None:
         self._step, self._is_keyed = step, is_keyed
@@ -127,6 +139,7 @@ class Gather(Flush):
     is_per_record = True
     requires_columns = True
     emits_columns = True
+    keeps_times = True
     holds_watermarks: ClassVar[bool] = True
 
     def __init__(self, step: str, *, count: int, interval_ns: int | None) -> None:

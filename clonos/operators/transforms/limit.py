@@ -22,6 +22,7 @@ class Limit(Operator):
     state = ()
     is_one_to_one = True
     selects_rows = True
+    passes_columns = True
     changes_rows = False
 
     def __init__(self, step: str, count: int) -> None:

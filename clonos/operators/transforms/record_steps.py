@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any, Final
 
 from clonos.core.values import encode_value
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps import stateless
 from clonos.operators.steps.function_results import checked
 
 HASH_BYTES: Final = 8
+
+
+def sample(given: KnownInputs, fraction: float, seed: int) -> Facts:
+    """Returns the facts of a sample, whose columns stay columns."""
+    make = partial(FilterColumns if given.has_columns else stateless.Filter, Sampled(fraction, seed))
+    return facts_of(make, given)
+
+
+def peek(given: KnownInputs, function: Callable[[Any], object]) -> Facts:
+    """Returns the facts of a look at records, whose columns stay columns."""
+    make = partial(PeekColumns if given.has_columns else stateless.Map, PeekFunction(function))
+    return facts_of(make, given, function)
 
 
 class Sampled:
@@ -46,6 +61,7 @@ class PeekColumns(stateless.Map):
     """Function that is called with each record; columns pass on as they came, without the records that fail."""
 
     takes_columns = True
+    passes_columns = True
 
     def columns(self, batch: RecordBatch) -> None:
         rows, batch = self.python_rows(batch)
@@ -57,6 +73,7 @@ class FilterColumns(stateless.Filter):
     """Selection of the records for which the predicate is true; columns stay columns."""
 
     takes_columns = True
+    passes_columns = True
 
     def columns(self, batch: RecordBatch) -> None:
         is_chosen: list[bool] = []
@@ -98,6 +115,13 @@ class Branch(Operator):
     runs_user_code = True
     is_per_record = True
     selects_rows = True
+
+    @classmethod
+    def facts(cls, given: KnownInputs, predicates: tuple[Callable[[Any], object] | bool, ...]) -> Facts:
+        """Returns those for the arguments of the operator."""
+        functions = [each for each in predicates if not isinstance(each, bool)]
+        facts = facts_of(partial(cls, predicates), given, *functions)
+        return replace(facts, side_tags=branch_tags(len(predicates)))
 
     def __init__(self, predicates: tuple[Callable[[Any], object] | bool, ...]) -> None:
         self._rest = next((index for index, each in enumerate(predicates) if each is True), None)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.core.values.ordering import ordered
+from clonos.operators.aggregates.aggregate import UserFunction
+from clonos.operators.columnar.choosing.choice_forms import TopKForm
+from clonos.operators.columnar.row_forms import RECORDS
+from clonos.operators.columnar.support import name_reason
+from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.fields import compared, compared_text, itself
 from clonos.operators.operator import Times
 from clonos.operators.steps.keyed import KeyedFunction
 
@@ -17,6 +25,32 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
 
     The state of a key is (ranks, records), two tuples that are never changed in place.
     """
+
+    key_field: ClassVar[str | None] = ""
+
+    @classmethod
+    def facts(cls, given: KnownInputs, by: str | Callable[[Any], Any] | None, k: int, rank: str | None) -> Facts:
+        """Returns those for records that ``by`` compares, None for the records themselves.
+
+        ``rank``: the field of the results that gets the rank; None for lists.
+        """
+        operator = TopK if rank is None else partial(ChangedRanks, rank=rank)
+        facts = replace(
+            facts_of(partial(operator, given.step, function=compared(itself if by is None else by), k=k), given),
+            calls=(UserFunction(by, None),) if callable(by) else (),
+            names_columns=isinstance(by, str),
+            state=(("k", str(k)), compared_text(by), *(() if rank is None else (("results", "changed ranks"),))),
+        )
+        (keys,) = given.keys
+        if not keys or not isinstance(by, str):
+            return facts
+        time = given.timestamp_column if rank is None else None
+        form = TopKForm(keys, by, k, rank, None if time is None else time.name)
+        if rank is None:  # files of columns refuse the tuples in the plan
+            reasons = (form.row_reason((schema,)) for schema in given.schemas())
+            if reason := next(filter(None, reasons), name_reason((*form.names, RECORDS))):
+                return replace(facts, row_reason=reason)
+        return with_form(facts, form)
 
     def __init__(self, step: str, function: Callable[[Any], Any], k: int) -> None:
         super().__init__(step, function)
@@ -65,6 +99,9 @@ class ChangedRanks(TopK):
 
     Keys come in the order of their first change, and the ranks of a key ascend.
     """
+
+    key_field = None
+    keeps_times = False
 
     def __init__(self, step: str, function: Callable[[Any], Any], k: int, rank: str) -> None:
         super().__init__(step, function, k)

@@ -59,6 +59,7 @@ ARRIVALS_NAME: Final = "arrivals"
 class KeyWindows(Operator):
     """Operator of windows whose state is per key."""
 
+    keeps_times = False
     has_timers: ClassVar[bool] = True
     has_event_timers: ClassVar[bool] = True
 

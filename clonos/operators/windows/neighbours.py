@@ -5,11 +5,14 @@ State: ``step/neighbours`` has the last records of each key: those that later on
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.in_order import InOrder
+from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
 
 NEIGHBOURS_NAME: Final = "neighbours"
@@ -18,7 +21,15 @@ NEIGHBOURS_NAME: Final = "neighbours"
 class Lag(InOrder):
     """Pairs (record, the one ``count`` records before it), None without one."""
 
-    state: ClassVar[tuple[tuple[str, str], ...]] = ()
+    @classmethod
+    def facts(cls, given: KnownInputs, count: int, late: str | None) -> Facts:
+        """Returns those for a distance. ``late``: the side output of late records."""
+        return replace(
+            facts_of(partial(cls, given.step, count, late, given.has_times), given),
+            state=(("count", str(count)), ("event time", str(given.has_times))),
+            side_tags=() if late is None else (late,),
+            breaks_order=given.has_times,
+        )
 
     def __init__(self, step: str, count: int, late: str | None, has_times: bool) -> None:
         super().__init__(step, late)

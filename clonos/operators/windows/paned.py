@@ -26,6 +26,7 @@ TableT = TypeVar("TableT")
 class Paned(Operator, Generic[TableT]):
     """Windows over panes. State: ``step/pane/<number>``, which is dropped as a whole."""
 
+    keeps_times = False
     has_timers: ClassVar[bool] = True
     has_event_timers: ClassVar[bool] = True
 

@@ -44,6 +44,7 @@ class RecordWindows(InOrder):
     """Operator of windows of each record."""
 
     runs_user_code = True
+    keeps_times = False
 
     def __init__(
         self,

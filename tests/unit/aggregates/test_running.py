@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import agg
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import Stream
@@ -19,6 +19,7 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.core.values import register
 from clonos.core.values.keys import state_key
+from clonos.operators.emission_times import Emission
 from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import Given, Outbox, Run, run
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.agg import collect, count, count_distinct, first, last, max_, mean, min_, sum_
-from clonos.api.emission import Emission, at_end, changes, each
+from clonos.api.emission import at_end, changes, each
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
+from clonos.operators.emission_times import Emission
 from tests.harnesses.both_kernels import kernels
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run

@@ -13,12 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clonos.agg import count, mean, stddev, sum_, variance
-from clonos.api.emission import Emission, at_end, changes, each
+from clonos.api.emission import at_end, changes, each
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.columnar.refused_results import fitting_results
+from clonos.operators.emission_times import Emission
 from clonos.operators.steps.running_aggregates import name_before
 from tests.harnesses.both_kernels import kernels
 from tests.unit.columns.test_column_aggregates import add, in_rows, made, new_state, results

@@ -288,7 +288,9 @@ class Passing(Operator):
 def test_a_task_that_has_been_idle_sends_records_since_its_windows_may_have_ended(is_restored: bool) -> None:
     graph = JobGraph("job")
     windowed(graph, ColumnsOf([]), Tumbling("5s"))
-    (make,) = (step.partial("windows") for step in graph.steps if step.partial is not None)
+    (form,) = (step.form for step in graph.steps if step.form is not None)
+    make = form.before_exchange("windows")
+    assert make is not None
     taken: list[Any] = []
     nodes = (
         Node("partial", make, (1,), timestamp_column=TimestampColumn("at")),

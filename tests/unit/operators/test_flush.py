@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import Tag, Timestamps, Tumbling
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.connectors import blackhole, files
 from clonos.core.model.options import Options
+from clonos.operators.emission_times import Emission
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.transforms.flush import Flush

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
+from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.job_image import JobImage
 from tests.unit.operators.driver import Given, Outbox, Run, run

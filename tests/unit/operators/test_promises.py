@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.core.coordinator.coordinator_events import OutputCommitted
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
+from clonos.operators.emission_times import Emission
 from tests.harnesses.coordinator_harness import formed
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import Endless, Files

@@ -12,6 +12,7 @@ from clonos.api.joining.joins import two_input_step
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.core.model.watermark import Watermark
+from clonos.operators.facts import plain
 from clonos.operators.operator import Times, TwoInputOperator
 from clonos.operators.steps.context import Context
 from clonos.operators.tags import InvalidTag, Tag
@@ -105,7 +106,7 @@ class Sides(TwoInputOperator):
 
 
 def two_sides(graph: JobGraph, first: GraphBuilder, second: GraphBuilder) -> Stream[Any]:
-    step = two_input_step(first, second, "sides", lambda _: Sides, {"parallelism": 1}, has_times=False)
+    step = two_input_step(first, second, "sides", plain(Sides), {"parallelism": 1})
     return Stream(graph, step)
 
 

@@ -11,8 +11,9 @@ from random import Random
 from typing import Any, Final
 
 from clonos.agg import count, count_distinct, max_, min_, sum_
-from clonos.api.emission import Emission, at_end, changes, each, every
+from clonos.api.emission import at_end, changes, each, every
 from clonos.expressions.building import col
+from clonos.operators.emission_times import Emission
 
 EMISSIONS: Final = (each(1), changes(), at_end(), each(3), every("1s"))
 

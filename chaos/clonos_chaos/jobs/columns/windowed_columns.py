@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
@@ -17,6 +17,7 @@ from clonos.api.stream import Stream
 from clonos.api.windows import Cumulative, Session, Sliding, Tumbling, WindowKind
 from clonos.expressions.building import col
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.window_forms import SpansForm
 from clonos.operators.operator import Operator
 
 Record = dict[str, Any]
@@ -36,6 +37,16 @@ LISTS: Final[dict[str, tuple[Any, Callable[[Any], Any], Callable[[list[int]], An
 """Aggregates whose state is a log: each with what a result is compared as, and what it must be."""
 
 
+@dataclass(frozen=True)
+class EagerForm(SpansForm):
+    """Form of windows with partial aggregates of all batches in front of their exchange."""
+
+    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
+        """See ``ColumnForm``."""
+        make: Any = super().before_exchange(step)
+        return make and partial(EagerPartials, *make.args)
+
+
 class EagerPartials(PartialAggregates):
     """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
 
@@ -45,15 +56,8 @@ class EagerPartials(PartialAggregates):
 
 def _eager(step: Step) -> Step:
     """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
-    given = step.partial
-    if given is None:
-        return step
-
-    def eager(name: str) -> Callable[[], Operator]:
-        make: Any = given(name)
-        return partial(EagerPartials, *make.args)
-
-    return replace(step, partial=eager)
+    form = step.form
+    return replace(step, form=EagerForm(**vars(form))) if isinstance(form, SpansForm) else step
 
 
 class WindowedColumns:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator
+from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
+from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
 from clonos.operators.columnar.key_reasons import key_reason
 from clonos.operators.columnar.row_forms import SPAN_TIME
+from clonos.operators.operator import Operator
 
 K_MAX: Final = 1 << 10
 """Largest k for which the state is in columns: a key has room for k records."""
@@ -21,9 +25,17 @@ class TopKForm(ColumnForm):
     by: str
     k: int
     rank: str | None
+    time: str | None = None
+    """Column of the timestamps, which results have beside the key; None for ranks, and without timestamps."""
 
-    def row_reason(self, schema: Any) -> str:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns the columns of results with lists, beside these."""
+        return self.keys if self.time is None or self.time in self.keys else (*self.keys, self.time)
+
+    def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.choosing.cells import rank_storage
         from clonos.operators.columnar.running.stored_keys import plain_type
 
@@ -35,14 +47,28 @@ class TopKForm(ColumnForm):
             return f"ranks of the type {schema.field(self.by).type} work on rows"
         return key_reason(self.keys, schema)
 
-    def stored(self, schema: Any) -> Any:
+    def stored(self, schemas: Schemas) -> Schemas:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.running.stored_keys import plain
 
-        return plain(schema, schema.names)
+        return (plain(schema, schema.names),)
 
-    def operator(self, step: str, schema: Any) -> ColumnOperator:
+    def results(self, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
+        from clonos.operators.columnar.choosing.column_lists import list_fields
+        from clonos.operators.columnar.choosing.column_top_k import ranked_schema
+
+        (schema,) = schemas
+        return list_fields(schema, self.keys, self.names) if self.rank is None else ranked_schema(schema, self.rank)
+
+    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
+        """See ``ColumnForm``."""
+        return None if self.rank is None else partial(HighestOfBatch, self.keys, self.by, self.k)
+
+    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+        """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.choosing.column_lists import ColumnLists
         from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
 
@@ -74,20 +100,35 @@ class DeduplicateForm(ColumnForm):
         """Returns whether the state has whole records."""
         return self.keep == "last" and self.within_ns is not None
 
-    def row_reason(self, schema: Any) -> str:
+    def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         if self.keeps_records and self.has_times and SPAN_TIME in schema.names:
             return f"it has a column {SPAN_TIME!r} of its own"
         return key_reason(self.names, schema)
 
-    def stored(self, schema: Any) -> Any:
+    def stored(self, schemas: Schemas) -> Schemas:
         """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.running.stored_keys import plain, plain_records
 
-        return plain_records(schema) if self.keeps_records else plain(schema, self.names)
+        return (plain_records(schema) if self.keeps_records else plain(schema, self.names),)
 
-    def operator(self, step: str, schema: Any) -> ColumnOperator:
+    def results(self, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
+        from clonos.operators.columnar.choosing.last_of_span import schema_of_spans
+
+        (schema,) = schemas
+        return schema_of_spans(schema) if self.keeps_records and self.has_times else schema
+
+    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
+        """See ``ColumnForm``."""
+        choice = FirstOfBatch if self.keep == "first" else LastInBatch
+        return partial(choice, self.names) if self.within_ns is None else None
+
+    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+        """See ``ColumnForm``."""
+        (schema,) = schemas
         from clonos.operators.columnar.choosing.column_deduplicate import FirstOfKey, FirstOfSpan, LastOfKey
 
         if self.within_ns is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.joins.as_of import Direction
 from clonos.operators.joins.buffered_join import Select
@@ -24,11 +25,12 @@ MakeJoin = Callable[[str, Keys, tuple[Any, Any]], "ColumnJoin"]
 
 
 @dataclass(frozen=True)
-class JoinForm:
+class JoinForm(ColumnForm):
     """Form of a join over columns.
 
     ``has_left``: its state has left records. ``select``: a function for each pair, which has its timestamp in the
-    column ``pair_times``.
+    column ``pair_times``. ``may_lack``: a result may be without the left or the right side; None: it has the left side
+    alone. ``has_join_time``: results have the later timestamp of both sides, else that of the left one.
     """
 
     keys: Keys
@@ -36,26 +38,42 @@ class JoinForm:
     has_left: bool = True
     select: Select | None = None
     pair_times: TimestampColumn | None = None
+    may_lack: tuple[bool, bool] | None = None
+    has_join_time: bool = False
 
     @property
     def keeps_records(self) -> bool:
-        """Returns whether the state has whole records."""
+        """See ``ColumnForm``."""
         return True
 
-    def row_reason(self, left: Any, right: Any) -> str:
-        """Returns why the join works on rows for columns of these schemas; "" if it works on columns."""
+    def row_reason(self, schemas: Schemas) -> str:
+        """See ``ColumnForm``."""
         from clonos.operators.columnar.joins.sides import rows_reason
 
-        return rows_reason((left, right), self.keys)
+        return rows_reason(schemas, self.keys)
 
-    def stored(self, left: Any, right: Any) -> tuple[Any, Any]:
-        """Returns the columns of both sides that the operator and its state depend on."""
+    def stored(self, schemas: Schemas) -> Schemas:
+        """See ``ColumnForm``."""
         from clonos.operators.columnar.running.stored_keys import plain, plain_records
 
+        left, right = schemas
         return plain_records(left) if self.has_left else plain(left, self.keys[0]), plain_records(right)
 
-    def operator(self, step: str, left: Any, right: Any) -> TwoInputOperator:
-        """Creates the operator over columns, of which ``stored`` has returned the schemas."""
+    @property
+    def emits_columns(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.select is None
+
+    def results(self, schemas: Schemas) -> Any:
+        """See ``ColumnForm``."""
+        from clonos.operators.columnar.joins.join_results import schema_of_results
+
+        left, right = schemas
+        return schema_of_results((left, right), self.keys, self.may_lack, self.has_join_time)
+
+    def operator(self, step: str, schemas: Schemas) -> TwoInputOperator:
+        """See ``ColumnForm``."""
+        left, right = schemas
         join = self.make(step, self.keys, (left, right))
         join.select, join.pair_times = self.select, self.pair_times
         return join

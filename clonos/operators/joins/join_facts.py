@@ -1,0 +1,105 @@
+"""Facts of steps that join two inputs by key, over rows or over columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from clonos.operators.aggregates.aggregate import UserFunction
+from clonos.operators.columnar.joins.join_form import (
+    JoinForm,
+    as_of_columns,
+    clock_columns,
+    column_lookup,
+    event_columns,
+)
+from clonos.operators.columnar.row_forms import JOIN_TIME
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.joins.as_of import AsOfJoin, Direction, Lookup
+from clonos.operators.joins.buffered_join import ClockJoin, EventJoin, Select
+from clonos.operators.joins.match_rules import How, Keys, MatchRule
+from clonos.operators.operator import Operator
+
+
+def join(
+    given: KnownInputs, rule: MatchRule, match: str, how: How, select: Select | None, late: str | None, is_timed: bool
+) -> Facts:
+    """Returns the facts of a join. ``match``: the text of ``rule``. ``is_timed``: by timestamps, else by the clock."""
+    arguments: dict[str, Any] = {"rule": rule, "how": how, **({"late": late} if is_timed else {})}
+    operator: Callable[..., Operator] = EventJoin if is_timed else ClockJoin
+    facts = replace(
+        _facts(given, partial(operator, given.step, select=select, **arguments), select, late),
+        has_times=is_timed,
+        state=(("how", str(how)), ("match", match if is_timed else f"{match} by the clock")),
+    )
+    if (keys := _keys(given)) is None:
+        return facts
+    has_join_time = how.gives_pairs and is_timed
+    form = JoinForm(
+        keys,
+        partial(event_columns if is_timed else clock_columns, **arguments),
+        select=select,
+        pair_times=TimestampColumn(JOIN_TIME) if has_join_time else given.timestamp_column if is_timed else None,
+        may_lack=(how.keeps(False), how.keeps(True)) if how.gives_pairs else None,
+        has_join_time=has_join_time,
+    )
+    return _with_form(facts, form)
+
+
+def as_of(
+    given: KnownInputs,
+    direction: Direction,
+    tolerance_ns: int | None,
+    is_inner: bool,
+    select: Select | None,
+    late: str | None,
+) -> Facts:
+    """Returns the facts of an as-of join."""
+    arguments: dict[str, Any] = {
+        "direction": direction,
+        "tolerance_ns": tolerance_ns,
+        "is_inner": is_inner,
+        "late": late,
+    }
+    facts = replace(
+        _facts(given, partial(AsOfJoin, given.step, select=select, **arguments), select, late),
+        has_times=True,
+        state=(("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns")),
+    )
+    if (keys := _keys(given)) is None:
+        return facts
+    make, time = partial(as_of_columns, **arguments), given.timestamp_column
+    return _with_form(facts, JoinForm(keys, make, select=select, pair_times=time, may_lack=(False, not is_inner)))
+
+
+def lookup(given: KnownInputs, is_inner: bool, select: Select | None, has_times: bool) -> Facts:
+    """Returns the facts of a lookup. ``has_times``: the left stream has timestamps."""
+    make = partial(Lookup, given.step, is_inner=is_inner, select=select, has_times=has_times)
+    facts = replace(_facts(given, make, select, None), has_times=has_times)
+    if (keys := _keys(given)) is None:
+        return facts
+    columns, time = partial(column_lookup, is_inner=is_inner), given.timestamp_column if has_times else None
+    may_lack = (False, not is_inner)
+    return _with_form(facts, JoinForm(keys, columns, False, select, time, may_lack))
+
+
+def _facts(given: KnownInputs, make: Callable[[], Operator], select: Select | None, late: str | None) -> Facts:
+    return replace(
+        facts_of(make, given),
+        calls=() if select is None else (UserFunction(select, ("left", "right")),),
+        runs_user_code=select is not None,
+        side_tags=() if late is None else (late,),
+    )
+
+
+def _keys(given: KnownInputs) -> Keys | None:
+    """Returns the columns of both keys; None if the key of a side has none, or as many as the other one has."""
+    left, right = given.keys
+    return (left, right) if left and len(left) == len(right) else None
+
+
+def _with_form(facts: Facts, form: JoinForm) -> Facts:
+    return replace(with_form(facts, form), timestamp_column=form.pair_times if form.emits_columns else None)

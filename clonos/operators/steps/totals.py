@@ -1,0 +1,121 @@
+"""Facts of aggregates over the whole input, by when they emit: count, fold and aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from clonos.core.values.copying import copied
+from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFunction
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.custom import Custom
+from clonos.operators.aggregates.partial import Partial
+from clonos.operators.columnar.running.total_forms import FinalForm, RunningForm
+from clonos.operators.columnar.support import columns_read, name_reason, reason_for_rows
+from clonos.operators.emission_times import Emission
+from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.operator import Operator
+from clonos.operators.steps.keyed import RunningCount
+from clonos.operators.steps.running_aggregates import (
+    ChangedAggregate,
+    FinalAggregate,
+    FinalTotal,
+    PacedAggregate,
+    ReplacedAggregate,
+    RunningAggregate,
+)
+
+COUNT_COLUMN: Final = "count"
+"""Column that a running count gives beside the key."""
+
+AFTER_EACH: Final = Emission(count=1)
+
+
+def count(given: KnownInputs) -> Facts:
+    """Returns the facts of a running count of the records of each key."""
+    facts = facts_of(partial(RunningCount, given.step), given)
+    return _over_columns(facts, given, Named({COUNT_COLUMN: Count()}), AFTER_EACH, is_keyed=True, is_count=True)
+
+
+def fold(
+    given: KnownInputs, initial: Any, function: Callable[[Any, Any], Any], emit: Emission, is_keyed: bool
+) -> Facts:
+    """Returns the facts of a fold, which begins with a copy of ``initial``."""
+    aggregation = Custom(partial(copied, initial), function, None, None)
+    facts = facts_of(partial(_paced(emit, is_keyed), given.step, aggregation), given)
+    return replace(
+        facts,
+        calls=(UserFunction(function, None),),
+        key_field="" if is_keyed else None,
+        state=(("emit", str(emit)),),
+        emits_at_end=emit.is_final,
+    )
+
+
+def aggregate(given: KnownInputs, aggregation: Aggregation[Any, Any], emit: Emission, is_keyed: bool) -> Facts:
+    """Returns the facts of an aggregation of all records, or of those of each key."""
+    facts = replace(
+        facts_of(partial(_operator(aggregation, emit, is_keyed), given.step, aggregation), given),
+        calls=aggregation.functions,
+        names_columns=not aggregation.functions,
+        key_field="" if is_keyed else None,
+        state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
+        emits_at_end=emit.is_final,
+        ignores_order=emit.is_final and aggregation.ignores_order,
+    )
+    return _over_columns(facts, given, aggregation, emit, is_keyed=is_keyed)
+
+
+def _operator(aggregation: Aggregation[Any, Any], emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
+    if emit.count == 1:
+        return partial(RunningAggregate, is_keyed=is_keyed)
+    if emit.has_before:
+        return partial(ReplacedAggregate, is_keyed=is_keyed)
+    if not emit.is_final:
+        return _paced(emit, is_keyed)
+    is_part = isinstance(aggregation, Partial)
+    return partial(FinalAggregate, is_keyed=is_keyed) if is_keyed or is_part else FinalTotal
+
+
+def _paced(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
+    if emit.is_per_batch:
+        return partial(ChangedAggregate, is_keyed=is_keyed)
+    return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
+
+
+def _over_columns(
+    facts: Facts,
+    given: KnownInputs,
+    aggregation: Aggregation[Any, Any],
+    emit: Emission,
+    *,
+    is_keyed: bool,
+    is_count: bool = False,
+) -> Facts:
+    """Adds the form over columns, or the reason for which there is none. ``is_count``: it is that of ``count``."""
+    is_part = isinstance(aggregation, Partial)
+    aggregation = aggregation.aggregation if isinstance(aggregation, Partial) else aggregation
+    has_members = emit.count is None
+    facts = replace(facts, row_reason=reason_for_rows(aggregation, has_members=has_members))
+    keys = given.keys[0] if is_keyed else ()
+    reads = columns_read(aggregation, has_members=has_members)
+    if not (keys if is_keyed else given.has_columns) or reads is None or not isinstance(aggregation, Named):
+        return facts
+    if not is_keyed and emit.is_final:
+        return with_form(facts, FinalForm(aggregation, (), is_part=is_part))
+    emits = _emits(emit)
+    pace = None if emits else (emit.count, emit.interval_ns)
+    time = given.timestamp_column
+    form = RunningForm(aggregation, keys, emits, is_count, pace, None if time is None else time.name)
+    if reason := name_reason(form.names):
+        return replace(facts, row_reason=reason)
+    return replace(with_form(facts, form), reads=reads if is_keyed else reads or None)
+
+
+def _emits(emit: Emission) -> str:
+    """Returns the name of a member of ``Emits``; "" if results leave at a pace."""
+    if emit.is_per_batch:
+        return "REPLACEMENTS" if emit.has_before else "CHANGES"
+    return "EACH" if emit.count == 1 else "END" if emit.is_final else ""
