@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clonos.connectors import dbapi as dbapi
     from clonos.connectors import delta as delta
     from clonos.connectors import files as files
+    from clonos.connectors import iceberg as iceberg
     from clonos.connectors import kafka as kafka
     from clonos.connectors import mqtt as mqtt
     from clonos.connectors import nats as nats
@@ -144,6 +145,7 @@ _MODULES = {
         "codecs",
         "delta",
         "files",
+        "iceberg",
         "kafka",
         "mqtt",
         "nats",

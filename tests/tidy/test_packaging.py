@@ -144,6 +144,7 @@ def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.Conf
         "avro",
         "delta",
         "hdfs",
+        "iceberg",
         "kafka",
         "mqtt",
         "nats",

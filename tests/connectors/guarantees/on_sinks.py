@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.exceptions import NoSuchTableError
 
-from clonos import dbapi, delta, files, kafka, mqtt, nats, rabbitmq, redis, sqlite, web
+from clonos import dbapi, delta, files, iceberg, kafka, mqtt, nats, rabbitmq, redis, sqlite, web
 from clonos import postgres as pg
 from clonos.io.http.http_client import close_shared_client
 from clonos.testing import NetworkLink, check_sink
@@ -36,6 +37,8 @@ from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.connectors.servers.redis import RedisProcess
+from tests.harnesses.iceberg_tables import catalog_in, threads_ended
+from tests.harnesses.iceberg_tables import found as found_in_table
 from tests.harnesses.s3_server import S3Server
 from tests.unit.connectors.web.receiving_server import Receiver, receiver
 
@@ -115,6 +118,25 @@ def test_a_delta_table_has_each_row_once(places: Path, expect: Any, partition_by
         return DeltaTable(places / place).to_pyarrow_table().to_pylist() if (places / place).exists() else []
 
     expect(f"`delta.table`{', by `partition_by`' if partition_by else ''}", check_sink(make, read, worlds=WORLDS))
+
+
+@pytest.mark.parametrize("partition_by", [None, "draw"])
+def test_an_iceberg_table_has_each_row_once(places: Path, expect: Any, partition_by: str | None) -> None:
+    schema = pyarrow.schema([(name, pyarrow.int64()) for name in ("n", "draw")])
+    catalog = catalog_in(places)
+
+    def make(place: str) -> Any:
+        return iceberg.table(f"shop.{place}", catalog=catalog, schema=schema, partition_by=partition_by)
+
+    def read(place: str) -> list[Any]:
+        try:
+            return found_in_table(catalog, f"shop.{place}")
+        except NoSuchTableError:
+            return []
+
+    with threads_ended():
+        report = check_sink(make, read, worlds=WORLDS)
+    expect(f"`iceberg.table`{', by `partition_by`' if partition_by else ''}", report)
 
 
 @pytest.mark.parametrize("key", [None, "n"], ids=["append", "upsert"])

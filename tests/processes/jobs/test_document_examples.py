@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from clonos.connectors import files
+from tests.harnesses.iceberg_tables import catalog_in, opened, threads_ended
 from tests.processes.harness.running_program import run_job, run_program
 from tests.tidy.source import ROOT
 
@@ -113,6 +114,16 @@ def test_the_page_of_files_appends_orders_to_a_delta_table_and_reads_and_follows
     _run_job(tmp_path, "docs/connectors/files.md", "delta_follow.py")
     changes = list(files.read_committed(tmp_path / "out"))
     assert sorted(change["id"] for change in changes) == [row["id"] for row in rows]
+
+
+def test_the_page_of_iceberg_appends_orders_to_a_table(tmp_path: Path) -> None:
+    rows = [{"id": number, "cents": 10 * number, "day": f"2026-01-0{number % 3 + 1}"} for number in range(30)]
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    _run_job(tmp_path, "docs/connectors/iceberg.md", "iceberg_orders.py")
+    with threads_ended():
+        found = opened(catalog_in(tmp_path)).scan().to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == rows
 
 
 def test_the_page_of_files_turns_avro_into_parquet(tmp_path: Path) -> None:

@@ -1,0 +1,20 @@
+"""Apache Iceberg: ``iceberg.table`` appends the rows of each checkpoint to a table, as one snapshot.
+
+It needs pyiceberg: ``pip install 'clonos[iceberg]'``.
+"""
+
+from __future__ import annotations
+
+from clonos.connectors.iceberg.iceberg_sink import IcebergTableSink, table
+from clonos.core.model.missing_names import explains_names
+
+__all__ = ["table", "IcebergTableSink"]
+
+explains_names(
+    __name__,
+    {
+        "sink": "Use table.",
+        "write": "Use table.",
+        "append": "Use table.",
+    },
+)

@@ -1,0 +1,39 @@
+"""Iceberg tables in a catalog of SQLite, and the end of the threads that pyiceberg keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+NAME = "shop.orders"
+
+
+def catalog_in(folder: Path) -> dict[str, str]:
+    """The properties of a catalog, and of a warehouse beside it."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
+
+
+def opened(catalog: dict[str, str], name: str = NAME) -> Any:
+    """The table as it is now, by pyiceberg alone."""
+    return load_catalog(**catalog).load_table(name)
+
+
+def found(catalog: dict[str, str], name: str = NAME) -> list[Any]:
+    """The rows of the table, by their number."""
+    return sorted(opened(catalog, name).scan().to_arrow().to_pylist(), key=lambda each: int(each["n"]))
+
+
+@contextmanager
+def threads_ended() -> Iterator[None]:
+    """Ends the threads of pyiceberg afterwards."""
+    try:
+        yield
+    finally:
+        if ExecutorFactory._instance is not None:
+            ExecutorFactory._instance.shutdown()
+            ExecutorFactory._instance = None
