@@ -7,8 +7,10 @@ the message, so that the death of the client would lose it.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import combinations, zip_longest
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar, Unpack, overload
 
 import msgspec
@@ -32,6 +34,9 @@ from clonos.core.values import register
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 
 CONNECTOR: Final = "mqtt.source"
+FILTER: Final = re.compile(r"(\$share/[^/+#]+/)?([^/+#]*|\+)(/([^/+#]*|\+))*(/#)?|(\$share/[^/+#]+/)?#")
+"""Topics that a subscription may have: wildcards are whole levels, and a # is the last one."""
+SHARE: Final = re.compile(r"^\$share/[^/]+/")
 EXPIRY_S_MAX: Final = 0xFFFFFFFF
 ONLY_NEW, NEVER = 1, 2
 """When a subscription is sent retained messages: if it is new, or never."""
@@ -244,6 +249,12 @@ def source(topics: Topics, *, session: str, decode: Any = None, **options: Unpac
     found = (topics,) if isinstance(topics, str) else tuple(topics)
     if not found or not all(each and is_text(each) for each in found) or len(set(found)) < len(found):
         raise InvalidConnector(CONNECTOR, f"the topics are {topics!r:.80}", "Give a topic, or several.")
+    if wrong := next((each for each in found if not FILTER.fullmatch(each)), None):
+        advice = "A + stands for one whole level, and a # for all levels from there on: plant/+/heat, orders/#."
+        raise InvalidConnector(CONNECTOR, f"the topic is {wrong!r:.80}", advice)
+    if pair := next((pair for pair in combinations(found, 2) if _overlap(*pair)), None):
+        advice = "A broker sends a message once for each. Give a topic for both, or two sources with a session each."
+        raise InvalidConnector(CONNECTOR, f"the topics {pair[0]!r:.80} and {pair[1]!r:.80} overlap", advice)
     if not session or not is_text(session):
         raise InvalidConnector(CONNECTOR, f"the session is {session!r:.80}", "Give a name that only this job has.")
     expiry_s = duration_ns(options["expires_after"]) // NANOSECONDS["s"]
@@ -261,3 +272,14 @@ def source(topics: Topics, *, session: str, decode: Any = None, **options: Unpac
         expiry_s=expiry_s,
         retained=options["retained"],
     )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Returns whether a message may have both topics, which may have wildcards and be shared."""
+    levels = [SHARE.sub("", each).split("/") for each in (one, other)]
+    for first, second in zip_longest(*levels):
+        if "#" in (first, second):
+            return True
+        if first != second and (None in (first, second) or "+" not in (first, second)):
+            return False
+    return True

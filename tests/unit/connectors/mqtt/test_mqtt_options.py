@@ -36,6 +36,44 @@ def test_an_option_of_a_source_that_cannot_work_is_refused(options: dict[str, An
         mqtt.source(**{"topics": "orders/#", "session": "s", "url": URL, **options})
 
 
+@pytest.mark.parametrize("topic", ["a/#/b", "a#", "a/b#", "a+/b", "a/+b", "##", "$share/jobs+/a", "$share/a/b#"])
+def test_a_wildcard_that_is_not_a_whole_level_is_refused(topic: str) -> None:
+    with pytest.raises(InvalidConnector, match=r"the topic is .* A [+] stands for one whole level"):
+        mqtt.source(["orders", topic], session="s", url=URL)
+
+
+@pytest.mark.parametrize(
+    "topic", ["#", "+", "a/#", "+/b/+", "/a", "a//b", "a/", "$SYS/#", "$share/jobs/a/#", "$share/j/#"]
+)
+def test_topics_with_wildcards_for_whole_levels_are_taken(topic: str) -> None:
+    mqtt.source(topic, session="s", url=URL)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a/#", "a/b"),
+        ("a/#", "a"),
+        ("+/b", "a/+"),
+        ("#", "+"),
+        ("a/+/c", "a/b/c"),
+        ("$share/j/a", "a"),
+        ("a/b/#", "a/+"),
+    ],
+)
+def test_topics_that_overlap_are_refused_because_their_messages_would_come_twice(one: str, other: str) -> None:
+    for topics in ([one, other], ["x", other, one]):
+        with pytest.raises(InvalidConnector, match=r"overlap\. A broker sends a message once for each"):
+            mqtt.source(topics, session="s", url=URL)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a/b", "a/c"), ("a/+", "a/b/c"), ("a/+/c", "a/b/d"), ("a", "a/b"), ("a/+", "a"), ("a/b", "+")]
+)
+def test_topics_without_a_message_in_common_are_taken(one: str, other: str) -> None:
+    mqtt.source([one, other], session="s", url=URL)
+
+
 @pytest.mark.parametrize("topic", ["", "a/+", "a/#", "a\0", 7])
 def test_a_sink_needs_a_topic_without_wildcards(topic: Any) -> None:
     with pytest.raises(InvalidConnector, match="the topic is"):
