@@ -40,6 +40,7 @@ NAMES: Final = (
         "growth",
         "slot_machine",
         "columns",
+        "frames",
     ),
 )
 NEXMARK: Final = "nexmark"
@@ -57,6 +58,7 @@ MODULES: Final = {
     NEXMARK_KILLS: "nexmark.kills",
     KAFKA: "kafka.measure",
     "columns": "columns.measure",
+    "frames": "columns.frames",
 }
 """Modules of benchmarks that are not in the folder of measures."""
 

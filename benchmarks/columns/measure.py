@@ -63,18 +63,18 @@ def run(session: Session) -> None:
     few = {keys: write_records(ROOT / "build", count, keys) for keys in MANY_KEYS}
     empty = write_records(ROOT / "build", RECORDS_EMPTY, KEYS)
     session.progress(f"{count:,} records are in {few[KEYS]}")
-    fixed_s = statistics.median(_cpu_s(empty, RECORDS_EMPTY, READING) for _ in range(3))
+    fixed_s = statistics.median(cpu_s(empty, RECORDS_EMPTY, READING) for _ in range(3))
     session.figure("fixed cost of a job", fixed_s, "s")
     reading_s, alone_s = [], []
     for _ in range(session.pairs):
         alone_s.append(_read_alone_s(few[KEYS]))
-        reading_s.append(_cpu_s(few[KEYS], count, READING) - fixed_s)
+        reading_s.append(cpu_s(few[KEYS], count, READING) - fixed_s)
     session.compared("rate of a source of Parquet/reader alone", alone_s, reading_s, ">= 0.8")
     kinds = [(few[KEYS], slide_s) for slide_s in SLIDES_S] + [(few[keys], ONE_WINDOW) for keys in MANY_KEYS]
     costs: list[list[float]] = [[] for _ in kinds]
     for _ in range(session.pairs):
         for (records, slide_s), found in zip(kinds, costs, strict=True):
-            found.append((_cpu_s(records, count, slide_s) - fixed_s) * 1e9 / count)
+            found.append((cpu_s(records, count, slide_s) - fixed_s) * 1e9 / count)
     names = [f"a record in {WINDOW_S // slide_s} windows" for slide_s in SLIDES_S]
     names += [f"a record of one of {keys:,} keys" for keys in MANY_KEYS]
     for name, found in zip(names, costs, strict=True):
@@ -83,10 +83,10 @@ def run(session: Session) -> None:
     session.compared("cost of 1,000,000 keys/of 1,000", costs[5], costs[3])
 
 
-def _cpu_s(records: Path, count: int, slide_s: int) -> float:
+def cpu_s(records: Path, count: int, slide_s: int, *, has_frames: bool = False) -> float:
     """Runs a job; returns its processor time. Raises WrongResult, RunFailed."""
     with tempfile.TemporaryDirectory(prefix="clonos-columns-", ignore_cleanup_errors=True) as folder:
-        order = Order(str(records), folder, slide_s)
+        order = Order(str(records), folder, slide_s, has_frames)
         cost = run_apart("benchmarks.columns.one_run", f"slide {slide_s} s", json.dumps(asdict(order)), folder)
         if slide_s != READING:
             wanted = count * (WINDOW_S // slide_s if slide_s else 1)

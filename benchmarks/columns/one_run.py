@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy
+import pandas
 import pyarrow
 import pyarrow.parquet
 
@@ -27,15 +28,20 @@ FILES: Final = 2
 SPAN_S: Final = 6_000
 WINDOW_S: Final = 600
 GROUP_ROWS: Final = 1 << 17
+SMOOTHED: Final = pyarrow.schema([("key", "int64"), ("records", "int64"), ("mean", "float64")])
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order for one run. ``slide_s``: of windows of 600 s; 0: one window for all; negative: reading only."""
+    """Order for one run. ``slide_s``: of windows of 600 s; 0: one window for all; negative: reading only.
+
+    ``has_frames``: a function gets the records of each window as a frame of pandas.
+    """
 
     records: str
     folder: str
     slide_s: int
+    has_frames: bool = False
 
 
 def write_records(folder: Path, count: int, keys: int) -> Path:
@@ -61,6 +67,12 @@ def write_records(folder: Path, count: int, keys: int) -> Path:
     return target
 
 
+def smoothed(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns a rolling mean beside each value."""
+    mean = frame["value"].rolling(20, min_periods=1).mean()
+    return pandas.DataFrame({"key": frame["key"], "records": 1, "mean": mean})
+
+
 def make_job(order: Order) -> tuple[Job, Stream[Any]]:
     """Makes the job and the stream of its results."""
     job = Job("column-costs")
@@ -70,6 +82,8 @@ def make_job(order: Order) -> tuple[Job, Stream[Any]]:
     if timestamps is None:
         return job, records.filter(col("value") + col("key") < 0)
     windows: Tumbling | Sliding = Sliding(f"{WINDOW_S}s", f"{order.slide_s}s") if order.slide_s else Tumbling("1d")
+    if order.has_frames:
+        return job, records.key_by("key").window(windows).map_frames(smoothed, schema=SMOOTHED, name="frames")
     totals = records.key_by("key").window(windows).aggregate(records=count(), total=sum_("value"), name="totals")
     return job, totals.select("key", "records", "total")
 

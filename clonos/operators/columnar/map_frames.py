@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -218,9 +218,17 @@ def _fields_of(record: Any) -> dict[str, Any]:
 def with_joined(results: list[Any]) -> list[Any]:
     """Returns results with batches in place of those frames of pandas that can be converted together."""
     found: list[Any] = []
-    for run in _runs(results, _are_alike):
-        found += _converted(run) if len(run) > 1 and _is_pandas(run[0]) else run
+    for shape, run in groupby(results, _shape_of):
+        frames = list(run)
+        found += frames if shape is None else _converted(frames)
     return found
+
+
+def _shape_of(frame: Any) -> tuple[Any, ...] | None:
+    """Returns what frames of pandas have in common that stay what they are in one frame; None for another frame."""
+    if not (type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns") and len(frame)):
+        return None
+    return frame.columns.tolist(), frame.dtypes.tolist(), list(frame.index.names)
 
 
 def _converted(frames: list[Any]) -> list[Any]:
@@ -235,33 +243,13 @@ def _converted(frames: list[Any]) -> list[Any]:
     return [whole.slice(first, len(frame)) for first, frame in zip(bounds, frames, strict=False)]
 
 
-def _is_pandas(frame: Any) -> bool:
-    return type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
-
-
-def _are_alike(frame: Any, other: Any) -> bool:
-    """Returns whether two frames of pandas have equal columns, so that they stay what they are in one frame."""
-    if not (_is_pandas(frame) and _is_pandas(other)) or not (len(frame) and len(other)):
-        return False
-    is_same = frame.columns.equals(other.columns) and list(frame.index.names) == list(other.index.names)
-    return bool(is_same and frame.dtypes.equals(other.dtypes))
-
-
-def _runs(items: list[Any], are_alike: Callable[[Any, Any], bool]) -> Iterator[list[Any]]:
-    """Yields items that follow each other and are alike."""
-    first = 0
-    for last in range(1, len(items) + 1):
-        if last == len(items) or not are_alike(items[last - 1], items[last]):
-            yield items[first:last]
-            first = last
-
-
 def equal_schemas(batches: list[Any]) -> Iterator[tuple[int, int]]:
     """Yields the bounds of batches that follow each other and have equal columns."""
     first = 0
-    for run in _runs(batches, lambda batch, other: bool(batch.schema.equals(other.schema))):
-        yield first, first + len(run)
-        first += len(run)
+    for last in range(1, len(batches) + 1):
+        if last == len(batches) or not batches[last].schema.equals(batches[last - 1].schema):
+            yield first, last
+            first = last
 
 
 def with_times(batch: Any, times: Any) -> Any:

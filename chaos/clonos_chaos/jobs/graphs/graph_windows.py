@@ -164,8 +164,12 @@ class Windowing(GraphStep):
         spans = self.spec.spans(items, self.key)
         found = [(item[0], span) for item, each_spans in zip(items, spans, strict=True) for span in each_spans]
         sizes = Counter((self.key(row), span) for row, span in found)
+        unit_ns = 1_000 if self.how == "frames" else 1  # columns have microseconds
         return [
-            (marked(row, self.stage, micros(span[0]), micros(span[1]), sizes[self.key(row), span]), span[1] - 1)
+            (
+                marked(row, self.stage, micros(span[0]), micros(span[1]), sizes[self.key(row), span]),
+                (span[1] - 1) // unit_ns * unit_ns,
+            )
             for row, span in found
         ]
 
