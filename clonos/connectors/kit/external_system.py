@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from clonos.core.model.errors import EnvironmentFault, ExtraMissing, JobError
+from clonos.core.model.errors import EnvironmentFault, ExtraMissing, JobError, LastingFault
 from clonos.operators.row_errors import RecordError
 
 
@@ -97,7 +97,7 @@ class MessagesLost(EnvironmentFault):
         )
 
 
-class NumberLost(EnvironmentFault):
+class NumberLost(LastingFault):
     """An external system does not have the number of a sink task's next row, although the task has written rows."""
 
     place: str

@@ -86,7 +86,11 @@ class EnvironmentFault(ClonosError):
     blame = Blame.ENVIRONMENT
 
 
-class ProducerGivenUp(EnvironmentFault):
+class LastingFault(EnvironmentFault):
+    """Base of errors of the environment that another try would meet again. The job ends at once."""
+
+
+class ProducerGivenUp(LastingFault):
     """Base of errors of a connection that was tried for as long as its own options permit. The job ends at once."""
 
 
@@ -213,6 +217,14 @@ def blame_of(error: BaseException) -> Blame:
     Errors of other libraries count as the job's, because user code raised them.
     """
     return error.blame if isinstance(error, ClonosError) else Blame.JOB
+
+
+def lasts(error: BaseException) -> bool:
+    """Returns whether another try would meet an error again: its class says so, or puts the fault not on the
+    environment but on the job, a peer or the library."""
+    if isinstance(error, EnvironmentFault):
+        return isinstance(error, LastingFault)
+    return isinstance(error, ClonosError)
 
 
 def short_report(error: ClonosError, verbose_by: str = "") -> str:

@@ -6,7 +6,7 @@ import traceback
 from typing import NamedTuple
 
 from clonos.core.model.code_location import user_frames
-from clonos.core.model.errors import Blame, ClonosError, blame_of, is_shortage
+from clonos.core.model.errors import blame_of, is_shortage, lasts
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 
@@ -50,13 +50,10 @@ def failure_of(
 ) -> TaskFailed:
     """Returns the report of a failure.
 
-    ``recourse`` is by default ELSEWHERE if the process lacks a resource, NONE for an error whose class puts the fault
-    on the job, a peer or the library, else RETRY.
+    ``recourse`` is by default ELSEWHERE if the process lacks a resource, NONE for an error that lasts, else RETRY.
     """
-    blame = blame_of(error)
     if recourse is None:
-        is_ours = isinstance(error, ClonosError) and blame is not Blame.ENVIRONMENT
-        recourse = Recourse.ELSEWHERE if is_shortage(error) else Recourse.NONE if is_ours else Recourse.RETRY
+        recourse = Recourse.ELSEWHERE if is_shortage(error) else Recourse.NONE if lasts(error) else Recourse.RETRY
     lines = traceback.format_exception(error) if with_traceback else []
     return TaskFailed(
         task=task,
@@ -66,7 +63,7 @@ def failure_of(
         record=encodable(place.record)[:ERROR_CHARACTERS_MAX],
         error=f"{type(error).__name__}: {_text_of(error)}"[:ERROR_CHARACTERS_MAX].removesuffix(": "),
         traceback=encodable("".join(lines))[-TRACEBACK_CHARACTERS_MAX:],
-        blame=blame,
+        blame=blame_of(error),
         recourse=recourse,
         frames=encodable(user_frames(error)) if with_traceback else "",
     )

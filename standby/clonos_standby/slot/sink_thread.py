@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import lasts
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.recorder import RecordingSuspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
@@ -215,8 +215,7 @@ class SinkThread:
             except (WriterFenced, _Ended):
                 raise
             except Exception as error:
-                is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
-                if is_ours or attempt == ATTEMPTS_MAX - 1:
+                if lasts(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 warn_of_failure(self._identity.task_name, error)
                 self._disconnect()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clonos.connectors.kit.external_system import NumberLost
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import ChannelId, TaskId
@@ -207,6 +208,17 @@ def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retria
     assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
     assert len(ledger.faults) == 100 - sink_thread.ATTEMPTS_MAX
+    end(thread)
+
+
+def test_an_external_system_that_has_lost_its_number_fails_the_job_at_once() -> None:
+    ledger, reported = Ledger(*[NumberLost("the group", 3, "it is gone", "Keep it")] * 2), WaitingInbox()
+    thread = begin(ledger, reported)
+    name, (failed,) = reported.next()
+    assert name == "PartFailed"
+    assert failed.recourse is Recourse.NONE
+    assert "NumberLost: the group has no number" in failed.error
+    assert len(ledger.faults) == 1
     end(thread)
 
 
