@@ -136,12 +136,13 @@ def tail(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration = "1s",
     linger: Duration = "30s",
+    rotated_to: str | None = None,
 ) -> TailFiles[Any]:
     """Lines of files that grow and are rotated, such as logs: a source of str that reads each line once.
 
     A line is read when it has its end. A file may be renamed, copied and then emptied (``copytruncate``), and
-    compressed afterwards: its content is found again by device and inode, or by its first lines, in the same folder
-    under a name that begins alike. The job runs until it is stopped.
+    compressed afterwards: its content is found again by device and inode, or by its first lines, in the same folder or
+    in ``rotated_to``, under a name that begins alike. The job runs until it is stopped.
 
     Args:
         path: a file, folder or pattern, or a list of these, on the machine of the tasks. Rotated names need not match.
@@ -149,6 +150,8 @@ def tail(
             position is that at which the file was found.
         watch: how often to look for new files.
         linger: how long a rotated file is read on after its last line, for writers that still have it open.
+        rotated_to: the folder of rotated files, relative to that of each file, as ``olddir`` of logrotate. None: they
+            stay in the same folder.
 
     Raises:
         InvalidConnector: an option cannot work, or the path is a URL.
@@ -166,6 +169,7 @@ def tail(
         line_bytes_max=line_bytes_max,
         discovery_interval_ns=duration_ns(watch),
         linger_ns=duration_ns(linger),
+        rotated_to=rotated_to,
     )
 
 

@@ -57,6 +57,21 @@ ROTATIONS: Final = {
 }
 
 
+def into_another_folder(rotate: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Rotates with ``olddir old``."""
+
+    def rotated(log: Path) -> None:
+        folder = log.parent / "old"
+        folder.mkdir(exist_ok=True)
+        for each in folder.iterdir():
+            each.rename(log.parent / each.name)
+        rotate(log)
+        for _, each in _rotated(log):
+            each.rename(folder / each.name)
+
+    return rotated
+
+
 def remove_oldest(log: Path, rotated_max: int) -> None:
     """Removes rotated files beyond a number, as ``rotate N`` does."""
     for number, path in _rotated(log):

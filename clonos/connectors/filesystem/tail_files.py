@@ -139,6 +139,7 @@ class TailFiles(Generic[AnyLine]):
         line_bytes_max: int,
         discovery_interval_ns: int,
         linger_ns: int,
+        rotated_to: str | None = None,
     ) -> None:
         check_line_options(CONNECTOR, patterns, None)
         check_encoding(encoding, CONNECTOR)
@@ -150,6 +151,12 @@ class TailFiles(Generic[AnyLine]):
         self.encoding, self.errors, self.with_position = encoding, errors, with_position
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns, self.linger_ns = discovery_interval_ns, linger_ns
+        self.rotated_to = rotated_to
+
+    def folders_of(self, folder: str) -> tuple[str, ...]:
+        """Returns the folders that have files of a folder and their rotations: that folder first, then the other."""
+        other = folder if self.rotated_to is None else os.path.normpath(os.path.join(folder, self.rotated_to))
+        return (folder,) if other == folder else (folder, other)
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns a split for each file that has a line now, and for each rotated one, which is not read."""
@@ -169,9 +176,9 @@ class TailFiles(Generic[AnyLine]):
 
         Raises: SplitMalformed: it is not a split. UnexpectedInput: no pattern matches its path or that of its original.
         """
-        path = _split_of(split).path
-        if not any(could_match(self.patterns, each) for each in (path, *_shorter(path))):
-            raise UnexpectedInput(CONNECTOR, path, self.patterns, os.getcwd())
+        found = _split_of(split)
+        if not any(could_match(self.patterns, each) for each in (found.original, *_shorter(found.path))):
+            raise UnexpectedInput(CONNECTOR, found.path, self.patterns, os.getcwd())
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""
@@ -182,20 +189,25 @@ class TailFiles(Generic[AnyLine]):
         matched = find_files(CONNECTOR, self.patterns, readable_files, may_be_empty=True)
         folders = {os.path.dirname(path) for path in (*matched, *(split.original for split in known))}
         folders |= {os.path.dirname(os.path.abspath(os.path.expanduser(pattern))) for pattern in self.patterns}
+        of_rotations = {place for folder in folders for place in self.folders_of(folder)[1:]}
+        matched = [path for path in matched if os.path.dirname(path) not in of_rotations]
         originals = dict.fromkeys(matched) | self._rotated(folders, set(matched))
         contents = Contents(known, self.linger_ns)
-        for path in sorted(filter(is_mine, originals), key=_modified_ns):
+        mine = (path for path, original in originals.items() if is_mine(original or path))
+        for path in sorted(mine, key=_modified_ns):
             contents.add(path, originals[path], is_before=is_first and originals[path] is not None)
         return [_encode(each) for each in contents.found]
 
     def _rotated(self, folders: Iterable[str], matched: Collection[str]) -> dict[str, str | None]:
         """Returns the files that no pattern matches and that are rotations of a path that one matches."""
         found: dict[str, str | None] = {}
-        for folder in folders:
-            for path in (os.path.join(folder, name) for name in _names_in(folder)):
-                cuts = _shorter(path) if path not in matched else ()
-                if original := next((cut for cut in reversed(cuts) if could_match(self.patterns, cut)), None):
-                    found[path] = original
+        for folder in sorted(folders):
+            for place in self.folders_of(folder):
+                for name in _names_in(place):
+                    path = os.path.join(place, name)
+                    cuts = _shorter(os.path.join(folder, name)) if path not in matched else ()
+                    if original := next((cut for cut in reversed(cuts) if could_match(self.patterns, cut)), None):
+                        found.setdefault(path, original)
         return found
 
 
@@ -266,7 +278,7 @@ class Contents:
         for each in self._by_file.get((split.device, split.inode), ()):
             if _begins(head, each.head_bytes, each.head_hash):
                 return True
-        folder, name = os.path.split(split.path)
+        folder, name = os.path.dirname(split.original), os.path.basename(split.path)
         for size in {size for size, _ in self._by_head if size <= len(head)}:
             for each in self._by_head.get((size, _hash_of(head[:size])), ()):
                 if os.path.dirname(each.original) == folder and _is_rotation(name, os.path.basename(each.original)):
@@ -492,9 +504,10 @@ class TailReader(LineReader):
 
     def _candidates(self) -> list[str]:
         """Returns where the content may be, the most likely place first."""
-        folder, original = os.path.split(self._path)
-        beside = [name for name in _names_in(folder) if _family(name) == _family(original)]
-        return sorted((os.path.join(folder, name) for name in beside), key=self._unlikelihood)
+        folder, original = os.path.split(self._split.original)
+        places = dict.fromkeys((os.path.dirname(self._path), *self._source.folders_of(folder)))
+        beside = [(place, name) for place in places for name in _names_in(place) if _family(name) == _family(original)]
+        return sorted((os.path.join(*each) for each in beside), key=self._unlikelihood)
 
     def _unlikelihood(self, path: str) -> tuple[bool, bool, bool, str]:
         return not self._is_file(path), path != self._path, is_compressed(path), path

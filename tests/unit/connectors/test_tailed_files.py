@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputChanged, InvalidConnector, SplitMalformed, UnexpectedInput
-from tests.harnesses.log_rotation import ROTATIONS, append, compressed_later, renamed
+from tests.harnesses.log_rotation import ROTATIONS, append, compressed_later, into_another_folder, renamed
 
 
 class Tail:
@@ -94,12 +94,16 @@ def test_a_line_is_read_when_it_has_its_end(log: Path) -> None:
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
 @pytest.mark.parametrize("unread", ["", "three\n", "three\nunfinished"], ids=["all read", "some left", "no end"])
-@pytest.mark.parametrize("pattern", ["app.log", "*.log", "app.log*"])
+@pytest.mark.parametrize("pattern", ["app.log", "*.log", "app.log*", "old"])
 @pytest.mark.parametrize("rotate", ROTATIONS.values(), ids=ROTATIONS)
 def test_a_rotation_neither_loses_nor_repeats_a_line(
     log: Path, rotate: Callable[[Path], None], pattern: str, unread: str, dies: bool
 ) -> None:
-    tail = Tail(str(log.parent / pattern))
+    """``old``: files are rotated into another folder, whose files the pattern matches, too."""
+    is_moved = pattern == "old"
+    if is_moved:
+        rotate, pattern = into_another_folder(rotate), "**/app.log*"
+    tail = Tail(str(log.parent / pattern), rotated_to="old" if is_moved else None)
     tail.poll(records_max=1)
     append(log, unread)
     rotate(log)
@@ -116,15 +120,29 @@ def test_a_rotation_neither_loses_nor_repeats_a_line(
     assert len(tail.ended) == 2
 
 
+def test_contents_that_were_rotated_into_another_folder_between_two_looks_are_read(log: Path) -> None:
+    tail = Tail(str(log), rotated_to=str(log.parent / "old"))
+    tail.poll()
+    for number in range(3):
+        append(log, f"{number}\n")
+        into_another_folder(compressed_later)(log)
+    tail.poll()
+    append(log, "last\n")
+    tail.die()
+    tail.poll()
+    assert sorted(tail.lines) == ["0", "1", "2", "last", "one", "two"]
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 1 << 32), st.sampled_from(sorted(ROTATIONS)), st.booleans())
+@given(st.integers(0, 1 << 32), st.sampled_from(sorted(ROTATIONS)), st.booleans(), st.booleans())
 def test_any_order_of_lines_rotations_polls_and_deaths_reads_each_line_once(
-    tmp_path_factory: Any, seed: int, kind: str, finds_late: bool
+    tmp_path_factory: Any, seed: int, kind: str, finds_late: bool, is_moved: bool
 ) -> None:
     rng, folder = Random(seed), tmp_path_factory.mktemp("logs")
     log, written = folder / "app.log", 0
     log.write_text("begin\n")
-    tail = Tail(str(folder / "*.log"))
+    tail = Tail(str(folder / "*.log"), rotated_to="old" if is_moved else None)
+    rotate = into_another_folder(ROTATIONS[kind]) if is_moved else ROTATIONS[kind]
     for _ in range(rng.randint(5, 40)):
         action = rng.choice(("write", "write", "poll", "rotate", "die"))
         if action == "write":
@@ -136,7 +154,7 @@ def test_any_order_of_lines_rotations_polls_and_deaths_reads_each_line_once(
         elif action == "rotate":
             if not finds_late:
                 tail.poll()
-            ROTATIONS[kind](log)
+            rotate(log)
         else:
             tail.die()
     tail.poll()
