@@ -70,6 +70,7 @@ class Facts:
     has_calls: bool = False
     is_per_record: bool = False
     ignores_order: bool = False
+    passes_records: bool = False
     breaks_order: bool = False
     key_field: str | None = None
     state: tuple[tuple[str, str], ...] | None = None

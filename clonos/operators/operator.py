@@ -99,6 +99,8 @@ class Operator:
     """True if result i of a batch belongs to record i."""
     selects_rows: ClassVar[bool] = False
     """True if its results are some of its records."""
+    passes_records: ClassVar[bool] = False
+    """True if its results are its records, or some of them, as they came."""
     breaks_order: ClassVar[bool] = False
     """True if its results have another order than its records."""
     requires_columns: ClassVar[bool] = False

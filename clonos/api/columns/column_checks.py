@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from clonos.api.columns.schemas import KEEPING, known_schema
+from clonos.api.columns.schemas import known_schema
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.step_texts import reason_for_rows
 from clonos.api.step import Step, StepInput
@@ -109,7 +109,7 @@ def _gives_dicts(steps: Sequence[Step], step_input: StepInput) -> bool:
     step = steps[step_input.step]
     if step.source is not None or (step.stage is not None and step.stage.kind != "filter"):
         return True
-    return (step.stage is not None or step.kind in KEEPING) and all(_gives_dicts(steps, each) for each in step.inputs)
+    return (step.stage is not None or step.passes_records) and all(_gives_dicts(steps, each) for each in step.inputs)
 
 
 def _check_present(step: str, use: str, name: str, schema: Any) -> None:

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from clonos.api.columns.forms import former_of
-from clonos.api.columns.schemas import DIFFERENT, KEEPING, known_schema, why_unknown
+from clonos.api.columns.schemas import DIFFERENT, known_schema, why_unknown
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.operators.column_contract import DescribedSource, SampledSource
@@ -84,7 +84,7 @@ def _has_one_form(steps: Sequence[Step], step_input: StepInput) -> bool:
 def givers(steps: Sequence[Step], step_input: StepInput) -> Iterator[Step]:
     """Yields the steps that gave the records of an input, to which others have added columns: sources, mostly."""
     step = steps[step_input.step]
-    if step.stage is None and step.kind not in KEEPING:
+    if step.stage is None and not step.passes_records:
         yield step
         return
     for each in step.inputs:

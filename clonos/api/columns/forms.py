@@ -15,16 +15,13 @@ WINDOW: Final = "window_"
 
 JOINS: Final = frozenset({"join", "join_as_of", "lookup"})
 
-PASSING: Final = frozenset({"limit", "peek", "sample", "deduplicate", "distinct", "flush", "gather", "with_timestamps"})
-"""Kinds of steps that pass records on as they came."""
-
 
 def former_of(steps: Sequence[Step], step_input: StepInput) -> Step | None:
     """Returns the step that gives the rows of an input another form than that of its columns; None if none does."""
     step = steps[step_input.step]
     if not step.emits_columns or step_input.tag:
         return None
-    if step.kind in PASSING:
+    if step.passes_records:
         return next((found for each in step.inputs if (found := former_of(steps, each)) is not None), None)
     if {("how", "semi"), ("how", "anti")} & {*(step.state or ())}:
         return former_of(steps, step.inputs[0])
@@ -37,7 +34,7 @@ def giver_of_tuples(steps: Sequence[Step], step_input: StepInput) -> Step | None
     step = steps[step_input.step]
     if step_input.tag:
         return None
-    if step.kind in PASSING or step.kind == "filter":
+    if step.passes_records or step.kind == "filter":
         return next((found for each in step.inputs if (found := giver_of_tuples(steps, each)) is not None), None)
     if step.kind in JOINS:
         has_one_side = bool({("how", "semi"), ("how", "anti")} & {*(step.state or ())})

@@ -17,9 +17,6 @@ from clonos.operators.column_contract import DescribedSource
 from clonos.operators.columnar.row_forms import have_equal_rows
 from clonos.operators.steps.data_frames import hint_of
 
-KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct", "gather")
-"""Kinds of steps whose results have the columns of their records."""
-
 ADVICE: Final = (
     "Give a pyarrow.Schema, or a dataclass, NamedTuple or TypedDict with a type per column: int, float, str, bool,"
     " bytes, date, datetime, a list of one of these, or Annotated[T, t] with a type t of Arrow."
@@ -42,7 +39,7 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
     if step.columns is not None:
         return step.columns
-    if step.stage is None and step.form is None and step.kind not in KEEPING:
+    if step.stage is None and step.form is None and not step.passes_records:
         return None
     schemas = tuple(input_schema(steps, each) for each in step.sides)
     if any(each is None for each in schemas):

@@ -31,6 +31,7 @@ class AssignTimestamps(Operator):
     state = ()
     runs_user_code = True
     is_per_record = True
+    passes_records = True
     keeps_times = False
     checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True

@@ -59,6 +59,7 @@ class Filter(Operator):
     runs_user_code = True
     is_per_record = True
     selects_rows = True
+    passes_records = True
 
     def __init__(self, predicate: Callable[[Any], object]) -> None:
         self._predicate = predicate

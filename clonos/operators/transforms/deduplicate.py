@@ -35,6 +35,7 @@ class Deduplicate(Operator):
     """First record of each key: of the stream's key, and of ``by`` the record if that is given."""
 
     selects_rows = True
+    passes_records = True
 
     @classmethod
     def facts(

@@ -40,6 +40,7 @@ class Flush(LeavesAtIntervals):
     """
 
     selects_rows = True
+    passes_records = True
     passes_columns = True
     keeps_times = False
     _rows_max = ROWS_MAX

@@ -22,6 +22,7 @@ class Limit(Operator):
     state = ()
     is_one_to_one = True
     selects_rows = True
+    passes_records = True
     passes_columns = True
     changes_rows = False
 

@@ -28,7 +28,7 @@ def sample(given: KnownInputs, fraction: float, seed: int) -> Facts:
 def peek(given: KnownInputs, function: Callable[[Any], object]) -> Facts:
     """Returns the facts of a look at records, whose columns stay columns."""
     make = partial(PeekColumns if given.has_columns else stateless.Map, PeekFunction(function))
-    return facts_of(make, given, function)
+    return replace(facts_of(make, given, function), passes_records=True)
 
 
 class Sampled:
