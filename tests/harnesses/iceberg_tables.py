@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -30,10 +32,7 @@ def found(catalog: dict[str, str], name: str = NAME) -> list[Any]:
 
 @contextmanager
 def threads_ended() -> Iterator[None]:
-    """Ends the threads of pyiceberg afterwards."""
-    try:
+    """Gives pyiceberg threads that end afterwards; its own are kept as long as the process."""
+    with ThreadPoolExecutor() as threads, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExecutorFactory, "get_or_create", lambda: threads)
         yield
-    finally:
-        if ExecutorFactory._instance is not None:
-            ExecutorFactory._instance.shutdown()
-            ExecutorFactory._instance = None

@@ -17,6 +17,7 @@ from clonos.connectors.secrets import Secret, masked
 from clonos.core.model.errors import ClonosError, ExtraMissing
 
 CONNECTOR: Final = "iceberg.table"
+READ: Final = "iceberg.read"
 ATTEMPTS_MAX: Final = 20
 """Attempts of a commit that others get ahead of."""
 

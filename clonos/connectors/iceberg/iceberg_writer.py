@@ -121,7 +121,7 @@ class IcebergWriter:
         Raises: OutputFailed: it cannot be read. InvalidConnector: it has a column that cannot be written.
         """
         self._found = self._table.load()
-        self._schema = arrow_schema(self._found)
+        self._schema = arrow_schema(CONNECTOR, self._found.schema())
         self._prefix = f"{context.job_id}-{context.index}-{context.generation}-{context.incarnation}"
 
     def write(self, rows: list[Any]) -> None:
@@ -225,19 +225,19 @@ class IcebergWriter:
         return PreparedFile(path, size_bytes, spec.spec_id, partition, statistics.to_serialized_dict())
 
 
-def arrow_schema(found: Any) -> Any:
-    """Returns the columns of a table as a ``pyarrow.Schema`` with the numbers of its fields.
+def arrow_schema(connector: str, schema: Any, has_numbers: bool = True) -> Any:
+    """Returns the columns of a table as a ``pyarrow.Schema``, with the numbers of its fields or without.
 
-    Raises: InvalidConnector: it has a column that is not written exactly.
+    Raises: InvalidConnector: it has a column whose values are not exact.
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    schema = schema_to_pyarrow(found.schema(), include_field_ids=True)
-    for field in schema:
+    found = schema_to_pyarrow(schema, include_field_ids=has_numbers)
+    for field in found:
         if isinstance(field.type, pyarrow.BaseExtensionType):
             problem = f"the column {field.name!r} of the table is {field.type}"
-            raise InvalidConnector(CONNECTOR, problem, "Write to a table that has it as a text or as bytes.")
-    return schema
+            raise InvalidConnector(connector, problem, "Use a table that has it as a text or as bytes.")
+    return found
 
 
 def _divided(table: Any, columns: list[Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:

@@ -16,8 +16,9 @@ import fastavro
 import pyarrow
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 
-from clonos import codecs, delta, files, kafka, mqtt, nats, rabbitmq, redis, sockets, values, web
+from clonos import codecs, delta, files, iceberg, kafka, mqtt, nats, rabbitmq, redis, sockets, values, web
 from clonos import postgres as pg
 from clonos.testing import Evidence, Guarantees, NetworkLink, check_source
 from tests.connectors.guarantees.conftest import server_outages
@@ -45,6 +46,7 @@ from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.connectors.servers.redis import RedisProcess
+from tests.harnesses.iceberg_tables import catalog_in, threads_ended
 from tests.harnesses.log_rotation import ROTATIONS, append
 from tests.harnesses.s3_server import S3Server
 from tests.processes.harness.line_server import LineServer
@@ -114,6 +116,22 @@ def test_changes_of_a_delta_table_are_read_once(places: Path, expect: Any) -> No
         write_deltalake(places / place, pyarrow.table({"n": list(numbers)}), mode="append")
 
     expect("`delta.changes`", check_source(make, write, lambda row: int(row["n"])))
+
+
+def test_rows_of_an_iceberg_table_are_read_once(places: Path, expect: Any) -> None:
+    catalog = catalog_in(places)
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        rows, shop = pyarrow.table({"n": list(numbers)}), load_catalog(**catalog)
+        shop.create_namespace_if_not_exists("shop")
+        shop.create_table_if_not_exists(f"shop.{place}", rows.schema).append(rows)
+
+    def make(place: str) -> Any:
+        return iceberg.read(f"shop.{place}", catalog=catalog)
+
+    with threads_ended():
+        report = check_source(make, write, lambda row: int(row["n"]), is_live=False)
+    expect("`iceberg.read`", report)
 
 
 def test_values_are_read_once(expect: Any) -> None:

@@ -116,7 +116,7 @@ def test_the_page_of_files_appends_orders_to_a_delta_table_and_reads_and_follows
     assert sorted(change["id"] for change in changes) == [row["id"] for row in rows]
 
 
-def test_the_page_of_iceberg_appends_orders_to_a_table(tmp_path: Path) -> None:
+def test_the_page_of_iceberg_appends_orders_to_a_table_and_reads_it(tmp_path: Path) -> None:
     rows = [{"id": number, "cents": 10 * number, "day": f"2026-01-0{number % 3 + 1}"} for number in range(30)]
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -124,6 +124,9 @@ def test_the_page_of_iceberg_appends_orders_to_a_table(tmp_path: Path) -> None:
     with threads_ended():
         found = opened(catalog_in(tmp_path)).scan().to_arrow().to_pylist()
     assert sorted(found, key=lambda row: int(row["id"])) == rows
+    _run_job(tmp_path, "docs/connectors/iceberg.md", "iceberg_totals.py")
+    totals = list(files.read_committed(tmp_path / "out"))
+    assert sum(total["cents"] for _, total in totals) == sum(10 * number for number in range(30))
 
 
 def test_the_page_of_files_turns_avro_into_parquet(tmp_path: Path) -> None:
