@@ -242,6 +242,22 @@ def _smooths_the_readings_of_each_hour(outputs: Outputs) -> None:
     assert found == pytest.approx({place: celsius for place, (_, celsius) in expected.items()}, abs=0.002)
 
 
+def _compares_each_price_with_earlier_ones(outputs: Outputs) -> None:
+    prices = sorted(_recipe("price_changes").PRICES, key=lambda price: price["at"])
+    changes, distances = [], []
+    for share in "ab":
+        of_share = [price for price in prices if price["share"] == share]
+        for place, price in enumerate(of_share):
+            change = price["price"] - of_share[place - 1]["price"] if place else None
+            changes.append((share, price["at"], change))
+            near = [each["price"] for each in of_share[: place + 1] if each["at"] > price["at"] - 600]
+            distances.append((share, price["at"], round(price["price"] - sum(near) / len(near), 6)))
+    assert len({(share, at) for share, at, _ in changes}) == len(prices)
+    assert sorted((row["share"], row["at"], row["change"]) for row in outputs["changes"]) == sorted(changes)
+    found = [(row["share"], row["at"].timestamp(), round(row["above mean"], 6)) for row in outputs["distances"]]
+    assert sorted(found) == sorted(distances)
+
+
 def _finds_the_three_tags_of_the_last_ten_minutes(outputs: Outputs) -> None:
     recipe = _recipe("trending_tags")
     assert len({post["at"] // 60 for post in recipe.POSTS}) > 30
@@ -308,6 +324,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
     "rolling_means": _smooths_the_readings_of_each_hour,
+    "price_changes": _compares_each_price_with_earlier_ones,
     "trending_tags": _finds_the_three_tags_of_the_last_ten_minutes,
     "user_activity": _reports_the_days_of_each_user,
     "word_count": _counts_every_word,
