@@ -12,19 +12,12 @@ from hypothesis import strategies as st
 from clonos import codecs
 from clonos.connectors import mqtt
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
-from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.row_errors import RowNotWritable
 from tests.connectors.mqtt.topics import observed
+from tests.connectors.registered_writers import registered
 from tests.connectors.servers.mosquitto import PASSWORD, READER, MosquittoServer
 
 pytestmark = pytest.mark.connectors
-
-
-def registered(sink: Any, number: int = 0, generation: int = 0) -> Any:
-    writer = sink.immediate_writer()
-    identity = WriterIdentity("job-1", "out/0", generation, 1)
-    assert writer.register(identity, number) == Registration(number, None, knows_output=False)
-    return writer
 
 
 def test_rows_that_are_published_again_have_the_same_id(mosquitto: MosquittoServer) -> None:

@@ -15,18 +15,11 @@ from clonos.connectors import nats
 from clonos.connectors.kit.broker_sink import Outgoing, Published
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.nats.subject_publisher import SubjectPublisher
-from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.connectors.nats.streams import add_stream, found
+from tests.connectors.registered_writers import registered
 from tests.connectors.servers.nats import PASSWORD, READER, NatsServer
 
 pytestmark = pytest.mark.connectors
-
-
-def registered(sink: Any, number: int = 0, generation: int = 0) -> Any:
-    writer = sink.immediate_writer()
-    identity = WriterIdentity("job-1", "out/0", generation, 1)
-    assert writer.register(identity, number) == Registration(number, None, knows_output=False)
-    return writer
 
 
 def test_rows_that_are_published_again_are_in_the_stream_once(server: NatsServer) -> None:

@@ -11,16 +11,15 @@ import pytest
 
 from clonos.connectors import rabbitmq
 from clonos.connectors.connector_errors import RowNotWritable
-from clonos.connectors.kit.broker_sink import ConfirmedWriter
 from clonos.connectors.kit.external_system import MessageRefused, SystemRefused, SystemUnreachable
 from clonos.connectors.rabbitmq.exchange_sink import ExchangeSink
-from clonos.operators.connector_contract import ImmediateSink, Registration, WriterIdentity
+from clonos.operators.connector_contract import ImmediateSink
 from tests.connectors.rabbitmq.messages import count, declare, publish, taken
+from tests.connectors.registered_writers import registered
 from tests.connectors.servers.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.connectors
 
-IDENTITY = WriterIdentity("job-1", "out-sink/0", 2, 5)
 ROWS = [{"n": n} for n in range(10)]
 
 
@@ -28,24 +27,18 @@ def to_queue(server: RabbitServer, name: str, **options: Any) -> ExchangeSink:
     return rabbitmq.exchange("", url=server.full_url, routing_key=name, **options)
 
 
-def registered(sink: ExchangeSink, number: int = 0) -> ConfirmedWriter:
-    writer = sink.immediate_writer()
-    assert writer.register(IDENTITY, number) == Registration(number, None, knows_output=False)
-    return writer
-
-
 def test_rows_are_persistent_messages_with_an_id_and_a_header_for_deduplication(rabbit: RabbitServer) -> None:
     name = declare(rabbit, "rows")
     sink = to_queue(rabbit, name, headers=lambda row: {"first": str(row)[0], "source": "test"})
     assert isinstance(sink, ImmediateSink)
-    with closing(registered(sink, 3)) as writer:
+    with closing(registered(sink, 3, generation=2)) as writer:
         assert writer.write(3, ROWS) == 13
         assert writer.write(13, ["text", b"\xff"]) == 15
     found = taken(rabbit, name)
     assert [json.loads(body) for _, body in found[:10]] == ROWS
     assert [body for _, body in found[10:]] == [b"text", b"\xff"]
     properties = found[1][0]
-    assert properties.message_id == "job-1/out-sink/0/2/4"
+    assert properties.message_id == "job-1/out/0/2/4"
     assert properties.headers == {"x-deduplication-header": properties.message_id, "first": "{", "source": "test"}
     assert (properties.delivery_mode, properties.content_type) == (2, "application/json")
 
