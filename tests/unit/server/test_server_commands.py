@@ -81,7 +81,8 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
         "tasks": [
             {
                 "name": "count/0",
-                "phase": "live",
+                "phase": "recovering",
+                "counters": {"restored_permille": 450},
                 "pid": 42,
                 "host": "h",
                 "standbys": 1,
@@ -99,7 +100,7 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
     assert "recovery of count/0: its process died, 31 ms" in printed
     assert "alarm: slot 1 is gone. Nothing." in printed
     row = next(line for line in printed.splitlines() if line.startswith("count/0"))
-    assert row.split() == ["count/0", "live", "42", "h", "1,234", "0", "50%", "1", "0", "1.3"]
+    assert row.split() == ["count/0", "recovering", "45%", "42", "h", "1,234", "0", "50%", "1", "0", "1.3"]
 
 
 def test_the_log_of_a_dead_driver_is_printed_with_its_tracebacks(
