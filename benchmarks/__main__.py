@@ -37,6 +37,7 @@ NAMES: Final = (
         "driver_death",
         "footprint",
         "snapshot",
+        "choosing",
         "growth",
         "slot_machine",
         "columns",

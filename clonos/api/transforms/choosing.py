@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.columns.forms import refuse_columns
@@ -16,6 +16,7 @@ from clonos.api.step import StepInput
 from clonos.api.themes import Theme
 from clonos.operators.facts import plain
 from clonos.operators.steps import stateless
+from clonos.operators.transforms.deduplicate import Keep
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.transforms.record_steps import (
     Branch,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from clonos.api.stream import Stream
 
 T = TypeVar("T")
-
-Keep = Literal["first", "last"]
-"""Record of several with one key that ``deduplicate`` keeps."""
 
 
 class Choosing(Theme, Generic[T]):

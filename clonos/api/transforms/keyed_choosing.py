@@ -13,11 +13,10 @@ from clonos.api.columns.forms import refuse_columns
 from clonos.api.common import Common
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.themes import Theme
-from clonos.api.transforms.choosing import Keep
 from clonos.expressions.expression import Expr
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import itself
-from clonos.operators.transforms.deduplicate import Deduplicate
+from clonos.operators.transforms.deduplicate import Deduplicate, Keep
 from clonos.operators.transforms.top_k import TopK
 
 if TYPE_CHECKING:

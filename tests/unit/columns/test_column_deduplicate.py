@@ -21,8 +21,8 @@ from clonos.api.plan.explaining import explain_graph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.job.description import graph_of
-from clonos.operators.columnar.choosing.column_deduplicate import ColumnDeduplicate
-from clonos.operators.transforms.deduplicate import Deduplicate
+from clonos.operators.kinds.columns import ColumnKind
+from clonos.operators.kinds.objects import ObjectKind
 from tests.unit.columns.choice_in_front import in_front
 from tests.unit.columns.test_column_windows import START, ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -169,8 +169,8 @@ def test_by_may_be_of_any_type_that_is_a_key(
     kind: Any, values: list[Any], is_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: set[type] = set()
-    for cls in (ColumnDeduplicate, Deduplicate):
-        monkeypatch.setattr(cls, "keyed_columns", _tracking(used, cls, cls.keyed_columns))
+    for cls in (ColumnKind, ObjectKind):
+        monkeypatch.setattr(cls, "of_columns", _tracking(used, cls, cls.of_columns))
     rows = [{"key": "a", "by": value} for value in values]
     schema = pa.schema([("key", pa.string()), ("by", kind)])
     if is_column:
@@ -178,16 +178,16 @@ def test_by_may_be_of_any_type_that_is_a_key(
         found = [written(source, Kind("by", "first", None, False), 1, 2) for source in sources]
         assert found[1] == found[0]
         assert [row["by"] for row in found[0]["chosen"]] == list(dict.fromkeys(values))
-        assert used == {ColumnDeduplicate}
+        assert used == {ColumnKind}
     else:
         with pytest.raises(Exception, match="chosen"):
             written(ColumnsOf(rows, schema), Kind("by", "first", None, False), 1, 2)
 
 
 def _tracking(used: set[type], cls: type, process: Any) -> Any:
-    def tracked(self: Any, batch: Any, column: Any) -> None:
+    def tracked(self: Any, operator: Any, batch: Any, key: Any) -> Any:
         used.add(cls)
-        process(self, batch, column)
+        return process(self, operator, batch, key)
 
     return tracked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
 from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
@@ -15,6 +15,27 @@ from clonos.operators.operator import Operator
 
 K_MAX: Final = 1 << 10
 """Largest k for which the state is in columns: a key has room for k records."""
+
+Keep = Literal["first", "last"]
+"""Record of several with one key that ``deduplicate`` keeps."""
+
+
+class Rules(NamedTuple):
+    """Record of a key that is kept, the length of time (None: of all time), and whether records have timestamps."""
+
+    keep: Keep
+    within_ns: int | None
+    has_times: bool
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the choice depends on earlier batches."""
+        return self.keep == "first" or self.within_ns is not None or self.has_times
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether the state has whole records."""
+        return self.keep == "last" and self.within_ns is not None
 
 
 @dataclass(frozen=True)
@@ -81,29 +102,24 @@ class TopKForm(ColumnForm):
 class DeduplicateForm(ColumnForm):
     """First record of each key of all time or of each span of it, or the last one, so far or of each span.
 
-    ``keys`` are the columns of the stream's key, to which ``by`` adds another.
+    ``keys`` are the columns of the stream's key, to which ``by`` adds another. ``chooser`` creates the operator of a
+    kind of records.
     """
 
     keys: tuple[str, ...]
     by: str | None
-    keep: str
-    within_ns: int | None
-    has_times: bool
+    rules: Rules
+    chooser: Callable[[str, Any, Rules], Any]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Returns the columns that are compared."""
         return (*self.keys, *(() if self.by is None or self.by in self.keys else (self.by,)))
 
-    @property
-    def keeps_records(self) -> bool:
-        """Returns whether the state has whole records."""
-        return self.keep == "last" and self.within_ns is not None
-
     def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        if self.keeps_records and self.has_times and SPAN_TIME in schema.names:
+        if self.rules.keeps_records and self.rules.has_times and SPAN_TIME in schema.names:
             return f"it has a column {SPAN_TIME!r} of its own"
         return key_reason(self.names, schema)
 
@@ -112,31 +128,23 @@ class DeduplicateForm(ColumnForm):
         (schema,) = schemas
         from clonos.operators.columnar.running.stored_keys import plain, plain_records
 
-        return (plain_records(schema) if self.keeps_records else plain(schema, self.names),)
+        return (plain_records(schema) if self.rules.keeps_records else plain(schema, self.names),)
 
     def results(self, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
-        from clonos.operators.columnar.choosing.last_of_span import schema_of_spans
+        from clonos.operators.kinds.column_spans import schema_of_spans
 
         (schema,) = schemas
-        return schema_of_spans(schema) if self.keeps_records and self.has_times else schema
+        return schema_of_spans(schema) if self.rules.keeps_records and self.rules.has_times else schema
 
     def before_exchange(self, step: str) -> Callable[[], Operator] | None:
         """See ``ColumnForm``."""
-        choice = FirstOfBatch if self.keep == "first" else LastInBatch
-        return partial(choice, self.names) if self.within_ns is None else None
+        choice = FirstOfBatch if self.rules.keep == "first" else LastInBatch
+        return partial(choice, self.names) if self.rules.within_ns is None else None
 
-    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+    def operator(self, step: str, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.choosing.column_deduplicate import FirstOfKey, FirstOfSpan, LastOfKey
+        from clonos.operators.kinds.columns import ColumnKind
 
-        if self.within_ns is None:
-            if self.keep == "first":
-                return FirstOfKey(step, schema)
-            return LastOfKey(step, schema, self.has_times)
-        if self.keep == "first":
-            return FirstOfSpan(step, schema, self.has_times, self.within_ns)
-        from clonos.operators.columnar.choosing.last_of_span import LastOfSpan
-
-        return LastOfSpan(step, schema, self.names, self.has_times, self.within_ns)
+        return self.chooser(step, ColumnKind(schema, self.names), self.rules)

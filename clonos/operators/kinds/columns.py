@@ -1,0 +1,136 @@
+"""Records of typed columns: numbers, texts, binaries, bools, dates and instants, compared by their values in Arrow.
+
+Each is a kind of key of its own in ``clonos.kernels.packed_keys``. Records leave as they came, with the metadata of
+their schema. Results are those of objects, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy
+import pyarrow
+
+from clonos.kernels.packed_keys import KeyIndex
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.columnar.choosing.first_places import Marks
+from clonos.operators.kinds.column_spans import ColumnLastSpans, ColumnSpans
+from clonos.operators.operator import Operator, Times
+from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+from clonos.operators.state.keyed_state import StateBackend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[Any]
+
+KEYS_NAME: Final = "keys"
+INSTANT_NS_MIN: Final = -(1 << 63)
+
+
+class ColumnBatch:
+    """Batch of columns with those that are compared, without dictionaries."""
+
+    __slots__ = ("_operator", "batch", "keys")
+
+    def __init__(self, operator: Operator, batch: RecordBatch, keys: list[Any]) -> None:
+        self._operator, self.batch, self.keys = operator, batch, keys
+
+    @property
+    def times(self) -> IntArray:
+        """See ``KeyedBatch``."""
+        times = self._operator.time_array(self.batch)
+        assert times is not None, "the plan says that records have timestamps"
+        return times
+
+    def at(self, instant_ns: int) -> IntArray:
+        """See ``KeyedBatch``."""
+        return numpy.full(self.batch.num_rows, instant_ns, numpy.int64)
+
+    def emit(self, out: Operator, places: NDArray[numpy.bool_]) -> None:
+        """Passes on the records where ``places`` is set."""
+        if places.all():
+            out.columns(self.batch)
+        elif places.any():
+            out.columns(self.batch.filter(pyarrow.array(places)))
+
+
+class ColumnKind:
+    """Kind of columns of a schema, of which ``names`` are compared."""
+
+    takes_columns = True
+    changes_rows = True
+
+    def __init__(self, schema: Any, names: Sequence[str]) -> None:
+        self._schema, self._names = schema, tuple(names)
+        self._types = tuple(schema.field(name).type for name in names)
+
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch | None:
+        """See ``Kind``."""
+        raise AssertionError("the plan says that records are columns")
+
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
+        """See ``Kind``."""
+        return ColumnBatch(operator, batch, [_plain(batch.column(name)) for name in self._names])
+
+    def firsts(self, state: StateBackend, step: str) -> ColumnFirsts:
+        """See ``Kind``."""
+        return ColumnFirsts(state.column_table(f"{step}/{KEYS_NAME}", ColumnSpec(self._types)))
+
+    def lasts(self, state: StateBackend, step: str, has_times: bool) -> ColumnLasts:
+        """See ``Kind``."""
+        spec = ColumnSpec(self._types, {"latest": numpy.int64}, {"latest": INSTANT_NS_MIN})
+        return ColumnLasts(self._types, state.column_table(f"{step}/{KEYS_NAME}", spec) if has_times else None)
+
+    def spans(self, state: StateBackend, step: str, within_ns: int) -> ColumnSpans:
+        """See ``Kind``."""
+        return ColumnSpans(state, step, self._types, within_ns)
+
+    def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> ColumnLastSpans:
+        """See ``Kind``."""
+        return ColumnLastSpans(state, step, self._types, within_ns, has_times, self._schema)
+
+
+class ColumnFirsts:
+    """First record of each key: a key has a slot of the table from then on."""
+
+    def __init__(self, table: ColumnTable) -> None:
+        self._table = table
+
+    def choose(self, batch: ColumnBatch) -> NDArray[numpy.bool_]:
+        """See ``Choice``."""
+        before = len(self._table)
+        slots = self._table.slots(batch.keys)
+        highest = numpy.maximum.accumulate(slots)  # new slots are given in the order of the first records
+        is_first: NDArray[numpy.bool_] = slots >= before
+        is_first[1:] &= slots[1:] > highest[:-1]
+        return is_first
+
+
+class ColumnLasts:
+    """Last record of each key so far. The table has the latest instant of each key; it needs timestamps."""
+
+    def __init__(self, types: tuple[Any, ...], table: ColumnTable | None) -> None:
+        self._types, self._table = types, table
+        self._marks = Marks()
+
+    def choose(self, batch: ColumnBatch) -> NDArray[numpy.bool_]:
+        """See ``Choice``."""
+        table = self._table
+        if table is None:
+            index = KeyIndex(self._types)
+            return self._marks.last(index.add(batch.keys), len(index))
+        times = batch.times
+        slots = table.slots(batch.keys)
+        table.touch(slots)
+        latest = table.values["latest"]
+        numpy.maximum.at(latest, slots, times)
+        places = numpy.flatnonzero(latest[slots] == times)
+        found = numpy.zeros(len(slots), numpy.bool_)
+        found[places[self._marks.last(slots[places], len(table))]] = True
+        return found
+
+
+def _plain(column: Any) -> Any:
+    return column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column

@@ -1,0 +1,104 @@
+"""What an operator asks of the kind of its records, so that one operator serves them all.
+
+The operator has the rules: which time counts, when a span ends, what leaves. A kind has the batch with its keys, and
+state by key: Python objects in dicts (``objects``), or typed columns in arrays (``columns``). An operator never asks
+which kind it has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.operator import Operator, Times
+from clonos.operators.state.keyed_state import StateBackend
+
+
+class KeyedBatch(Protocol):
+    """Records of a batch with what is compared of each. Places and instants are as its kind has them."""
+
+    @property
+    def times(self) -> Any:
+        """Timestamps of the records."""
+
+    def at(self, instant_ns: int) -> Any:
+        """Returns the same instant for each record."""
+
+    def emit(self, out: Operator, places: Any) -> None:
+        """Passes on the records at these places, in their order."""
+
+
+BatchT = TypeVar("BatchT", bound=KeyedBatch)
+GivenT = TypeVar("GivenT", bound=KeyedBatch, contravariant=True)
+
+
+class Choice(Protocol[GivenT]):
+    """State that chooses among the records of each key."""
+
+    def choose(self, batch: GivenT) -> Any:
+        """Returns the places of the records that are chosen."""
+
+
+class Spans(Protocol[GivenT]):
+    """Spans of each key that are open."""
+
+    @property
+    def earliest_ns(self) -> int | None:
+        """Instant that opened the earliest span."""
+
+    def choose(self, batch: GivenT, instants: Any) -> Any:
+        """Returns the places of the records that open a span, and opens them."""
+
+    def end(self, opened_max_ns: int | None) -> None:
+        """Forgets the spans that opened up to an instant, or all."""
+
+
+class LastSpans(Protocol[GivenT]):
+    """Spans of each key that are open, each with its last record."""
+
+    @property
+    def earliest_ns(self) -> int | None:
+        """Instant that opened the earliest span."""
+
+    def openers(self, opened_max_ns: int | None) -> list[int]:
+        """Returns the instants up to this one, or all, that opened a span, in order."""
+
+    def take(self, batch: GivenT, instants: Any) -> None:
+        """Takes records into their spans. A record in two belongs to that which was opened first."""
+
+    def end(self, opened_max_ns: int | None, out: Operator) -> None:
+        """Passes on the last records of the spans that opened up to an instant, or all, and forgets these spans.
+
+        They come by the instants that opened their spans, those of one instant in the order of opening.
+        """
+
+
+class Kind(Protocol[BatchT]):
+    """Kind of the records of an operator that chooses among those of each key."""
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether a step before should give columns."""
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether user code gets the records."""
+
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> BatchT | None:
+        """Returns a batch of rows (key, record); None if no record is left."""
+
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> BatchT | None:
+        """Returns a batch of columns with the key columns ``key``; None if no record is left."""
+
+    def firsts(self, state: StateBackend, step: str) -> Choice[BatchT]:
+        """Returns the state that chooses the first record of each key of all time."""
+
+    def lasts(self, state: StateBackend, step: str, has_times: bool) -> Choice[BatchT]:
+        """Returns the state that chooses the last record of each key so far, of a batch: by timestamp and then by
+        arrival, without timestamps by arrival."""
+
+    def spans(self, state: StateBackend, step: str, within_ns: int) -> Spans[BatchT]:
+        """Returns the spans of a step."""
+
+    def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> LastSpans[BatchT]:
+        """Returns the spans of a step with their last records, which get timestamps if ``has_times``."""
