@@ -72,7 +72,7 @@ class Given:
         return [b""]
 
     def reader(self) -> Any:
-        """Nothing is read."""
+        """Raises: AssertionError: nothing is read."""
         raise AssertionError("the benchmark gives the batches")
 
     def column_schema(self) -> Any:
@@ -93,7 +93,7 @@ class Counted(Operator):
         self.results += batch.num_rows
 
     def on_watermark(self, watermark: Any) -> None:
-        """It ends here."""
+        """Takes the watermark, which ends here."""
 
 
 class Clock:

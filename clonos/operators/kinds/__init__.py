@@ -1,1 +1,1 @@
-"""What differs between operators by the type of their records: Python objects, or typed columns."""
+"""Kinds of records below an operator: Python objects, or typed columns."""

@@ -1,4 +1,4 @@
-"""Spans of keys in columns.
+"""KeySpans of keys in columns.
 
 State: a table ``step/spans/<number>`` for each stretch of time as long as a span, with the instants that opened spans
 of keys in it. A key opens one span there at most, and a record belongs to none that opened in another stretch than its
@@ -20,6 +20,7 @@ from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, form_of, metadata_of
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND
+from clonos.operators.kinds.column_batch import ColumnBatch
 from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
@@ -27,8 +28,6 @@ from clonos.operators.state.row_store import RowStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from clonos.operators.kinds.columns import ColumnBatch
 
     IntArray = NDArray[Any]
 
@@ -89,7 +88,7 @@ class ColumnSpans(Stretches):
         super().__init__(state, step, ColumnSpec(types, {OPENED: numpy.int64}), within_ns)
 
     def choose(self, batch: ColumnBatch, instants: IntArray) -> NDArray[numpy.bool_]:
-        """See ``Spans``."""
+        """See ``KeySpans``."""
         keys = batch.keys
         found = numpy.zeros(len(instants), numpy.bool_)
         left, index = numpy.arange(len(instants)), KeyIndex(self._types)
@@ -120,7 +119,7 @@ class ColumnSpans(Stretches):
         return found
 
     def end(self, opened_max_ns: int | None) -> None:
-        """See ``Spans``."""
+        """See ``KeySpans``."""
         for number, earliest_ns in list(self._earliest.items()):
             if opened_max_ns is not None and earliest_ns > opened_max_ns:
                 continue

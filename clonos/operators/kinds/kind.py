@@ -1,7 +1,7 @@
-"""What an operator asks of the kind of its records, so that one operator serves them all.
+"""Protocols of the kinds of records: what an operator asks of them, so that it serves them all.
 
 The operator has the rules: which time counts, when a span ends, what leaves. A kind has the batch with its keys, and
-state by key: Python objects in dicts (``objects``), or typed columns in arrays (``columns``). An operator never asks
+state by key: Python objects in dicts (``object_kind``), or typed columns in arrays (``column_kind``). No operator asks
 which kind it has.
 """
 
@@ -32,14 +32,14 @@ BatchT = TypeVar("BatchT", bound=KeyedBatch)
 GivenT = TypeVar("GivenT", bound=KeyedBatch, contravariant=True)
 
 
-class Choice(Protocol[GivenT]):
+class KeyChoice(Protocol[GivenT]):
     """State that chooses among the records of each key."""
 
     def choose(self, batch: GivenT) -> Any:
         """Returns the places of the records that are chosen."""
 
 
-class Spans(Protocol[GivenT]):
+class KeySpans(Protocol[GivenT]):
     """Spans of each key that are open."""
 
     @property
@@ -90,14 +90,14 @@ class Kind(Protocol[BatchT]):
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> BatchT | None:
         """Returns a batch of columns with the key columns ``key``; None if no record is left."""
 
-    def firsts(self, state: StateBackend, step: str) -> Choice[BatchT]:
+    def firsts(self, state: StateBackend, step: str) -> KeyChoice[BatchT]:
         """Returns the state that chooses the first record of each key of all time."""
 
-    def lasts(self, state: StateBackend, step: str, has_times: bool) -> Choice[BatchT]:
+    def lasts(self, state: StateBackend, step: str, has_times: bool) -> KeyChoice[BatchT]:
         """Returns the state that chooses the last record of each key so far, of a batch: by timestamp and then by
         arrival, without timestamps by arrival."""
 
-    def spans(self, state: StateBackend, step: str, within_ns: int) -> Spans[BatchT]:
+    def spans(self, state: StateBackend, step: str, within_ns: int) -> KeySpans[BatchT]:
         """Returns the spans of a step."""
 
     def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> LastSpans[BatchT]:

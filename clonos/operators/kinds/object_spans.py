@@ -1,4 +1,4 @@
-"""Spans of keys that are Python objects: a table with the open spans of each key, oldest first.
+"""KeySpans of keys that are Python objects: a table with the open spans of each key, oldest first.
 
 A heap has them by the instant that opened them. It is made anew of the table, and is no part of the state.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clonos.operators.event_time.timestamps import result_time_ns
+from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import Table
-
-if TYPE_CHECKING:
-    from clonos.operators.kinds.objects import ObjectBatch
 
 Opened = tuple[int, int, Any]
 """Instant that opened a span, its number in the order of opening, and its key."""
@@ -68,11 +66,11 @@ class ObjectSpans:
 
     @property
     def earliest_ns(self) -> int | None:
-        """See ``Spans``."""
+        """See ``KeySpans``."""
         return self._heap.earliest_ns
 
     def choose(self, batch: ObjectBatch, instants: Sequence[int]) -> list[int]:
-        """See ``Spans``."""
+        """See ``KeySpans``."""
         within_ns, table, opens = self._within_ns, self._table, self._heap.open
         entries, found = table.entries, []
         for place, (key, instant_ns) in enumerate(zip(batch.keys, instants, strict=True)):
@@ -87,7 +85,7 @@ class ObjectSpans:
         return found
 
     def end(self, opened_max_ns: int | None) -> None:
-        """See ``Spans``."""
+        """See ``KeySpans``."""
         table = self._table
         for opener_ns, _, key in self._heap.ended(opened_max_ns):
             opened = table.entries[key]

@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Generic
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import UserFunction
-from clonos.operators.columnar.choosing.choice_forms import DeduplicateForm, Rules
+from clonos.operators.columnar.choosing.choice_forms import ChoiceRules, DeduplicateForm
 from clonos.operators.columnar.choosing.choice_forms import Keep as Keep
 from clonos.operators.columnar.row_forms import SPAN_TIME
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.fields import compared, compared_text, itself
 from clonos.operators.kinds.kind import BatchT, Kind
-from clonos.operators.kinds.objects import ObjectKind
+from clonos.operators.kinds.object_kind import ObjectKind
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 
 
@@ -44,7 +44,7 @@ class Deduplicate(Operator, Generic[BatchT]):
         within_ns: int | None = None,
     ) -> Facts:
         """Returns those for the "first" or the "last" record of each key, of all time or of each span."""
-        rules = Rules(keep, within_ns, given.has_times)
+        rules = ChoiceRules(keep, within_ns, given.has_times)
         if within_ns is None:
             chooser: type[Deduplicate[Any]] = FirstOfKey if keep == "first" else LastOfKey
         else:
@@ -64,7 +64,7 @@ class Deduplicate(Operator, Generic[BatchT]):
         is_timed = rules.keeps_records and given.has_times
         return replace(with_form(facts, form), timestamp_column=TimestampColumn(SPAN_TIME) if is_timed else None)
 
-    def __init__(self, step: str, kind: Kind[BatchT], rules: Rules) -> None:
+    def __init__(self, step: str, kind: Kind[BatchT], rules: ChoiceRules) -> None:
         self._step, self._kind = step, kind
         self._within_ns, self._has_times = rules.within_ns or 0, rules.has_times
         self.takes_columns, self.changes_rows = kind.takes_columns, kind.changes_rows

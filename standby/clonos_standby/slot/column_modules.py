@@ -13,7 +13,7 @@ import clonos.operators.columnar.choosing.column_top_k
 import clonos.operators.columnar.column_step
 import clonos.operators.columnar.column_windows
 import clonos.operators.event_time.column_times
-import clonos.operators.kinds.columns
+import clonos.operators.kinds.column_kind
 import clonos.operators.state.column_state  # noqa: F401
 from clonos.core.values import get_ready_for_columns
 

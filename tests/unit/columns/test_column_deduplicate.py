@@ -21,8 +21,8 @@ from clonos.api.plan.explaining import explain_graph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.job.description import graph_of
-from clonos.operators.kinds.columns import ColumnKind
-from clonos.operators.kinds.objects import ObjectKind
+from clonos.operators.kinds.column_kind import ColumnKind
+from clonos.operators.kinds.object_kind import ObjectKind
 from tests.unit.columns.choice_in_front import in_front
 from tests.unit.columns.test_column_windows import START, ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run

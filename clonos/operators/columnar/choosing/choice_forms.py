@@ -20,7 +20,7 @@ Keep = Literal["first", "last"]
 """Record of several with one key that ``deduplicate`` keeps."""
 
 
-class Rules(NamedTuple):
+class ChoiceRules(NamedTuple):
     """Record of a key that is kept, the length of time (None: of all time), and whether records have timestamps."""
 
     keep: Keep
@@ -108,8 +108,8 @@ class DeduplicateForm(ColumnForm):
 
     keys: tuple[str, ...]
     by: str | None
-    rules: Rules
-    chooser: Callable[[str, Any, Rules], Any]
+    rules: ChoiceRules
+    chooser: Callable[[str, Any, ChoiceRules], Any]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,6 +145,6 @@ class DeduplicateForm(ColumnForm):
     def operator(self, step: str, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.kinds.columns import ColumnKind
+        from clonos.operators.kinds.column_kind import ColumnKind
 
         return self.chooser(step, ColumnKind(schema, self.names), self.rules)

@@ -15,6 +15,7 @@ import pyarrow
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.first_places import Marks
+from clonos.operators.kinds.column_batch import ColumnBatch
 from clonos.operators.kinds.column_spans import ColumnLastSpans, ColumnSpans
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -27,33 +28,6 @@ if TYPE_CHECKING:
 
 KEYS_NAME: Final = "keys"
 INSTANT_NS_MIN: Final = -(1 << 63)
-
-
-class ColumnBatch:
-    """Batch of columns with those that are compared, without dictionaries."""
-
-    __slots__ = ("_operator", "batch", "keys")
-
-    def __init__(self, operator: Operator, batch: RecordBatch, keys: list[Any]) -> None:
-        self._operator, self.batch, self.keys = operator, batch, keys
-
-    @property
-    def times(self) -> IntArray:
-        """See ``KeyedBatch``."""
-        times = self._operator.time_array(self.batch)
-        assert times is not None, "the plan says that records have timestamps"
-        return times
-
-    def at(self, instant_ns: int) -> IntArray:
-        """See ``KeyedBatch``."""
-        return numpy.full(self.batch.num_rows, instant_ns, numpy.int64)
-
-    def emit(self, out: Operator, places: NDArray[numpy.bool_]) -> None:
-        """Passes on the records where ``places`` is set."""
-        if places.all():
-            out.columns(self.batch)
-        elif places.any():
-            out.columns(self.batch.filter(pyarrow.array(places)))
 
 
 class ColumnKind:
@@ -99,7 +73,7 @@ class ColumnFirsts:
         self._table = table
 
     def choose(self, batch: ColumnBatch) -> NDArray[numpy.bool_]:
-        """See ``Choice``."""
+        """See ``KeyChoice``."""
         before = len(self._table)
         slots = self._table.slots(batch.keys)
         highest = numpy.maximum.accumulate(slots)  # new slots are given in the order of the first records
@@ -116,7 +90,7 @@ class ColumnLasts:
         self._marks = Marks()
 
     def choose(self, batch: ColumnBatch) -> NDArray[numpy.bool_]:
-        """See ``Choice``."""
+        """See ``KeyChoice``."""
         table = self._table
         if table is None:
             index = KeyIndex(self._types)

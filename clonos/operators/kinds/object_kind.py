@@ -5,7 +5,7 @@ State is one table with an entry for each key. Nothing here loads numpy or pyarr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.core.values import ValueBeyondLimit
@@ -15,31 +15,13 @@ from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.fields import Field
+from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.kinds.object_spans import ObjectLastSpans, ObjectSpans
 from clonos.operators.operator import Operator, Times, without
 from clonos.operators.state.keyed_state import StateBackend, Table
 
 KEYS_NAME: Final = "keys"
 SPANS_NAME: Final = "spans"
-
-
-class ObjectBatch:
-    """Rows (key, record) with what is compared of each, as tables have it."""
-
-    __slots__ = ("keys", "rows", "times")
-
-    def __init__(self, keys: list[Any], rows: list[Any], times: Times) -> None:
-        self.keys, self.rows, self.times = keys, rows, times
-
-    def at(self, instant_ns: int) -> Sequence[int]:
-        """See ``KeyedBatch``."""
-        return [instant_ns] * len(self.keys)
-
-    def emit(self, out: Operator, places: list[int]) -> None:
-        """See ``KeyedBatch``."""
-        if places:
-            rows, times = self.rows, self.times
-            out.rows([rows[place][1] for place in places], None if times is None else [times[i] for i in places])
 
 
 class ObjectKind:
@@ -101,7 +83,7 @@ class ObjectFirsts:
         self._table = table
 
     def choose(self, batch: ObjectBatch) -> list[int]:
-        """See ``Choice``."""
+        """See ``KeyChoice``."""
         entries, keys = self._table.entries, batch.keys
         places = [place for place, key in enumerate(keys) if key not in entries]
         if places:
@@ -120,7 +102,7 @@ class ObjectLasts:
         self._table = table
 
     def choose(self, batch: ObjectBatch) -> list[int]:
-        """See ``Choice``."""
+        """See ``KeyChoice``."""
         if self._table is None or batch.times is None:
             return sorted({key: place for place, key in enumerate(batch.keys)}.values())
         entries, last = self._table.entries, dict[Any, int]()

@@ -1,0 +1,43 @@
+"""Batch of records that are typed columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pyarrow
+
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[Any]
+
+
+class ColumnBatch:
+    """Batch of columns with those that are compared, without dictionaries."""
+
+    __slots__ = ("_operator", "batch", "keys")
+
+    def __init__(self, operator: Operator, batch: RecordBatch, keys: list[Any]) -> None:
+        self._operator, self.batch, self.keys = operator, batch, keys
+
+    @property
+    def times(self) -> IntArray:
+        """See ``KeyedBatch``."""
+        times = self._operator.time_array(self.batch)
+        assert times is not None, "the plan says that records have timestamps"
+        return times
+
+    def at(self, instant_ns: int) -> IntArray:
+        """See ``KeyedBatch``."""
+        return numpy.full(self.batch.num_rows, instant_ns, numpy.int64)
+
+    def emit(self, out: Operator, places: NDArray[numpy.bool_]) -> None:
+        """Passes on the records where ``places`` is set."""
+        if places.all():
+            out.columns(self.batch)
+        elif places.any():
+            out.columns(self.batch.filter(pyarrow.array(places)))

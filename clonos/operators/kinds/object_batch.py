@@ -1,0 +1,27 @@
+"""Batch of records that are Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.operators.operator import Operator, Times
+
+
+class ObjectBatch:
+    """Rows (key, record) with what is compared of each, as tables have it."""
+
+    __slots__ = ("keys", "rows", "times")
+
+    def __init__(self, keys: list[Any], rows: list[Any], times: Times) -> None:
+        self.keys, self.rows, self.times = keys, rows, times
+
+    def at(self, instant_ns: int) -> Sequence[int]:
+        """See ``KeyedBatch``."""
+        return [instant_ns] * len(self.keys)
+
+    def emit(self, out: Operator, places: list[int]) -> None:
+        """See ``KeyedBatch``."""
+        if places:
+            rows, times = self.rows, self.times
+            out.rows([rows[place][1] for place in places], None if times is None else [times[i] for i in places])
