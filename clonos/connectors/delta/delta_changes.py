@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Self
 
 import msgspec
 import pyarrow
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector, OutputFailed, UnexpectedInput
+from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector, UnexpectedInput
 from clonos.connectors.delta.data_files import (
     WHOLE,
     DataFileReader,
@@ -26,7 +25,14 @@ from clonos.connectors.delta.data_files import (
     unpacked_schema,
 )
 from clonos.connectors.delta.delta_errors import DataFileGone, VersionsGone
-from clonos.connectors.delta.table_commits import ChangedFile, VersionChanges, log_name, read_commit
+from clonos.connectors.delta.table_commits import (
+    ChangedFile,
+    VersionChanges,
+    content_of,
+    log_name,
+    read_commit,
+    reading_log,
+)
 from clonos.connectors.delta.table_log import LOG
 from clonos.connectors.delta.table_versions import CHANGE_FEED, CHANGES, TableVersion, open_version
 from clonos.connectors.filesystem.file_sinks import absolute
@@ -111,7 +117,7 @@ class DeltaChanges(OrderChoice):
         if first > newest.version + 1:
             problem = f"from_version is {first}"
             raise InvalidConnector(CHANGES, problem, f"The newest version of {self.path} is {newest.version}.")
-        if first <= newest.version and _content(self.path, first) is None:
+        if first <= newest.version and content_of(self.path, first) is None:
             raise VersionsGone(self.path, first, "it was removed")
         count = 1 if self.ordered else parallelism
         last = newest.version if self.is_bounded else None
@@ -244,7 +250,7 @@ class TableFollower:
             return False
         self._looked_ns = now_ns
         table = self._source.path
-        data = _content(table, self._version)
+        data = content_of(table, self._version)
         if data is None:
             if self._looks % LOOKS_UNTIL_LISTED == 0:
                 self._check_not_gone()
@@ -258,12 +264,12 @@ class TableFollower:
     def _check_not_gone(self) -> None:
         table, version = self._source.path, self._version
         files, place = files_of(table)
-        with _reading(table):
+        with reading_log(table):
             names = files.names(f"{place}/{LOG}")
         commits = [name for name in names if name.endswith(".json") and name.removesuffix(".json").isdigit()]
         if not commits or commits[-1] < log_name(version - 1):
             raise VersionsGone(table, version, "the table was replaced, and has fewer versions")
-        if commits[-1] > log_name(version) and _content(table, version) is None:
+        if commits[-1] > log_name(version) and content_of(table, version) is None:
             raise VersionsGone(table, version, f"it was removed, and the oldest one is {int(commits[0][:20])}")
 
     def _open(self, file: ChangedFile, commit: VersionChanges) -> None:
@@ -295,17 +301,3 @@ def _share_of(split: bytes) -> _Share:
 
 def _with_added(schema: Any) -> Any:
     return plain_schema(pyarrow.schema([*schema, *ADDED]))
-
-
-def _content(table: str, version: int) -> bytes | None:
-    files, place = files_of(table)
-    with _reading(table):
-        return files.content(f"{place}/{LOG}/{log_name(version)}")
-
-
-@contextmanager
-def _reading(table: str) -> Iterator[None]:
-    try:
-        yield
-    except OutputFailed as error:
-        raise InputUnreadable(table, error.reason) from error

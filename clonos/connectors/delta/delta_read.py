@@ -22,6 +22,7 @@ from clonos.connectors.delta.data_files import (
     unpacked_schema,
 )
 from clonos.connectors.delta.delta_errors import DataFileGone
+from clonos.connectors.delta.table_commits import version_at
 from clonos.connectors.delta.table_versions import READ, DataFile, TableVersion, open_version
 from clonos.connectors.filesystem.file_sinks import absolute
 from clonos.connectors.filesystem.file_splits import SPLIT_FORMAT, FileStatus, OrderedFiles, regular_status
@@ -115,7 +116,10 @@ class DeltaRead(OrderedFiles):
         return DataFileReader(bounds=self.bounds, used=self.used, planned=self.planned_schema)
 
     def _open(self) -> TableVersion:
-        return open_version(READ, self.path, self.version if self.timestamp is None else self.timestamp)
+        version = self.version
+        if self.timestamp is not None:
+            version = version_at(self.path, open_version(READ, self.path).version, self.timestamp)
+        return open_version(READ, self.path, version)
 
     def _statuses(self, places: Sequence[str], version: int) -> list[FileStatus]:
         try:

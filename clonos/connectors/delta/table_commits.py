@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from clonos.connectors.connector_errors import InputMalformed
+from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, OutputFailed
 from clonos.connectors.delta.delta_errors import ChangesUnknown
 from clonos.connectors.delta.table_log import LOG, library
-from clonos.connectors.delta.table_versions import CHANGE_FEED, CHANGES, check_readable
+from clonos.connectors.delta.table_versions import CHANGE_FEED, CHANGES, READ, check_readable
+from clonos.connectors.filesystem.output_files import files_of
 from clonos.core.wire.decoding import DECODE_ERRORS
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AFRESH: Final = "Start afresh with --overwrite"
 
 
@@ -44,6 +48,10 @@ class _Information(msgspec.Struct, rename="camel"):
     in_commit_timestamp: int | None = None
     operation: str | None = None
 
+    @property
+    def time_ms(self) -> int | None:
+        return self.in_commit_timestamp or self.timestamp
+
 
 class _Columns(msgspec.Struct, rename="camel"):
     schema_string: str
@@ -71,20 +79,58 @@ def log_name(version: int) -> str:
     return f"{version:020}.json"
 
 
+def content_of(table: str, version: int) -> bytes | None:
+    """Returns the commit of a version as the log has it, None if it is not there.
+
+    Raises: InputUnreadable.
+    """
+    files, place = files_of(table)
+    with reading_log(table):
+        return files.content(f"{place}/{LOG}/{log_name(version)}")
+
+
+@contextmanager
+def reading_log(table: str) -> Iterator[None]:
+    """Raises InputUnreadable if the files of the log cannot be read within."""
+    try:
+        yield
+    except OutputFailed as error:
+        raise InputUnreadable(table, error.reason) from error
+
+
+def version_at(table: str, newest: int, at: datetime) -> int:
+    """Returns the newest version that was committed at a time or before.
+
+    That is the time in its commit. The library takes the one of the file, which a copy of a table does not keep, and
+    gives the oldest version if all are younger.
+
+    Raises: InvalidConnector: there is none, or a commit has no time. InputUnreadable. InputMalformed.
+    """
+    oldest = ""
+    for version in range(newest, -1, -1):
+        data = content_of(table, version)
+        if data is None:
+            break  # the log begins after it
+        time_ms = _information_of(_actions_of(table, version, data)).time_ms
+        if time_ms is None:
+            raise InvalidConnector(READ, f"version {version} of {table} has no time in its commit", "Give version=.")
+        time = EPOCH + timedelta(milliseconds=time_ms)
+        if time <= at:
+            return version
+        oldest = f" The oldest one in its log is of {time.isoformat()}."
+    problem = f"the table {table} has no version of {at.isoformat()} or before in its log"
+    raise InvalidConnector(READ, problem, f"Give a later timestamp=, or version=.{oldest}")
+
+
 def read_commit(table: str, version: int, data: bytes, has_feed: bool, schema: Any) -> VersionChanges:
     """Returns what a version has changed, for a source whose columns are those of ``schema``.
 
     Raises: ChangesUnknown: it removes rows, and no change data feed tells which. InputMalformed: it is damaged.
     InvalidConnector: from here on the table uses what is not supported.
     """
-    try:
-        actions = [_decoder.decode(line) for line in data.splitlines() if line.strip()]
-    except DECODE_ERRORS as error:
-        path = f"{table.partition('?')[0]}/{LOG}/{log_name(version)}"
-        raise InputMalformed(path, 0, f"it is no commit of a Delta table: {error}", "Repair the table.") from None
-    information = _Information()
+    actions = _actions_of(table, version, data)
+    information = _information_of(actions)
     for action in actions:
-        information = action.commit_info or information
         if action.protocol is not None:
             check_readable(CHANGES, table, set(action.protocol.reader_features or ()), {})
         if action.meta_data is not None:
@@ -92,7 +138,7 @@ def read_commit(table: str, version: int, data: bytes, has_feed: bool, schema: A
             check_readable(CHANGES, table, set(), configuration)
             _check_columns(table, version, action.meta_data.schema_string, schema)
             has_feed = configuration.get(CHANGE_FEED) == "true"
-    time_ms = information.in_commit_timestamp or information.timestamp
+    time_ms = information.time_ms
     feed = [action.cdc for action in actions if action.cdc is not None]
     if feed:
         return VersionChanges(_changed(feed, ""), time_ms, has_feed)
@@ -106,6 +152,19 @@ def read_commit(table: str, version: int, data: bytes, has_feed: bool, schema: A
         reason = "marks rows as deleted by a deletion vector, without a change data feed"
         raise ChangesUnknown(table, version, reason, f"{AFRESH}, and from_version={version + 1}")
     return VersionChanges([*_changed(removed, "delete"), *_changed(added, "insert")], time_ms, has_feed)
+
+
+def _actions_of(table: str, version: int, data: bytes) -> list[_Action]:
+    try:
+        return [_decoder.decode(line) for line in data.splitlines() if line.strip()]
+    except DECODE_ERRORS as error:
+        path = f"{table.partition('?')[0]}/{LOG}/{log_name(version)}"
+        raise InputMalformed(path, 0, f"it is no commit of a Delta table: {error}", "Repair the table.") from None
+
+
+def _information_of(actions: Sequence[_Action]) -> _Information:
+    found = [action.commit_info for action in actions if action.commit_info is not None]
+    return found[-1] if found else _Information()
 
 
 def _changed(files: Sequence[_File], change: str) -> list[ChangedFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from typing import Any, Final, NamedTuple
 
 from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector
@@ -67,7 +67,7 @@ class TableVersion:
         return sorted(found, key=lambda file: file.path)
 
 
-def open_version(connector: str, path: str, version: int | datetime | None = None) -> TableVersion:
+def open_version(connector: str, path: str, version: int | None = None) -> TableVersion:
     """Opens a version of a table, the newest one by default.
 
     Raises: InvalidConnector: there is no table or no such version, or it cannot be read. InputUnreadable.
@@ -127,8 +127,8 @@ def reading_table(path: str) -> Iterator[None]:
         raise InputUnreadable(path, " ".join(str(error).split())) from error
 
 
-def _check_version(connector: str, path: str, version: int | datetime, newest: int) -> None:
-    if isinstance(version, int) and version > newest:
+def _check_version(connector: str, path: str, version: int, newest: int) -> None:
+    if version > newest:
         problem = f"the table {path} has no version {version}"
         raise InvalidConnector(connector, problem, f"Its newest version is {newest}.")
 

@@ -54,6 +54,31 @@ def test_a_version_has_the_rows_of_its_files_and_the_newest_one_is_pinned_by_the
     assert numbers(delta.read(path)) == [1, 2, 3]
 
 
+def set_commit_time(commit: Path, time: datetime | None) -> None:
+    """Writes a commit again, with another time or with none."""
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    information = {} if time is None else {"commitInfo": {"timestamp": round(time.timestamp() * 1_000)}}
+    actions = [action | information if "commitInfo" in action else action for action in actions]
+    rewritten = [action for action in actions if time is not None or "commitInfo" not in action]
+    commit.write_text("\n".join(map(json.dumps, rewritten)))
+
+
+def test_the_time_of_a_version_is_that_of_its_commit_also_in_a_copy_of_the_table(tmp_path: Path) -> None:
+    path = table_of(tmp_path / "t", [{"n": 1, "day": "a"}], [{"n": 2, "day": "a"}])
+    begin = datetime(2026, 1, 1, tzinfo=UTC)  # before the files of the log were written
+    log = tmp_path / "t" / "_delta_log"
+    first, second = (log / f"{number:020}.json" for number in (0, 1))
+    set_commit_time(first, begin)
+    set_commit_time(second, begin + timedelta(milliseconds=1))
+    assert numbers(delta.read(path, timestamp=begin)) == [1]
+    assert numbers(delta.read(path, timestamp=begin + timedelta(milliseconds=1))) == [1, 2]
+    with pytest.raises(InvalidConnector, match=r"or before in its log\. .* is of 2026-01-01T00:00:00\+00:00"):
+        delta.read(path, timestamp=begin - timedelta(milliseconds=1)).splits(1)
+    set_commit_time(second, None)
+    with pytest.raises(InvalidConnector, match=r"version 1 of .* has no time in its commit"):
+        delta.read(path, timestamp=begin).splits(1)
+
+
 def test_a_reader_goes_on_at_its_mark_in_row_groups_and_in_whole_files(tmp_path: Path) -> None:
     rows = [{"n": n, "day": "a"} for n in range(10)]
     table_of(tmp_path / "t", [])
@@ -237,6 +262,10 @@ def test_rows_that_are_marked_as_deleted_are_refused_and_a_table_that_only_could
         ({"version": 0, "timestamp": datetime(2026, 1, 1, tzinfo=UTC)}, "Leave out one"),
         ({"timestamp": datetime(2026, 1, 1)}, "with a time zone"),
         ({"timestamp": date(2026, 1, 1)}, "with a time zone"),
+        (
+            {"timestamp": datetime(2001, 1, 1, tzinfo=UTC)},
+            r"has no version of 2001-01-01T00:00:00\+00:00 or before in its log\. Give a later timestamp=",
+        ),
     ],
 )
 def test_a_version_that_is_not_there_is_refused(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
