@@ -36,6 +36,7 @@ from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Times
+from clonos.operators.row_errors import RecordError
 from clonos.operators.steps.data_frames import (
     PANDAS,
     as_batch,
@@ -61,6 +62,19 @@ class NoColumns(JobError):
             f"map_frames makes columns of the fields of records, and a record is a {self.type_name}. Make dicts in"
             ' front of the window: map(lambda value: {"value": value}).'
         )
+
+
+class FieldNotColumn(RecordError):
+    """A field of the records of a window makes no column of their frame. The window goes to ``errors=``."""
+
+    field: str
+    reason: str
+    advice: str
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        problem = f"the field {self.field!r} of the records of a window makes no column of their frame: {self.reason}"
+        return f"{problem}. {self.advice} in a map in front of the window."
 
 
 class Group(NamedTuple):
@@ -198,11 +212,22 @@ class ListFrames:
 def batch_of(records: Sequence[Any]) -> Any:
     """Returns rows as one batch with a column for each field that one of them has, null where another lacks it.
 
-    Raises: NoColumns: a row has no fields with names.
+    Raises: NoColumns: a row has no fields with names. FieldNotColumn: the values of a field make no column.
     """
     dicts = [each if type(each) is dict else _fields_of(each) for each in records]
     names = dict.fromkeys(chain.from_iterable(dicts))
-    return pyarrow.RecordBatch.from_pydict({name: [each.get(name) for each in dicts] for name in names})
+    columns = [_column_of(name, [each.get(name) for each in dicts]) for name in names]
+    return pyarrow.RecordBatch.from_arrays(columns, list(names))
+
+
+def _column_of(name: Any, values: list[Any]) -> Any:
+    if not isinstance(name, str):
+        raise FieldNotColumn(str(name), f"its name is of the type {type(name).__qualname__}", "Give it a str as name")
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        advice = "Give all records a value of one type, and Decimal or str for integers that int64 does not hold,"
+        raise FieldNotColumn(name, str(error).rstrip("."), advice) from None
 
 
 def _fields_of(record: Any) -> dict[str, Any]:

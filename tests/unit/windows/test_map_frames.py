@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -275,6 +276,33 @@ def test_rows_with_names_of_fields_make_columns() -> None:
     with pytest.raises(StepFailed) as caught:
         written_by(graph)
     assert isinstance(caught.value.__cause__, NoColumns)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ([1, "x"], "the field 'size' of the records of a window makes no column of their frame: Could not convert 'x'"),
+        ([1, 2**64], "'size' of .*: Python int too large .* Give all records a value of one type, and Decimal or str"),
+        ([2**53 + 1, 0.5], "'size' of .*: Integer value 9007199254740993 is outside of the range exactly"),
+        ([True, 1], "'size' of .*: Could not convert 1 with type int"),
+    ],
+)
+def test_a_field_that_makes_no_column_is_named_in_the_error_of_its_window(values: list[Any], problem: str) -> None:
+    graph = JobGraph("job", errors=Outbox())
+    records = [{"key": "a", "at": at(0), "size": value} for value in values]
+    windows_of(graph, [*records, {"key": "b", "at": at(0), "size": 3}]).map_frames(of_pandas).sink(Outbox())
+    found = written_by(graph)
+    assert [row["total"] for row in found["out"]] == [3]
+    (error,) = found["errors"]
+    assert re.match(f"FieldNotColumn: .*{problem}", error.error)
+    assert error.record.value["records"] == records
+
+
+def test_a_field_whose_name_is_no_text_is_named() -> None:
+    with pytest.raises(StepFailed) as caught:
+        results_of([{"key": "a", "at": at(0), 7: 1}], of_batch)
+    assert "the field '7' of the records" in str(caught.value.__cause__)
+    assert "its name is of the type int. Give it a str as name" in str(caught.value.__cause__)
 
 
 class Total(TypedDict):
