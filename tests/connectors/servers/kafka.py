@@ -227,4 +227,4 @@ def _free_ports(count: int) -> list[int]:
 def serve(folder: Path) -> None:
     """Runs a broker for a user's own trial, until it is interrupted."""
     server = KafkaServer(folder)
-    server.serve(f"{server.servers} (Kafka {VERSION})")
+    server.serve(server.servers)
