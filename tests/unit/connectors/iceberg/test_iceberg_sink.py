@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import DayTransform
 
 from clonos.connectors import iceberg
@@ -249,3 +250,10 @@ def test_an_option_that_cannot_work_is_refused(catalog: dict[str, str], name: st
 def test_a_catalog_that_is_not_known_is_refused() -> None:
     with pytest.raises(InvalidConnector, match=r"the catalog of nowhere\.shop.orders cannot be used"):
         iceberg.table(NAME, catalog="nowhere").prepare_output(JOB, resume=False, overwrite=False)
+
+
+def test_a_catalog_has_the_name_among_its_properties(tmp_path: Path) -> None:
+    catalog = catalog_in(tmp_path)
+    started(catalog | {"name": "mine"})
+    assert load_catalog("mine", **catalog).table_exists(NAME)
+    assert not load_catalog(**catalog).table_exists(NAME)
