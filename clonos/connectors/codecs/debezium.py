@@ -52,6 +52,10 @@ class DebeziumCodec(Codec[Any, DebeziumChange]):
     """Envelope as the dict that a codec in front of it gives."""
 
     def __init__(self, columns: Mapping[str, Any] | None) -> None:
+        given: object = columns
+        if not isinstance(given, Mapping | None):
+            problem = f"columns is {columns!r:.60}"
+            raise InvalidCodec("codecs.debezium", problem, 'Give a dict, such as {"price": "Decimal(2)"}.')
         self.columns = dict(columns or {})
         self.name = "debezium()"
         for column, kind in self.columns.items():

@@ -116,13 +116,18 @@ class JsonCodec(Codec[bytes, T], Generic[T]):
         check_schema("codecs.json", self.schema)  # a class that came with the job is registered in this process
         return LineDecoder(self.schema)
 
-    def decode(self, data: bytes) -> T:
-        """See ``Codec``."""
+    def decode(self, data: Any) -> T:
+        """See ``Codec``. A str is taken too."""
+        if isinstance(data, bytearray | memoryview):
+            data = bytes(data)
+        if not isinstance(data, str | bytes):
+            reason = f"it is of the type {type(data).__qualname__}, and JSON is bytes or a str; files.lines reads those"
+            raise self.undecodable(reason)
         try:
             if self.schema is None:
                 found: T = parse_json(data)
                 return found
-            return self._decoder.decode(data.decode())
+            return self._decoder.decode(data if isinstance(data, str) else bytes(data).decode())
         except ValueError as error:
             raise self.undecodable(error) from None
 

@@ -152,6 +152,19 @@ def test_bytes_without_an_envelope_do_not_decode(data: bytes, reason: str) -> No
         codecs.debezium(columns=COLUMNS).decode(data)
 
 
+def test_a_line_of_text_decodes_as_its_bytes_do_and_what_is_decoded_already_is_refused() -> None:
+    line: Any = '{"op": "c", "after": {"id": 1}}'
+    assert codecs.debezium().decode(line) == codecs.debezium().decode(line.encode())
+    with pytest.raises(codecs.UndecodableBytes, match="it is of the type dict, and JSON is bytes or a str"):
+        codecs.debezium().decode(json.loads(line))
+
+
+def test_columns_that_are_no_dict_are_refused() -> None:
+    columns: Any = ["price"]
+    with pytest.raises(InvalidCodec, match=r"columns is \['price'\]\. Give a dict"):
+        codecs.debezium(columns=columns)
+
+
 @pytest.mark.parametrize(
     "row", [{"price": Decimal("1.255")}, {"price": Decimal("NaN")}, {"at": "2026"}, {"price": 1.5}]
 )
