@@ -69,6 +69,7 @@ class _Share(msgspec.Struct, frozen=True, array_like=True):
     index: int
     count: int
     schema: bytes
+    is_partitioned: bool = False
 
 
 class _Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -122,7 +123,10 @@ class DeltaChanges(OrderChoice):
         count = 1 if self.ordered else parallelism
         last = newest.version if self.is_bounded else None
         feed, schema = self._had_feed(first), packed_schema(newest.schema)
-        shares = [_Share(1, self.path, first, last, feed, index, count, schema) for index in range(count)]
+        is_partitioned = bool(newest.partition_columns)
+        shares = [
+            _Share(1, self.path, first, last, feed, index, count, schema, is_partitioned) for index in range(count)
+        ]
         return [msgspec.msgpack.encode(share) for share in shares]
 
     def check_split(self, split: bytes) -> None:
@@ -256,8 +260,11 @@ class TableFollower:
                 self._check_not_gone()
             self._looks += 1
             return False
-        self._commit = read_commit(table, self._version, data, self._has_feed, self._schema)
-        index, count = self._share.index, self._share.count
+        share = self._share
+        self._commit = read_commit(
+            table, self._version, data, self._has_feed, self._schema, is_partitioned=share.is_partitioned
+        )
+        index, count = share.index, share.count
         self._files = [file for file in self._commit.files if xxh3_64_intdigest(file.path.encode()) % count == index]
         return True
 

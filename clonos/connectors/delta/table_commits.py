@@ -122,11 +122,13 @@ def version_at(table: str, newest: int, at: datetime) -> int:
     raise InvalidConnector(READ, problem, f"Give a later timestamp=, or version=.{oldest}")
 
 
-def read_commit(table: str, version: int, data: bytes, has_feed: bool, schema: Any) -> VersionChanges:
+def read_commit(
+    table: str, version: int, data: bytes, has_feed: bool, schema: Any, *, is_partitioned: bool = False
+) -> VersionChanges:
     """Returns what a version has changed, for a source whose columns are those of ``schema``.
 
-    Raises: ChangesUnknown: it removes rows, and no change data feed tells which. InputMalformed: it is damaged.
-    InvalidConnector: from here on the table uses what is not supported.
+    Raises: ChangesUnknown: it removes rows, and no change data feed tells which, or not in which partition they were.
+    InputMalformed: it is damaged. InvalidConnector: from here on the table uses what is not supported.
     """
     actions = _actions_of(table, version, data)
     information = _information_of(actions)
@@ -150,6 +152,9 @@ def read_commit(table: str, version: int, data: bytes, has_feed: bool, schema: A
         raise ChangesUnknown(table, version, reason, f"{advice}{version + 1} after a delta.read of version {version}")
     if any(file.deletion_vector is not None for file in (*removed, *added)):
         reason = "marks rows as deleted by a deletion vector, without a change data feed"
+        raise ChangesUnknown(table, version, reason, f"{AFRESH}, and from_version={version + 1}")
+    if is_partitioned and any(file.partition_values is None for file in removed):
+        reason = "removes a file and does not say of which partition, so the deleted rows would lack its columns"
         raise ChangesUnknown(table, version, reason, f"{AFRESH}, and from_version={version + 1}")
     return VersionChanges([*_changed(removed, "delete"), *_changed(added, "insert")], time_ms, has_feed)
 

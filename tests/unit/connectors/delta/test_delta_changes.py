@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,20 @@ def test_a_version_that_removes_rows_is_refused_without_a_feed(tmp_path: Path) -
     DeltaTable(tmp_path / "t").alter.set_table_properties(FEED)
     DeltaTable(tmp_path / "t").delete("n = 2")
     assert changes(taken(delta.changes(tmp_path / "t", from_version=2))) == [(3, "delete", 2)]
+
+
+def test_a_removed_file_without_its_partition_is_refused(tmp_path: Path) -> None:
+    append(tmp_path / "t", 1, 2, partition_by=["kind"], configuration=FEED)
+    DeltaTable(tmp_path / "t").delete("kind = 'a'")
+    source = delta.changes(tmp_path / "t", from_version=1)
+    assert taken(source)[0]["kind"] == "a"
+    commit = tmp_path / "t" / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        action.get("remove", {}).pop("partitionValues", None)  # which the format lets a writer leave out
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(ChangesUnknown, match=r"version 1 .* does not say of which partition"):
+        taken(source)
 
 
 def test_a_column_that_is_added_is_known_to_a_fresh_start_alone(tmp_path: Path) -> None:
