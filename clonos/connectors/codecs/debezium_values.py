@@ -21,6 +21,7 @@ EPOCH: Final = datetime(1970, 1, 1)
 EPOCH_DAYS: Final = EPOCH.toordinal()
 MICROSECOND: Final = timedelta(microseconds=1)
 DECIMAL: Final = re.compile(r"Decimal\((\d{1,5})\)")
+NANOSECONDS: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 PREFIXES: Final = ("io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data.")
 
 
@@ -185,8 +186,15 @@ def _naive(value: Any) -> datetime:
     return value  # type: ignore[no-any-return]
 
 
+def _clock_text(text: str) -> str:
+    """Returns the text of a time, which has no more than microseconds: ``fromisoformat`` drops further digits."""
+    if NANOSECONDS.search(text):
+        raise ValueError(f"{text!r:.60} is no whole number of microseconds, which Python's times have")
+    return text
+
+
 def _aware(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
+    found = datetime.fromisoformat(_clock_text(text))
     if found.tzinfo is None:
         raise ValueError(f"{text!r:.60} has no offset")
     return found
@@ -213,7 +221,7 @@ TYPES: Final[Mapping[str, ColumnType]] = {
     "Time": _time(MS),
     "MicroTime": _time(US),
     "NanoTime": _time(NS),
-    "ZonedTime": ColumnType(time.fromisoformat, _iso),
+    "ZonedTime": ColumnType(lambda text: time.fromisoformat(_clock_text(text)), _iso),
     "Timestamp": _timestamp(MS),
     "MicroTimestamp": _timestamp(US),
     "NanoTimestamp": _timestamp(NS),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos import codecs
-from clonos.connectors.codecs.codec import InvalidCodec
+from clonos.connectors.codecs.codec import InvalidCodec, UndecodableBytes
 from clonos.connectors.kit.payloads import decoded
 from clonos.core.values import decode_value, encode_value
 
@@ -118,6 +118,19 @@ def test_a_value_that_was_not_sent_is_missing_unless_the_old_row_has_it() -> Non
     )
     assert alone.row == {"id": 1}
     assert known.row == {"id": 1, "note": "long"}
+
+
+@pytest.mark.parametrize("kind", ["ZonedTimestamp", "ZonedTime"])
+def test_digits_after_microseconds_are_refused_unless_they_are_zeros(kind: str) -> None:
+    codec = codecs.debezium(columns={"at": kind})
+    day = "2026-11-28T" if kind == "ZonedTimestamp" else ""
+
+    def read(clock: str) -> Any:
+        return codec.decode(json.dumps(payload("c", None, {"at": f"{day}{clock}"})).encode()).row["at"]
+
+    assert read("10:00:00.123456000Z").microsecond == 123_456
+    with pytest.raises(UndecodableBytes, match="no whole number of microseconds"):
+        read("10:00:00.123456789Z")
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(0, 40))
