@@ -83,7 +83,8 @@ class DebeziumCodec(Codec[Any, DebeziumChange]):
         old = self._row("before", payload.get("before"), schemas)
         row = self._row("after", payload.get("after"), schemas)
         if row is not None and old is not None:
-            row = {name: old[name] for name in old if name not in row} | row
+            # A null in ``before`` may be of a table that logs its key alone; a value that was left alone is none.
+            row = {name: known for name, known in old.items() if name not in row and known is not None} | row
         if row is None and KINDS[operation] in ("insert", "update", "read"):
             raise self.undecodable(f"its op is {operation} and it has no row in after")
         ts_ms = payload.get("ts_ms")

@@ -120,6 +120,12 @@ def test_a_value_that_was_not_sent_is_missing_unless_the_old_row_has_it() -> Non
     assert known.row == {"id": 1, "note": "long"}
 
 
+def test_a_null_of_a_before_that_has_the_key_alone_is_not_taken_for_a_value_that_was_not_sent() -> None:
+    after = {"id": 2, "note": "__debezium_unavailable_value", "size": None}
+    change = codecs.debezium().decode(json.dumps(payload("u", {"id": 1, "note": None}, after)).encode())
+    assert change.row == {"id": 2, "size": None}
+
+
 @pytest.mark.parametrize("kind", ["ZonedTimestamp", "ZonedTime"])
 def test_digits_after_microseconds_are_refused_unless_they_are_zeros(kind: str) -> None:
     codec = codecs.debezium(columns={"at": kind})
