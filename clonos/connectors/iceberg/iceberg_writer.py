@@ -72,8 +72,9 @@ class IcebergRows(ParquetRows):
                 if len(self._open) >= OPEN_FILES_MAX:
                     self._close(next(iter(self._open)))
                 file = tempfile.TemporaryFile()  # noqa: SIM115  ``discard`` closes it
+                # A batch of the same types may lack the numbers of the fields, without which no reader finds a column.
                 writer = pyarrow.parquet.ParquetWriter(
-                    file, table.schema, compression=DEFAULT_CODEC, store_decimal_as_integer=True
+                    file, self._schema, compression=DEFAULT_CODEC, store_decimal_as_integer=True
                 )
                 self._open[key] = file, writer
             self._open[key][1].write_table(rows)

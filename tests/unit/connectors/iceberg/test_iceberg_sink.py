@@ -154,6 +154,19 @@ def test_a_row_that_does_not_fit_is_refused_and_those_around_it_are_written(cata
     assert [index for _, index in refused] == [1]
 
 
+def test_columns_of_the_types_of_the_table_have_the_numbers_of_its_fields(catalog: dict[str, str]) -> None:
+    schema = pyarrow.schema([("n", pyarrow.int64()), ("place", pyarrow.struct([("x", pyarrow.float64())]))])
+    sink = started(catalog, schema=schema)
+    writer = writer_of(sink)
+    rows = [{"n": 1, "place": {"x": 0.5}}, {"n": 2, "place": {"x": None}}]
+    writer.write_columns(pyarrow.RecordBatch.from_pylist(rows, schema))
+    part = writer.prepare(1)
+    writer.close()
+    assert part is not None
+    sink.commit(JOB, 1, [part])
+    assert found(catalog) == rows
+
+
 VALUES = {
     "whole": (pyarrow.int64(), st.integers(-(2**63), 2**63 - 1)),
     "small": (pyarrow.int32(), st.integers(-(2**31), 2**31 - 1)),
