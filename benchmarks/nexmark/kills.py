@@ -83,9 +83,9 @@ class _Graph(JobGraph):
 
     query = ""
 
-    def reserve_name(self, kind: str, name: str | None) -> str:
-        """Reserves a unique name for a step."""
-        return super().reserve_name(kind, f"{self.query}-{name}" if name and self.query else name)
+    def free_name(self, kind: str, name: str | None) -> str:
+        """Returns the name of a new step."""
+        return super().free_name(kind, f"{self.query}-{name}" if name and self.query else name)
 
 
 class _Job(Job):

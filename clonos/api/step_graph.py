@@ -70,7 +70,7 @@ class StepGraph:
         """
         given, parallelism, standby = common.get("name"), common.get("parallelism"), common.get("standby")
         has_effects = cast(CommonWithEffects, common).get("effects", False)
-        name = self._free_name(kind, given)
+        name = self.free_name(kind, given)
         known = self._given(name, inputs, second_from)
         facts = Facts() if definition is None else definition(known)
         for function, arguments in facts.calls if kind != "process" else ():
@@ -139,11 +139,15 @@ class StepGraph:
 
         Raises: InvalidJob: another step has the name, or it is malformed.
         """
-        name = self._free_name(kind, name)
+        name = self.free_name(kind, name)
         self._names.add(name)
         return name
 
-    def _free_name(self, kind: str, name: str | None) -> str:
+    def free_name(self, kind: str, name: str | None) -> str:
+        """Returns the name of a new step: the given one, or one made of its kind.
+
+        Raises: InvalidJob: another step has the name, or it is malformed.
+        """
         if name is not None:
             _checked_name(f"a {kind} step", name)
             if name in self._names:
