@@ -185,7 +185,8 @@ class ListFrames:
     """Frames of the lists of a column, whose records are structs.
 
     All of them are parts of one frame, which is made at once. An integer or a bool of pandas has another type in a
-    frame with nulls: where some have nulls, each frame is made by itself, so that its types do not depend on others.
+    frame with nulls, also within lists and structs: where there may be nulls, each frame is made by itself, so that its
+    types do not depend on others.
     """
 
     def __init__(self, column: Any, wanted: str) -> None:
@@ -194,7 +195,8 @@ class ListFrames:
         records = column.flatten()
         self._batch = pyarrow.RecordBatch.from_struct_array(records)
         depends = wanted == PANDAS and any(
-            each.null_count and (types.is_integer(each.type) or types.is_boolean(each.type))
+            types.is_nested(each.type)
+            or (each.null_count and (types.is_integer(each.type) or types.is_boolean(each.type)))
             for each in self._batch.columns
         )
         self._whole = None if depends else as_wanted(self._batch, wanted)
@@ -253,7 +255,10 @@ def _shape_of(frame: Any) -> tuple[Any, ...] | None:
     """Returns what frames of pandas have in common that stay what they are in one frame; None for another frame."""
     if not (type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns") and len(frame)):
         return None
-    return frame.columns.tolist(), frame.dtypes.tolist(), list(frame.index.names)
+    dtypes = frame.dtypes.tolist()
+    if "object" in map(str, dtypes):  # Arrow finds the type of such a column by all of its values
+        return None
+    return frame.columns.tolist(), dtypes, list(frame.index.names)
 
 
 def _converted(frames: list[Any]) -> list[Any]:

@@ -23,8 +23,8 @@ from clonos.api.windowed import WindowedStream
 from clonos.api.windows import CountSliding, CountTumbling, Session, Sliding, Tumbling, WindowKind
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.columnar.map_frames import NoColumns
-from clonos.operators.steps.data_frames import FrameNotAnnotated, NoFrame
+from clonos.operators.columnar.map_frames import ListFrames, NoColumns, with_joined
+from clonos.operators.steps.data_frames import PANDAS, FrameNotAnnotated, NoFrame, as_batch
 from clonos.operators.tags import Tag
 from clonos.operators.user_errors import RoutedError
 from clonos.operators.windows.window_results import Window
@@ -342,3 +342,21 @@ def test_results_have_the_time_of_their_window_and_late_records_leave_beside(sou
         *(("a", at(0), 3), ("b", at(0), 1), (None, at(0), 1)),
         ("a", at(20), 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [([1], [1.5]), ([{"a": 1}], [{"b": 2}]), ([[1]], [[1.5]]), ([None], ["a"])], ids=str
+)
+def test_what_a_function_returns_for_a_key_does_not_depend_on_other_keys(own: list[Any], other: list[Any]) -> None:
+    frames = [pandas.DataFrame({"x": pandas.Series(values, dtype=object)}) for values in (own, other)]
+    alone, *_ = map(as_batch, with_joined(frames[:1]))
+    beside, *_ = map(as_batch, with_joined(frames))
+    assert beside.equals(alone)
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [({"c": [2**53 + 1]}, {"c": [None]}), ({"c": {"x": 1}}, {"c": {"x": None}})], ids=str
+)
+def test_a_frame_of_nested_values_does_not_depend_on_other_keys(own: dict[str, Any], other: dict[str, Any]) -> None:
+    alone, beside = (ListFrames(pyarrow.array(lists), PANDAS).frame(0) for lists in ([[own]], [[own], [other]]))
+    assert repr(beside["c"].tolist()) == repr(alone["c"].tolist())
