@@ -347,7 +347,7 @@ def test_results_have_the_time_of_their_window_and_late_records_leave_beside(sou
 @pytest.mark.parametrize(
     ("own", "other"), [([1], [1.5]), ([{"a": 1}], [{"b": 2}]), ([[1]], [[1.5]]), ([None], ["a"])], ids=str
 )
-def test_what_a_function_returns_for_a_key_does_not_depend_on_other_keys(own: list[Any], other: list[Any]) -> None:
+def test_results_of_a_key_do_not_depend_on_other_keys(own: list[Any], other: list[Any]) -> None:
     frames = [pandas.DataFrame({"x": pandas.Series(values, dtype=object)}) for values in (own, other)]
     alone, *_ = map(as_batch, with_joined(frames[:1]))
     beside, *_ = map(as_batch, with_joined(frames))
