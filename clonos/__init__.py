@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from clonos.connectors.kit.external_system import PayloadMalformed as PayloadMalformed
     from clonos.connectors.kit.external_system import SystemRefused as SystemRefused
     from clonos.connectors.kit.external_system import SystemUnreachable as SystemUnreachable
+    from clonos.connectors.kit.history import HistorySource as HistorySource
+    from clonos.connectors.kit.history import LateCut as LateCut
     from clonos.core.log.call_outcomes import CallInDoubt as CallInDoubt
     from clonos.core.log.call_outcomes import CallNeverHappened as CallNeverHappened
     from clonos.core.log.call_outcomes import RecordedError as RecordedError
@@ -202,6 +204,7 @@ _NAMES = {
         *("SystemUnreachable", "SystemRefused", "MessageRefused", "MessagesLost"),
         *("NumberLost", "PayloadMalformed"),
     ),
+    "clonos.connectors.kit.history": ("HistorySource", "LateCut"),
     "clonos.operators.connector_contract": (
         *(
             "Source",

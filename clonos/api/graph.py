@@ -13,7 +13,7 @@ from clonos.api.step import StepInput
 from clonos.api.step_graph import StepGraph
 from clonos.core.model.options import Options
 from clonos.operators.column_contract import gives_columns
-from clonos.operators.connector_contract import PushSource, Source
+from clonos.operators.connector_contract import PhasedSource, PushSource, Source
 from clonos.operators.job_image import JobImage
 from clonos.operators.split_source import SourceHead
 
@@ -109,4 +109,11 @@ def _parallelism_of_source(source: object, step: str, parallelism: int | None, *
             f"has the parallelism {parallelism!r}, but its source has a single connection",
             "Leave it out; join several sources by union if one connection is too slow.",
         )
-    return 1 if has_limit or isinstance(source, PushSource) else parallelism
+    if isinstance(source, PhasedSource) and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has the parallelism {parallelism!r}, but one task reads a history and what follows, in one order",
+            "Leave it out.",
+        )
+    has_one_task = has_limit or isinstance(source, (PushSource, PhasedSource))
+    return 1 if has_one_task else parallelism

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Self
 
+from clonos.connectors.kit.history import HistorySource
 
-class OrderChoice:
+
+class OrderChoice(HistorySource):
     """Base of sources that can keep the order of their records. ``ordered`` None lets the job decide."""
 
     ordered: bool | None

@@ -97,6 +97,16 @@ def in_order(source: object) -> Any:
 
 
 @runtime_checkable
+class PhasedSource(Protocol):
+    """``Source`` whose splits are read in phases: those of a phase when all of earlier ones have ended. One task reads
+    it.
+    """
+
+    def phase_of(self, split: bytes) -> int:
+        """Returns the number of the phase of a split, from 0."""
+
+
+@runtime_checkable
 class CheckingSource(Protocol):
     """``Source`` that can check splits from the store before it reads what they name."""
 

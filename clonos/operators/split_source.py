@@ -21,6 +21,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import (
     PartlyMalformed,
+    PhasedSource,
     Source,
     SplitReader,
     WatchedSource,
@@ -118,7 +119,7 @@ class OpenSplit:
         self.number = number
         self.found = split if is_found else b""
         self.is_done = False  # all records were taken
-        self._split = split
+        self.split = split
         self._source = source
         self._step = step
         self._reader: SplitReader[Any] | None = None
@@ -206,7 +207,7 @@ class OpenSplit:
         try:
             if self._reader is None:
                 self._reader = self._source.reader()
-                self._reader.open(self._split, self._mark)
+                self._reader.open(self.split, self._mark)
             return self._reader.mark(), self._reader.read(records_max)
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
@@ -245,6 +246,8 @@ class SourceHead(Operator):
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
         self._waiting: list[int] = []
         """Numbers of the splits that may have records, the next one to read first."""
+        self._held: list[list[int]] = []
+        """Numbers of the splits of each later phase (``PhasedSource``), which begins when ``_waiting`` is empty."""
 
     def open(self, scope: Scope) -> None:
         self._scope = scope.context.index, scope.context.parallelism
@@ -252,7 +255,7 @@ class SourceHead(Operator):
         self._splits = {
             number: OpenSplit(number, self._all_splits[number], self._source, self._step) for number in mine
         }
-        self._waiting = list(self._splits)
+        self._wait_for(list(self._splits))
 
     def restore(self, position: bytes) -> None:
         """Restores the positions of a snapshot.
@@ -271,7 +274,23 @@ class SourceHead(Operator):
             raise PositionMalformed(self._step, "the task and the snapshot have different splits")
         for each in positions:
             self._splits[each.split].restore(each)
-        self._waiting = [each.split for each in positions if not each.is_done]
+        self._wait_for([each.split for each in positions if not each.is_done])
+
+    def _wait_for(self, numbers: Sequence[int]) -> None:
+        """Begins with the splits of the first phase."""
+        source: object = self._source
+        phases = dict[int, list[int]]()
+        for number in numbers:
+            phase = source.phase_of(self._splits[number].split) if isinstance(source, PhasedSource) else 0
+            phases.setdefault(phase, []).append(number)
+        self._waiting, *self._held = [phases[phase] for phase in sorted(phases)] or [[]]
+
+    def _begin_phase(self) -> list[int]:
+        """Begins the next phase, when all splits of this one have ended; returns the numbers of its splits."""
+        if self._held and not self._waiting:
+            self._waiting = self._held.pop(0)
+            return self._waiting
+        return []
 
     def position(self) -> bytes:
         """Returns the position of each split."""
@@ -282,7 +301,7 @@ class SourceHead(Operator):
 
         Raises: StepFailed: ``discover`` of the source raised.
         """
-        if now_ns < self._look_ns:
+        if now_ns < self._look_ns or self._held:
             return b""
         self._look_ns = now_ns + self._discovery_interval_ns
         try:
@@ -313,6 +332,7 @@ class SourceHead(Operator):
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """See ``operator_chain.Chain.poll``. A split without records at the moment goes to the end of the queue."""
+        self._begin_phase()
         for _ in range(len(self._waiting)):
             split = self._splits[self._waiting[0]]
             available = split.buffered(records_max)
@@ -322,7 +342,11 @@ class SourceHead(Operator):
             passed = self._waiting.pop(0)
             if not split.is_done:
                 self._waiting.append(passed)
-        return NothingToRead.NOW if self._waiting or self._discovery_interval_ns else NothingToRead.ALL_READ
+        return NothingToRead.NOW if self._may_read_more else NothingToRead.ALL_READ
+
+    @property
+    def _may_read_more(self) -> bool:
+        return bool(self._waiting or self._held or self._discovery_interval_ns)
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``.

@@ -17,6 +17,7 @@ from clonos.connectors.kafka.partitions import (
     TopicChoice,
     Topics,
     checked_start,
+    gone_after,
     index_of,
     partition_of,
     resolved,
@@ -24,6 +25,7 @@ from clonos.connectors.kafka.partitions import (
 from clonos.connectors.kafka.reader import PartitionReader
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
+from clonos.connectors.kit.history import LATER_ADVICE, HistorySource, LateCut
 from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
@@ -42,7 +44,7 @@ READERS = "clonos"
 T = TypeVar("T")
 
 
-class KafkaSource(Generic[T]):
+class KafkaSource(HistorySource, Generic[T]):
     """Source of the records of topics (``WatchedSource``, ``CheckingSource``). Each partition is a split."""
 
     routes_malformed = True
@@ -86,6 +88,19 @@ class KafkaSource(Generic[T]):
             return [found.encoded() for found in resolved(client, places, self.start, self.is_bounded, ids)]
         finally:
             client.close()
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``.
+
+        Raises: LateCut: records at the cut may be gone, or may still come in front of it.
+        """
+        client = self.cluster.client("Consumer", {"group.id": self.group or READERS})
+        try:
+            reason = gone_after(client, self.topics.listed(client), self.start)
+        finally:
+            client.close()
+        if reason:
+            raise LateCut(repr(self), reason, LATER_ADVICE)
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the partitions that have been added since, from their first records on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -130,6 +130,27 @@ def resolved(
             CONNECTOR, f"start has the partition {unknown[0]}, which does not exist", "Name partitions of the topic."
         )
     return found
+
+
+def gone_after(client: Client, places: Iterable[tuple[str, int]], start: Start) -> str:
+    """Returns why records from ``start`` on may be gone, or records in front of it may still come; "" if neither.
+
+    Raises: SystemRefused, SystemUnreachable.
+    """
+    places = list(places)
+    if isinstance(start, datetime) and start > datetime.now(UTC):
+        return f"{start.isoformat()} is in the future, so that records in front of it may still come"
+    at_time = _offsets_at(client, places, start) if isinstance(start, datetime) else {}
+    for topic, number in places:
+        first, end = bounds(client, topic, number)
+        if isinstance(start, Mapping):
+            has_all = start.get(number, first) >= first
+        else:  # a record that is there and lies in front of the time shows that none after the time is gone
+            offset = at_time.get((topic, number), first)
+            has_all = first == 0 or (first < end and (offset < 0 or offset > first))
+        if not has_all:
+            return f"partition {number} of {topic} begins at offset {first}, and records after that place may be gone"
+    return ""
 
 
 def bounds(client: Client, topic: str, number: int) -> tuple[int, int]:

@@ -83,18 +83,30 @@ class MessageRefused(JobError):
         return f"{self.target} refused the row {self.row}: {self.reason}. {self.advice}"
 
 
-class MessagesLost(EnvironmentFault):
+class InputLost(EnvironmentFault):
+    """Loss of what a source reads next."""
+
+    def loss(self) -> str:
+        """Returns what is lost and why, in words without a full stop."""
+        raise NotImplementedError
+
+
+class MessagesLost(InputLost):
     """Messages that a source reads next are no longer there. ``stream`` and ``following`` say where, in words."""
 
     stream: str
     following: str
     reason: str
 
-    def __str__(self) -> str:
+    def loss(self) -> str:
+        """See ``InputLost``."""
         return (
             f"{self.stream} has lost messages that the job may not have read: {self.following} is next, but"
-            f" {self.reason}. To go on without them, start afresh with --overwrite."
+            f" {self.reason}"
         )
+
+    def __str__(self) -> str:
+        return f"{self.loss()}. To go on without them, start afresh with --overwrite."
 
 
 class NumberLost(LastingFault):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Unpack, over
 
 from clonos.connectors.codecs import Codec, for_decoding
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kit.history import LATER_ADVICE, HistorySource, LateCut
 from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.message import Message
@@ -18,6 +19,7 @@ from clonos.connectors.nats.stream_splits import (
     Start,
     checked_start,
     checked_subjects,
+    gone_after,
     listed,
     split_of,
 )
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class NatsSource(Generic[T]):
+class NatsSource(HistorySource, Generic[T]):
     """Source of the messages of a stream (``Source``, ``CheckingSource``). Each of ``subjects`` is a split."""
 
     routes_malformed = True
@@ -65,6 +67,19 @@ class NatsSource(Generic[T]):
             return found
         finally:
             thread.close()
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``.
+
+        Raises: LateCut: records at the cut may be gone, or may still come in front of it.
+        """
+        thread = LoopThread(CONNECTOR)
+        try:
+            reason = thread.run(gone_after(self.server, self.stream, self.start))
+        finally:
+            thread.close()
+        if reason:
+            raise LateCut(repr(self), reason, LATER_ADVICE)
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split is one of this stream.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -125,6 +125,27 @@ async def listed(
         return [StreamSplit(stream, subject, begin, behind, created).encoded() for subject in subjects]
     finally:
         await connection.close()
+
+
+async def gone_after(server: NatsAddress, stream: str, start: Start) -> str:
+    """Returns why messages from ``start`` on may be gone, or messages in front of it may still come; "" if neither.
+
+    Raises: SystemRefused, SystemUnreachable.
+    """
+    if isinstance(start, datetime) and start > datetime.now(UTC):
+        return f"{start.isoformat()} is in the future, so that messages in front of it may still come"
+    connection = await Connection.opened(server)
+    try:
+        info = await connection.answer(f"looking up the stream {stream}", connection.jetstream.stream_info(stream))
+        first = info.state.first_seq
+        begin = await _sequence_at(connection, stream, start) if isinstance(start, datetime) else start
+    finally:
+        await connection.close()
+    # A message that is there and lies in front of the time shows that none after the time is gone.
+    is_first = begin == "earliest" or (isinstance(start, datetime) and begin == first)
+    if first > 1 and is_first:
+        return f"the stream {stream} begins at sequence {first}, and messages after that place may be gone"
+    return ""
 
 
 async def _sequence_at(connection: Connection, stream: str, time: datetime) -> int:

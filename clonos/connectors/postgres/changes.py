@@ -14,31 +14,33 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.attempts import Attempts
-from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
+from clonos.connectors.kit.external_system import InputLost, SystemRefused, SystemUnreachable
+from clonos.connectors.kit.history import LATER_ADVICE, LateCut
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret
-from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
 
 CONNECTOR: Final = "postgres.changes"
 SYSTEM: Final = "(SELECT system_identifier FROM pg_control_system())"
+INVALIDATED: Final = "was invalidated, because it kept more than max_slot_wal_keep_size"
 NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 
 
-class ChangesLost(EnvironmentFault):
+class ChangesLost(InputLost):
     """The replication slot does not have the changes after the job's checkpoint."""
 
     slot: str
     reason: str
 
+    def loss(self) -> str:
+        """See ``InputLost``."""
+        return f"changes after the checkpoint are lost: the replication slot {self.slot} {self.reason}"
+
     def __str__(self) -> str:
-        return (
-            f"changes after the checkpoint are lost: the replication slot {self.slot} {self.reason}. Start the job"
-            " afresh with --overwrite, and let no other reader use its slot."
-        )
+        return f"{self.loss()}. Start the job afresh with --overwrite, and let no other reader use its slot."
 
 
 class _Stream(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +98,23 @@ class PostgresChanges:
         finally:
             connection.close()
         return [msgspec.msgpack.encode(_Stream(1, self.slot, self.publication, lsn, system))]
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``: a slot that the start creates would begin after the history has ended.
+
+        Raises: LateCut, SystemRefused, SystemUnreachable.
+        """
+        connection = self.server.connect(autocommit=True)
+        try:
+            find = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
+            found = connection.execute(find, [self.slot]).fetchone()
+        finally:
+            connection.close()
+        if found is None:
+            reason = f"there is no replication slot {self.slot} yet, which has to be older than the end of the history"
+            raise LateCut(repr(self), reason, "Create it with the history, or use postgres.changes(snapshot=True)")
+        if found[0] == "lost":
+            raise LateCut(repr(self), ChangesLost(self.slot, INVALIDATED).loss(), LATER_ADVICE)
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split from the store names this slot.
@@ -242,7 +261,7 @@ class ChangesReader:
         if system != source.stream_of(self._split).system:
             raise ChangesLost(slot, "is that of another server of this name, whose positions differ")
         if status == "lost":
-            raise ChangesLost(slot, "was invalidated, because it kept more than max_slot_wal_keep_size")
+            raise ChangesLost(slot, INVALIDATED)
         if lsn > self._position.lsn:
             raise ChangesLost(slot, "is ahead of it")
         return ChangeStream(source.server, slot, source.publication, self._position, int(end_lsn), source.as_text)

@@ -29,6 +29,7 @@ from clonos.connectors.codecs.codec import UndecodableBytes
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import MessagesLost, SystemRefused, SystemUnreachable
+from clonos.connectors.kit.history import LATER_ADVICE, HistorySource, LateCut
 from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.kit.source_options import AddressOptions, LogOptions, is_bounded, own_timestamps
 from clonos.connectors.kit.splits import decoded_split, stamped
@@ -84,7 +85,7 @@ class StreamState(NamedTuple):
     deleted: str
 
 
-class EntrySource(Generic[T]):
+class EntrySource(HistorySource, Generic[T]):
     """Source of streams, each of which is a split (``Source``, ``CheckingSource``)."""
 
     routes_malformed = True
@@ -123,6 +124,18 @@ class EntrySource(Generic[T]):
         state = state_of(answer, self.server, doing)
         last, count = (FIRST, state.added - state.length) if self.start == "earliest" else (state.last, state.added)
         return EntryPlace(key, last, count, state.deleted, state.last if self.is_bounded else "")
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``.
+
+        Raises: LateCut: records at the cut may be gone, or may still come in front of it.
+        """
+        with self.server.client() as client:
+            places = [self._begin(client, key) for key in self.keys]
+        for place in places:
+            if place.count:
+                reason = f"the first {place.count} entries of the stream {place.key} are gone"
+                raise LateCut(repr(self), reason, LATER_ADVICE)
 
     def check_split(self, split: bytes) -> None:
         """Raises: SplitMalformed: it is none of these streams."""

@@ -55,7 +55,7 @@ class TimedHead(SourceHead):
         self._recorder = scope.context.recorder
         self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
         is_watching = self._discovery_interval_ns > 0
-        self._times = SourceWatermarks(self._splits, self._every_ns, self._idle_after_ns, is_watching)
+        self._times = SourceWatermarks(self._waiting, self._every_ns, self._idle_after_ns, is_watching)
 
     def restore(self, position: bytes) -> None:
         super().restore(position)
@@ -63,6 +63,8 @@ class TimedHead(SourceHead):
         if state is None:  # the source had no watermarks when the snapshot was taken
             for number in [number for number, split in self._splits.items() if split.is_done]:
                 self._times.end(number)
+            for number in self._waiting:  # of a later phase, perhaps
+                self._times.add(number)
             return
         try:
             self._times.restore(state)
@@ -99,13 +101,15 @@ class TimedHead(SourceHead):
                 return split.number, 0
             self._times.found_empty(split.number)
             waiting.append(waiting.pop(0))
-        return NothingToRead.NOW if waiting or self._discovery_interval_ns else NothingToRead.ALL_READ
+        return NothingToRead.NOW if self._may_read_more else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``."""
         if not count:
             self._splits[number].finish()
             self._waiting = [waiting for waiting in self._waiting if waiting != number]
+            for begun in self._begin_phase():  # they hold the watermark where those before have left it
+                self._times.add(begun)
             self._pass(self._times.end(number))
             return
         self._pass(self._times.begin(number))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from clonos.connectors.columns.parquet_files import ParquetFiles
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.history import HistorySource
 from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema
 from clonos.operators.connector_contract import SplitReader
@@ -25,7 +26,7 @@ CONNECTOR = "frames.source"
 PARTS = "*/part-*.parquet"
 
 
-class FrameSource:
+class FrameSource(HistorySource):
     """Source of ``pyarrow.RecordBatch`` with the columns of a DataFrame. See ``frames.source``."""
 
     is_columnar = True

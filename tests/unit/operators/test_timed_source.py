@@ -12,7 +12,7 @@ from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN, Watermar
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
 from clonos.operators.event_time.timed_source import TimedHead
-from clonos.operators.event_time.timestamp_assigner import InvalidWatermark
+from clonos.operators.event_time.timestamp_assigner import InvalidWatermark, TimestampAssigner
 from clonos.operators.operator import Scope, Times
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -82,9 +82,12 @@ class Sent(Taken):
         self.elements.append(watermark if isinstance(watermark, int) else watermark.name)
 
 
-def head(source: Any, state: StateBackend | None = None) -> tuple[TimedHead, Sent, StateBackend]:
-    made, sent, state = TimedHead("readings", source, source.splits(1), False), Sent(), state or StateBackend(None)
-    made.out, made.pass_watermark = sent, sent.take
+def head(
+    source: Any, state: StateBackend | None = None, assigner: TimestampAssigner | None = None
+) -> tuple[TimedHead, Sent, StateBackend]:
+    made = TimedHead("readings", source, source.splits(1), False, assigner)
+    sent, state = Sent(), state or StateBackend(None)
+    made.out, made.pass_watermark, made.guard = sent, sent.take, Guard("readings", True, Collects(), 0)  # type: ignore[arg-type]
     context = ChainContext("readings/0", 0, 0, 1, 128, "job", 0, 1, Clock(), Collects(), "")  # type: ignore[arg-type]
     made.open(Scope(context, state))
     return made, sent, state

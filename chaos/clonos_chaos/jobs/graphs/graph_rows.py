@@ -12,6 +12,7 @@ from typing import Any, Final
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
+from clonos.connectors.kit.history import HistorySource
 from clonos.core.values import decode_value, encode_value
 from clonos.operators.event_time.timestamps import to_timestamp_ns
 from clonos.operators.tags import Tag
@@ -112,6 +113,8 @@ class GraphSource:
         self._parallelism = rng.choice((1, 1, 2))
         self._watermark_every = rng.choice((0.001, 0.001, 0.035))
         self._idle_after = 0.005 if is_late and self.sleeps else None
+        # Drawn from what was drawn before, so that known seeds keep their graphs.
+        self._is_continued = (records + self.disorder_ms + self._splits_per_task) % 3 == 0
         self._lag_ms = rng.choice((0, 5)) if is_late else self.disorder_ms + 10 * REPEATED_BEFORE
 
     def stream(self, graph: JobGraph, rng: Random) -> Stream[Row]:
@@ -124,7 +127,12 @@ class GraphSource:
             idle_after=self._idle_after,
             future_max=None,
         )
-        rows: Stream[Row] = graph.source(self, parallelism=self._parallelism, timestamps=stamps)
+        if self._is_continued:
+            cut = self.records // 2
+            halves = GraphPart(self, 0, cut).then(GraphPart(self, cut, self.records))
+            rows: Stream[Row] = graph.source(halves, timestamps=stamps)
+        else:
+            rows = graph.source(self, parallelism=self._parallelism, timestamps=stamps)
         if rng.random() < 0.2:
             rows = rows.rebalance().map(same, parallelism=rng.choice((1, 2)))
         return rows
@@ -154,11 +162,28 @@ class GraphSource:
         return [(row, self.timestamp_ns(row)) for row in rows]
 
     def splits(self, parallelism: int) -> list[bytes]:
+        return self.splits_between(0, self.records, parallelism)
+
+    def splits_between(self, begin: int, end: int, parallelism: int) -> list[bytes]:
+        """Returns the splits of the records at places from ``begin`` up to ``end``."""
         count = parallelism * self._splits_per_task
-        return [encode_value((first, count)) for first in range(count)]
+        return [encode_value((begin + first, count, end)) for first in range(count)]
 
     def reader(self) -> GraphReader:
         return GraphReader(self)
+
+
+class GraphPart(HistorySource):
+    """Records of a source at places from ``begin`` up to ``end``: a history, or what follows it."""
+
+    def __init__(self, source: GraphSource, begin: int, end: int) -> None:
+        self._source, self._begin, self._end = source, begin, end
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return self._source.splits_between(self._begin, self._end, parallelism)
+
+    def reader(self) -> GraphReader:
+        return GraphReader(self._source)
 
 
 class GraphReader:
@@ -170,7 +195,7 @@ class GraphReader:
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         found: Any = decode_value(split)
-        self._first, self._stride = found
+        self._first, self._stride, self._end = found
         self._next = self._first if mark is None else int(mark)
 
     def read(self, records_max: int) -> list[Row] | None:
@@ -178,7 +203,7 @@ class GraphReader:
         if source.sleeps and self._first == 0 and self._next >= source.records // 2 and self._slept < SLEEP_POLLS:
             self._slept += 1
             return []
-        places = range(self._next, source.records, self._stride)[:records_max]
+        places = range(self._next, self._end, self._stride)[:records_max]
         self._next += len(places) * self._stride
         return [(source.number_of(place), ((source.number,),)) for place in places] or None
 
