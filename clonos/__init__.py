@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import MalformedRecord as MalformedRecord
     from clonos.operators.connector_contract import OrderedSource as OrderedSource
     from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
+    from clonos.operators.connector_contract import PhasedSource as PhasedSource
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
     from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import RefusingSink as RefusingSink
@@ -212,6 +213,7 @@ _NAMES = {
             "WatchedSource",
             "CheckingSource",
             "OrderedSource",
+            "PhasedSource",
             "TimedSource",
         ),
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
