@@ -112,7 +112,7 @@ class PostgresChanges:
             connection.close()
         if found is None:
             reason = f"there is no replication slot {self.slot} yet, which has to be older than the end of the history"
-            raise LateCut(repr(self), reason, "Create it with the history, or use postgres.changes(snapshot=True)")
+            raise LateCut(repr(self), reason, "Create it before you take the history")
         if found[0] == "lost":
             raise LateCut(repr(self), ChangesLost(self.slot, INVALIDATED).loss(), LATER_ADVICE)
 
