@@ -6,10 +6,9 @@ the version that the split reads, and the position in it. So it does not grow wi
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Collection, Sequence
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 import pyarrow
@@ -19,6 +18,7 @@ from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector
 from clonos.connectors.delta.data_files import (
     WHOLE,
     DataFileReader,
+    DataFileSource,
     DataFileSplit,
     packed_schema,
     place_of,
@@ -42,7 +42,6 @@ from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
 from clonos.core.model.errors import ClonosError
 from clonos.io.system import wall_clock
-from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema
 
 ADDED: Final = pyarrow.schema(
@@ -85,7 +84,7 @@ _shares: Final = msgspec.msgpack.Decoder(_Share)
 _marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
-class DeltaChanges(OrderChoice):
+class DeltaChanges(DataFileSource, OrderChoice):
     """Unbounded source of the changes of a table. ``watch_ns``: time between two looks for another version."""
 
     is_columnar = True
@@ -94,9 +93,6 @@ class DeltaChanges(OrderChoice):
     def __init__(self, path: str, first: int | None, is_bounded: bool, watch_ns: int, ordered: bool | None) -> None:
         self.path = absolute(path)
         self.first, self.is_bounded, self.watch_ns, self.ordered = first, is_bounded, watch_ns, ordered
-        self.used: frozenset[str] | None = None
-        self.bounds: tuple[Bound, ...] = ()
-        self.planned_schema: Any = None
 
     def __repr__(self) -> str:
         return f"{CHANGES}({self.path!r})"
@@ -137,19 +133,6 @@ class DeltaChanges(OrderChoice):
         table = _share_of(split).table
         if table != self.path:
             raise UnexpectedInput(CHANGES, table, (self.path,), os.getcwd())
-
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``."""
-        source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns)
-        source.bounds = (*self.bounds, *bounds)
-        return source
-
-    def planned(self, schema: Any) -> Self:
-        """See ``column_contract.PlannedSource``."""
-        source = copy.copy(self)
-        source.planned_schema = schema
-        return source
 
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``."""
@@ -294,7 +277,7 @@ class TableFollower:
             schema = schema.append(ADDED.field(0))
             del values[ADDED.names[0]]
         source = self._source
-        reader = DataFileReader(bounds=source.bounds, used=source.used, planned=source.planned_schema)
+        reader = source.file_reader()
         reader.added = {name: pyarrow.scalar(value, ADDED.field(name).type) for name, value in values.items()}
         packed = packed_schema(schema)
         part = DataFileSplit(SPLIT_FORMAT, place, *status, 0, WHOLE, self._version, file.partition, packed)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from clonos.connectors.columns.batch_files import reading_input
 from clonos.connectors.columns.parquet_batches import metadata_of
@@ -14,6 +13,7 @@ from clonos.connectors.connector_errors import InputUnreadable, UnexpectedInput
 from clonos.connectors.delta.data_files import (
     WHOLE,
     DataFileReader,
+    DataFileSource,
     DataFileSplit,
     decode_data_file,
     encode_data_file,
@@ -29,14 +29,13 @@ from clonos.connectors.filesystem.file_splits import SPLIT_FORMAT, FileStatus, O
 from clonos.connectors.object_stores.object_input import stamp_ns, statuses_of
 from clonos.connectors.object_stores.urls import is_url
 from clonos.core.model.errors import ClonosError
-from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.plain_columns import plain_schema
 
 FILES_PER_TASK: Final = 4
 """Files of a task from which on they are not cut into their row groups, for which the driver reads each of them."""
 
 
-class DeltaRead(OrderedFiles):
+class DeltaRead(DataFileSource, OrderedFiles):
     """Bounded source of the rows of a version, which does not change after the first start."""
 
     is_columnar = True
@@ -46,9 +45,6 @@ class DeltaRead(OrderedFiles):
         self.path = absolute(path)
         self.version, self.timestamp, self.ordered = version, timestamp, ordered
         self.patterns = (self.path,)
-        self.used: frozenset[str] | None = None
-        self.bounds: tuple[Bound, ...] = ()
-        self.planned_schema: Any = None
 
     def __repr__(self) -> str:
         return f"{READ}({self.path!r})"
@@ -85,19 +81,6 @@ class DeltaRead(OrderedFiles):
         if not path.startswith(f"{place_of(self.path, '').partition('?')[0].rstrip('/')}/"):
             raise UnexpectedInput(READ, path, self.patterns, os.getcwd())
 
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``."""
-        source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns)
-        source.bounds = (*self.bounds, *bounds)
-        return source
-
-    def planned(self, schema: Any) -> Self:
-        """See ``column_contract.PlannedSource``."""
-        source = copy.copy(self)
-        source.planned_schema = schema
-        return source
-
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``."""
         try:
@@ -113,7 +96,7 @@ class DeltaRead(OrderedFiles):
 
     def reader(self) -> DataFileReader:
         """Creates a reader of record batches."""
-        return DataFileReader(bounds=self.bounds, used=self.used, planned=self.planned_schema)
+        return self.file_reader()
 
     def _open(self) -> TableVersion:
         version = self.version

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
+from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.first_places import Marks
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     IntArray = NDArray[Any]
 
 KEYS_NAME: Final = "keys"
-INSTANT_NS_MIN: Final = -(1 << 63)
 
 
 class ColumnKind:

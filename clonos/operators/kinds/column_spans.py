@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
+from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.column_top_k import plain_batch
@@ -38,7 +39,6 @@ NUMBER: Final = "number"
 LATEST: Final = "latest"
 ROW: Final = "row"
 NO_SLOT: Final = -1
-INSTANT_NS_MIN: Final = -(1 << 63)
 
 
 class Stretches:
