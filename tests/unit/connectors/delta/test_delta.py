@@ -1,7 +1,7 @@
 """``delta.table``: each checkpoint is one transaction of the table, read back by the library of Delta Lake."""
 
 import resource
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,10 @@ from clonos.connectors.connector_errors import (
 )
 from clonos.connectors.delta.table_log import TableLog
 from clonos.operators.connector_contract import WriterContext
+from tests.unit.connectors.table_rows import OTHER, SCHEMA, row
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 
 pytestmark = pytest.mark.keeps_sockets  # of the runtime of the library
-
-SCHEMA = pyarrow.schema(
-    [
-        ("n", pyarrow.int64()),
-        ("name", pyarrow.string()),
-        ("at", pyarrow.timestamp("us", "UTC")),
-        ("tags", pyarrow.list_(pyarrow.string())),
-        ("day", pyarrow.date32()),
-    ]
-)
-OTHER = "other-0123456789abcdef"
-
-
-def row(n: int, **fields: Any) -> dict[str, Any]:
-    """A row of the table."""
-    at = datetime(2026, 1, 2, 3, tzinfo=UTC)
-    return {"n": n, "name": f"name {n}", "at": at, "tags": ["a"], "day": date(2026, 1, n % 3 + 1)} | fields
 
 
 def started(path: Path, job_id: str = JOB, **options: Any) -> delta.DeltaTableSink:

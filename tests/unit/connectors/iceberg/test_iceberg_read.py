@@ -15,8 +15,9 @@ from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.iceberg.iceberg_read import SnapshotGone
 from clonos.core.values.column_rows import rows_of_columns
 from tests.harnesses.iceberg_tables import NAME, catalog_in, opened
-from tests.unit.connectors.iceberg.test_iceberg_sink import AWKWARD, VALUES, row, started
+from tests.unit.connectors.iceberg.test_iceberg_sink import AWKWARD, VALUES, started
 from tests.unit.connectors.reading import read_all, read_piecewise
+from tests.unit.connectors.table_rows import row
 from tests.unit.connectors.writing import JOB, part_of
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,8 @@ from pyiceberg.transforms import DayTransform
 from clonos.connectors import iceberg
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, OutputFailed, RowNotWritable
 from tests.harnesses.iceberg_tables import NAME, catalog_in, found, opened
+from tests.unit.connectors.table_rows import OTHER, SCHEMA, row
 from tests.unit.connectors.writing import JOB, part_of, writer_of
-
-SCHEMA = pyarrow.schema(
-    [
-        ("n", pyarrow.int64()),
-        ("name", pyarrow.string()),
-        ("at", pyarrow.timestamp("us", "UTC")),
-        ("tags", pyarrow.list_(pyarrow.string())),
-        ("day", pyarrow.date32()),
-    ]
-)
-OTHER = "other-0123456789abcdef"
-
-
-def row(number: int, **fields: Any) -> dict[str, Any]:
-    """A row of the table."""
-    at = datetime(2026, 1, 2, 3, tzinfo=UTC)
-    named = {"n": number, "name": f"name {number}", "at": at, "tags": ["a"]}
-    return named | {"day": date(2026, 1, number % 3 + 1)} | fields
 
 
 def started(catalog: dict[str, str], job_id: str = JOB, **options: Any) -> iceberg.IcebergTableSink:
