@@ -19,17 +19,17 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
 from tests.connectors.servers.postgres import PostgresServer
-from tests.processes.harness.drawing_job import is_quiescent, wait_for_successors
+from tests.processes.harness.drawing_job import ON_REQUEST_MS, is_quiescent, take_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import RunningJob, running
 
 pytestmark = pytest.mark.connectors
 
-OPTIONS = Options(checkpoint_every_ms=500, heartbeat_ms=50)
+OPTIONS = Options(checkpoint_every_ms=ON_REQUEST_MS, heartbeat_ms=50)
 STEP, KEYS = 400, 5
 """Records of each of the two splits between two kills, and the keys of the second table."""
 
-TRIES_MAX, CUTS = 6, 4
+CUTS = 4
 
 Row = dict[str, int]
 
@@ -114,6 +114,7 @@ def test_kills_of_tasks_keepers_connections_and_the_server_lose_and_repeat_no_ro
     with running(writing.graph, tmp_path, OPTIONS, parallelism=2) as job:
         job.wait_for(is_quiescent)
         writing.advance()
+        take_checkpoint(job, 1)
         writing.wait(job, STEP // 2)  # the first kills come in the middle of the load
         kill(job, writing.writers[0], with_keepers=False)
         kill(job, writing.writers[-1], with_keepers=False)
@@ -126,15 +127,13 @@ def test_kills_of_tasks_keepers_connections_and_the_server_lose_and_repeat_no_ro
         postgres.kill()
         writing.advance()
         postgres.start()
+        take_checkpoint(job, 2)
         writing.wait(job, 6 * STEP + STEP // 2)
-        for _ in range(TRIES_MAX):  # rolled back unless a checkpoint has completed after the last row
-            before = 2 * writing.reach
-            writing.advance()
-            writing.wait(job, before + STEP // 2)
-            if kill(job, writing.writers[0], with_keepers=True):
-                break
-        else:
-            raise AssertionError("a checkpoint has always completed before the processes were killed")
+        take_checkpoint(job, 3)
+        before = 2 * writing.reach
+        writing.advance()
+        writing.wait(job, before + STEP + STEP // 2)  # of two tasks, so each has written
+        assert kill(job, writing.writers[0], with_keepers=True), "the job has not rolled back"
         writing.gate.end(writing.reach)
         assert isinstance(job.end(), JobDone)
     writing.check()

@@ -13,6 +13,7 @@ from typing import Any
 from clonos.api.graph import JobGraph
 from clonos.connectors import collect, sqlite
 from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_events import CheckpointReleased, CheckpointRequested
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
@@ -20,6 +21,9 @@ from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import RunningJob
 
 OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50)
+ON_REQUEST_MS = 3_600_000
+"""Interval of checkpoints of a test that asks for each: none completes between the last row and a kill."""
+
 STEP = 200
 """Records of each split between two kills."""
 
@@ -67,6 +71,13 @@ def wait_for_checkpoint(job: RunningJob) -> None:
     """Waits until a checkpoint that has not begun yet completes, and the job is quiescent."""
     begun = job.driver.ask(lambda coordinator: max((coordinator.checkpoint, *coordinator.pending)))
     job.wait_for(lambda coordinator: coordinator.checkpoint > begun and is_quiescent(coordinator))
+
+
+def take_checkpoint(job: RunningJob, request: int) -> None:
+    """Asks for a checkpoint, with a number of its own, and waits until it has completed and the job is quiescent."""
+    job.driver.post(CheckpointRequested(request))
+    job.wait_for(lambda coordinator: coordinator.committed(request) is not None and is_quiescent(coordinator))
+    job.driver.post(CheckpointReleased(request))
 
 
 def kill(job: RunningJob, *tasks: int) -> None:

@@ -25,18 +25,15 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
-from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint, wait_for_successors
+from tests.processes.harness.drawing_job import ON_REQUEST_MS, is_quiescent, take_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
 
 pytestmark = pytest.mark.processes
 
-OPTIONS = Options(checkpoint_every_ms=1_000, heartbeat_ms=50)
+OPTIONS = Options(checkpoint_every_ms=ON_REQUEST_MS, heartbeat_ms=50)
 STEP = 150
 """Records of each of the two splits between two kills."""
-
-INJECTIONS_MAX = 6
-"""A strike after which nothing was written since the last checkpoint is repeated."""
 
 KEYS = 5
 DRAWN, COUNTED = ["n", "draw"], {"key": "INTEGER", "seen": "INTEGER", "total": "INTEGER"}
@@ -108,6 +105,8 @@ class Reader:
         self.looks = self.withdrawals = 0
         self.wrong: list[str] = []
         self.rows: dict[str, list[tuple[int, int]]] = {}  # by task, in the order of their numbers
+        self.counts: dict[int, int] = {}  # records seen, by key
+        self._settled_counts: dict[int, int] = {}
         self._settled: dict[str, list[tuple[int, int]]] = {}
         self._file = file
         self._end = threading.Event()
@@ -124,9 +123,20 @@ class Reader:
             self._thread.join()
         assert not self.wrong, self.wrong[:3]
 
+    def wait(self, job: RunningJob, count: int) -> None:
+        """Waits until both tables have ``count`` records, and each task and each key has more than when settled."""
+        job.wait_for(lambda _: self._has(count))
+
+    def _has(self, count: int) -> bool:
+        rows, counts = self.rows, self.counts
+        if min(sum(map(len, rows.values())), sum(counts.values())) < count:
+            return False
+        has_more = all(len(found) > len(self._settled.get(task, ())) for task, found in rows.items())
+        return has_more and all(seen > self._settled_counts.get(key, 0) for key, seen in counts.items())
+
     def settle(self) -> None:
         """Checks that the last rows seen precede a completed checkpoint, so they stay."""
-        self._settled = dict(self.rows)
+        self._settled, self._settled_counts = dict(self.rows), dict(self.counts)
 
     def _run(self) -> None:
         while not self._end.wait(0.002):
@@ -141,7 +151,8 @@ class Reader:
         if not {"drawn", "counted"} <= tables:
             return
         found = connection.execute("SELECT clonos_task, clonos_number, n, draw FROM drawn ORDER BY 1, 2").fetchall()
-        keys = Counter(key for (key,) in connection.execute("SELECT key FROM counted"))
+        counts = connection.execute("SELECT key, seen FROM counted").fetchall()
+        keys = Counter(key for key, _ in counts)
         self.looks += 1
         rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for task, number, n, draw in found:
@@ -155,7 +166,7 @@ class Reader:
                 self.wrong.append(f"{task} has lost rows that lay before a completed checkpoint")
         if any(times > 1 for times in keys.values()):
             self.wrong.append(f"keys that are there twice: {keys}")
-        self.rows = dict(rows)
+        self.rows, self.counts = dict(rows), dict(counts)
 
 
 Victims = Callable[[Coordinator], set[int]]
@@ -178,11 +189,6 @@ def everything(coordinator: Coordinator) -> set[int]:
     return {register.slot for register in coordinator.slots}
 
 
-def wait_for_rows(job: RunningJob, reader: Reader, count: int) -> None:
-    """Waits until the reader has seen ``count`` rows."""
-    job.wait_for(lambda _: sum(map(len, reader.rows.values())) >= count)
-
-
 def inject(job: RunningJob, victims: Victims) -> bool:
     """SIGKILL to all of these at one moment; waits until all is well again. Whether the job has rolled back."""
     generation, before = job.generation, job.incarnations()
@@ -202,46 +208,35 @@ def inject(job: RunningJob, victims: Victims) -> bool:
     return job.generation > generation
 
 
-def inject_after_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Reader, victims: Victims) -> bool:
-    """The same with rows written since the last checkpoint, unless another one completes meanwhile."""
-    wait_for_rows(job, reader, 2 * writing.advance())
-    wait_for_checkpoint(job)
-    reader.settle()
-    wait_for_rows(job, reader, 2 * writing.advance() - STEP)
-    return inject(job, victims)
-
-
-def run_and_inject(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
-    """One run in which writers die with their keepers, or all tasks do; returns the reader and the rollback count."""
+def run_and_inject(folder: Path, kind: str, whom: str) -> Reader:
+    """One run with two kills after which the job rolls back: of writers with their keepers, or of all tasks."""
     writing = WritingJob(folder, kind)
     reader = Reader(writing.file)
-    rollbacks = 0
     with reader.reading(), running(writing.graph, folder, OPTIONS, parallelism=2) as job:
         job.wait_for(is_quiescent)
         pairs = [with_keepers(task) for task in writing.writers[::2]]
-        for victims in pairs if whom == "pairs" else [everything] * 2:
-            rolled_back = [inject_after_a_checkpoint(job, writing, reader, victims)]
-            while not rolled_back[-1] and len(rolled_back) < INJECTIONS_MAX:
-                rolled_back.append(inject_after_a_checkpoint(job, writing, reader, victims))
-            assert rolled_back[-1], "a checkpoint has always completed before the processes were killed"
-            rollbacks += 1
+        for number, victims in enumerate(pairs if whom == "pairs" else [everything] * 2, 1):
+            reader.wait(job, 2 * writing.advance())
+            take_checkpoint(job, number)
+            reader.settle()
+            reader.wait(job, 2 * writing.advance() - STEP)
+            assert inject(job, victims), "the job has not rolled back"
+        assert number == 2
         writing.gate.end(writing.reach)
         assert isinstance(job.end(), JobDone)
     writing.check()
-    return reader, rollbacks
+    return reader
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
 @pytest.mark.parametrize("kind", ["sqlite", "dbapi"])
 def test_a_writer_that_dies_with_its_keepers_leaves_each_row_in_the_tables_once(tmp_path: Path, kind: str) -> None:
-    reader, rollbacks = run_and_inject(tmp_path, kind, "pairs")
-    assert rollbacks == 2
+    reader = run_and_inject(tmp_path, kind, "pairs")
     assert reader.withdrawals > 0
     assert reader.looks > 10
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_a_death_of_all_tasks_leaves_each_row_in_the_tables_once(tmp_path: Path) -> None:
-    reader, rollbacks = run_and_inject(tmp_path, "sqlite", "all")
-    assert rollbacks == 2
+    reader = run_and_inject(tmp_path, "sqlite", "all")
     assert reader.withdrawals > 0
