@@ -36,3 +36,16 @@ def threads_ended() -> Iterator[None]:
     with ThreadPoolExecutor() as threads, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutorFactory, "get_or_create", lambda: threads)
         yield
+
+
+@pytest.fixture(autouse=True)
+def iceberg_threads() -> Iterator[None]:
+    """Ends what pyiceberg keeps after each test."""
+    with threads_ended():
+        yield
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> dict[str, str]:
+    """A catalog of the test alone."""
+    return catalog_in(tmp_path)

@@ -1,21 +1,7 @@
-"""Ends what pyiceberg keeps after each test."""
+"""Fixtures of Iceberg tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.harnesses.iceberg_tables import catalog, iceberg_threads
 
-import pytest
-
-from tests.harnesses.iceberg_tables import catalog_in, threads_ended
-
-
-@pytest.fixture(autouse=True)
-def iceberg_threads() -> Iterator[None]:
-    with threads_ended():
-        yield
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> dict[str, str]:
-    return catalog_in(tmp_path)
+__all__ = ["catalog", "iceberg_threads"]
