@@ -202,18 +202,26 @@ def _status(parsed: argparse.Namespace) -> int:
 def _logs(parsed: argparse.Namespace) -> int:
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
-    has_ended = not parsed.follow
-    for line in client.log_lines(job_id):
-        if line is None:
-            if has_ended:
-                break
-            time.sleep(LOOK_EVERY_S)
-            has_ended = client.get(f"/jobs/{job_id}")["status"] in ENDED_STATUSES  # then once more for the last lines
-        elif parsed.json:
+    for line in lines_until_end(client, job_id, client.log_lines(job_id), has_ended=not parsed.follow):
+        if parsed.json:
             print(json.dumps(line), flush=True)
         else:
             print(f"{line['at']} {line['level']} {line['logger']}: {line['text']}", flush=True)
     return ENDED
+
+
+def lines_until_end(
+    client: JobsClient, job_id: str, lines: Iterator[dict[str, Any] | None], has_ended: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a job's log, also those that appear until it ends. ``has_ended``: those there are now."""
+    for line in lines:
+        if line is not None:
+            yield line
+        elif has_ended:
+            return
+        else:
+            time.sleep(LOOK_EVERY_S)
+            has_ended = client.get(f"/jobs/{job_id}")["status"] in ENDED_STATUSES  # then once more for the last lines
 
 
 def _savepoint(parsed: argparse.Namespace) -> int:
@@ -230,18 +238,13 @@ def _savepoint(parsed: argparse.Namespace) -> int:
     if parsed.no_wait:
         _report(parsed, reply, f"a savepoint of {parsed.job} was requested: {place}")
         return ENDED
-    for line in lines:
-        text = "" if line is None else line["text"]
-        if f" written to {place}: checkpoint " in text:
+    for line in lines_until_end(client, job_id, lines):
+        if f" written to {place}: checkpoint " in line["text"]:
             print(json.dumps(reply) if parsed.json else place)
             return ENDED
-        if text.startswith(f"no savepoint was written to {place}: "):
-            raise RequestFailed(409, text)
-        if line is None:
-            if client.get(f"/jobs/{job_id}")["status"] in ENDED_STATUSES:
-                raise RequestFailed(409, f"{job_id} has ended before the savepoint {place} was written.")
-            time.sleep(LOOK_EVERY_S)
-    return ENDED
+        if line["text"].startswith(f"no savepoint was written to {place}: "):
+            raise RequestFailed(409, line["text"])
+    raise RequestFailed(409, f"{job_id} has ended before the savepoint {place} was written.")
 
 
 def _stop(parsed: argparse.Namespace) -> int:

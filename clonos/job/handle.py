@@ -163,9 +163,20 @@ class Handle:
         """
         return self._requested.save(os.fspath(path), timeout)
 
-    def new_savepoint_path(self) -> str:
-        """Returns a new place for a savepoint, beside the store. Raises: JobError: the store is no folder."""
-        return self._requested.default_url()
+    def begin_savepoint(self, path: str | None) -> str:
+        """Requests a savepoint and returns its place at once; by default a new one beside the store. The log says when
+        it is written, or why it is not.
+
+        Raises: JobError: the place is taken, or the store is no folder.
+        """
+        url = self._requested.default_url() if path is None else path
+        check_free(url)
+        self._requested.begin_save(url)
+        return url
+
+    def finish_savepoints(self) -> None:
+        """Waits for the savepoints that were begun, if the job has ended."""
+        self._requested.finish()
 
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output

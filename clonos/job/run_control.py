@@ -21,7 +21,6 @@ from typing import Any, Final
 import msgspec
 
 from clonos.core.model.errors import ClonosError, JobError
-from clonos.io.store.savepoint import check_free
 from clonos.io.system.process_identity import machine, started_at
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
@@ -167,21 +166,12 @@ class RunControl:
         if self._handle.end() is not None:
             raise RunRequestRefused(409, f"the job {self._handle.graph.name} has ended.")
         if verb == "savepoint":
-            url = body.get("path") or self._handle.new_savepoint_path()
-            check_free(url)
-            threading.Thread(target=self._take_savepoint, args=(url,), name="savepoint", daemon=True).start()
-            return {"savepoint": url}
+            return {"savepoint": self._handle.begin_savepoint(body.get("path") or None)}
         drain = verb == "stop"
         logger.warning("another terminal has requested to %s %s", verb, self._handle.graph.name)
         self._handle.stop(drain, savepoint=body.get("savepoint"))
         self._documents.is_cancelling |= not drain
         return {}
-
-    def _take_savepoint(self, url: str) -> None:
-        try:
-            self._handle.savepoint(url)
-        except (ClonosError, TimeoutError) as error:
-            logger.error("no savepoint was written to %s: %s", url, error)
 
     def close(self) -> None:
         """Ends the thread, and leaves the last documents of the job in its record."""
@@ -189,6 +179,7 @@ class RunControl:
         self._thread.join()
         for thread in self._requests:
             thread.join()
+        self._handle.finish_savepoints()  # the last lines of the log say whether they were written
         for each in (self._listener, self._wake, self._woken):
             each.close()
         error = self.error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from concurrent.futures import wait
 from typing import Final
@@ -15,7 +16,7 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Ending, JobDone
 from clonos.core.coordinator.coordinator_events import CheckpointReleased, CheckpointRequested
-from clonos.core.model.errors import JobError
+from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.savepoint import Savepoint, check_free, write_savepoint
 from clonos.io.store.store import CheckpointStore
@@ -43,6 +44,7 @@ class RequestedCheckpoints:
     def __init__(self, job: str, driver: Driver, store: CheckpointStore) -> None:
         self._job, self._driver, self._store = job, driver, store
         self._requests = itertools.count(1)
+        self._saving: list[threading.Thread] = []
 
     def begin(self, timeout: float | None) -> int:
         """Begins a checkpoint; returns its number. Raises: NoCheckpoint: the job has ended. TimeoutError."""
@@ -67,6 +69,17 @@ class RequestedCheckpoints:
         finally:
             self._driver.post(CheckpointReleased(request))
 
+    def begin_save(self, url: str) -> None:
+        """Takes a savepoint in a thread, while the job runs. The log says that it is written, or why it is not."""
+        thread = threading.Thread(target=self._save_and_log, args=(url,), name="savepoint", daemon=True)
+        self._saving.append(thread)
+        thread.start()
+
+    def finish(self) -> None:
+        """Waits for what ``begin_save`` has begun, if the job has ended."""
+        while self._saving and self._driver.result.done():
+            self._saving.pop().join()
+
     def save_last(self, url: str) -> Savepoint:
         """Copies the last checkpoint of a job that has ended. Raises: as ``save``."""
         return self._written(self._driver.ask(lambda coordinator: coordinator.completed), url)
@@ -76,6 +89,12 @@ class RequestedCheckpoints:
         if not isinstance(self._store.files, LocalFiles):
             raise JobError(f"name the place of the savepoint: the store {self._store.url} is no folder.")
         return f"{self._store.files.root}.savepoints/{wall_ns() // 1_000_000}"
+
+    def _save_and_log(self, url: str) -> None:
+        try:
+            self.save(url, None)
+        except (ClonosError, TimeoutError) as error:
+            logger.error("no savepoint was written to %s: %s", url, error)
 
     def _written(self, metadata: CheckpointMetadata, url: str) -> Savepoint:
         savepoint = write_savepoint(self._store, metadata, url)

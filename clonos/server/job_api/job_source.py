@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from threading import Thread
 from typing import Any, Final, Protocol
 
 from clonos.api.graph import JobGraph
@@ -15,7 +14,6 @@ from clonos.config import describe
 from clonos.connectors.secrets import masked
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.errors import ClonosError, JobError
-from clonos.io.store.savepoint import check_free
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
 from clonos.job.job_status import STATUS_OF_ENDING, JobStatus
@@ -192,18 +190,9 @@ class HandleSource:
         Raises: RequestDenied: no savepoint can be written there.
         """
         try:
-            url = self._handle.new_savepoint_path() if path is None else path
-            check_free(url)
+            return self._handle.begin_savepoint(path)
         except ClonosError as error:
             raise RequestDenied("savepoint_refused", str(error)) from None
-        Thread(target=self._take, args=(url,), name="savepoint", daemon=True).start()
-        return url
-
-    def _take(self, url: str) -> None:
-        try:
-            self._handle.savepoint(url)
-        except (ClonosError, TimeoutError) as error:
-            logger.error("no savepoint was written to %s: %s", url, error)
 
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, each as its ``repr``.

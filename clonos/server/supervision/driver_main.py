@@ -155,6 +155,7 @@ def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler, slots: str
         finally:
             has_ended.set()
             opening.join()
+            handle.finish_savepoints()
             _keep_last(handle, folder)
 
 

@@ -6,12 +6,14 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from clonos.cli import main
-from clonos.cli.server_client import RequestFailed, ServerClient
+from clonos.cli.server_client import JobsClient, RequestFailed, ServerClient
+from clonos.cli.server_commands import lines_until_end
 from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.job.job_status import JobStatus
 from clonos.server.app.known_jobs import KnownJobs
@@ -181,3 +183,28 @@ def test_a_name_that_several_running_jobs_have_is_refused_with_their_ids(registe
     client = ServerClient(None, None)
     with pytest.raises(RequestFailed, match="2 jobs called 'words': name one by its id: words-3, words-2"):
         client.find("words")
+
+
+class EndingJob(JobsClient):
+    """A job that writes its last line and ends after its log was read and before its status is."""
+
+    def __init__(self) -> None:
+        self.lines = ["first"]
+
+    def get(self, path: str, **query: object) -> Any:
+        if path.endswith("/logs"):
+            after = int(str(query["after"]))
+            return {"lines": [{"text": text} for text in self.lines[after:]], "next": len(self.lines)}
+        self.lines = ["first", "last"]
+        return {"status": "FINISHED"}
+
+    def post(self, path: str, body: Any) -> Any:
+        raise AssertionError("nothing is requested")
+
+    def find(self, job: str) -> str:
+        return job
+
+
+def test_the_last_line_of_a_job_that_ends_after_its_log_was_read_is_not_missed() -> None:
+    job = EndingJob()
+    assert [line["text"] for line in lines_until_end(job, "words-1", job.log_lines("words-1"))] == ["first", "last"]
