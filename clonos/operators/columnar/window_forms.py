@@ -115,6 +115,6 @@ class SessionsForm(WindowedForm):
         return super().row_reason(schemas)
 
     def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
-        from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+        from clonos.operators.kinds.column_sessions import ColumnSessions
 
         return ColumnSessions(step, self.gap_ns, aggregates, keys, self.rules)

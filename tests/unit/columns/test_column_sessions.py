@@ -16,7 +16,7 @@ from clonos.agg import collect, count, first, last, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Tumbling
-from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+from clonos.operators.kinds.column_sessions import ColumnSessions
 from clonos.operators.state import column_spec
 from clonos.operators.state.column_spec import ColumnSizes
 from clonos.operators.tags import Tag
