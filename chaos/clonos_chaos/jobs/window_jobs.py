@@ -22,6 +22,7 @@ from clonos.api.windowed import WindowedStream
 from clonos.api.windows import CountTumbling, Session, Sliding, Tumbling, WindowKind
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.values import decode_value, encode_value
+from clonos.operators.kinds.object_windows import ObjectWindows
 from clonos.operators.tags import Tag
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
@@ -284,7 +285,7 @@ class LateJob(WindowJob):
     late_share: ClassVar[float] = 1
 
 
-def _prepare(operator: PaneWindows | KeyWindows, prepare: Callable[[int], None], checkpoint: int) -> None:
+def _prepare(operator: PaneWindows | KeyWindows[Any], prepare: Callable[[int], None], checkpoint: int) -> None:
     """Checks before a snapshot that a step has no state of windows whose lateness has passed."""
     prepare(checkpoint)
     reached_ns = operator._reached.entries.get(0)
@@ -292,8 +293,10 @@ def _prepare(operator: PaneWindows | KeyWindows, prepare: Callable[[int], None],
         spans = operator._spans
         ends = [spans.end_ns(spans.last_end_of(pane)) for pane in operator._panes]
     else:
-        ends = [cell[END] for cells in operator._table.contents().values() for cell in cells]
-        reached_ns = reached_ns if operator._assigner.ends else None
+        windows = operator._windows
+        assert isinstance(windows, ObjectWindows), windows
+        ends = [cell[END] for cells in windows._table.contents().values() for cell in cells]
+        reached_ns = reached_ns if windows._assigner.ends else None
     passed = [end for end in ends if reached_ns is not None and end + operator._rules.lateness_ns <= reached_ns]
     if passed and operator._rules.is_event_time:
         raise Disorder(f"{operator._step} has the state of windows that ended at {passed}, after {reached_ns}")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import END_OF_TIME_NS
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
+from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.row_forms import FORM_KEY
@@ -18,6 +18,7 @@ from clonos.operators.columnar.support import columns_read, reads_records
 from clonos.operators.event_time.timestamps import LIMIT_NS
 from clonos.operators.operator import Operator
 from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.window_rules import WindowRules
 
 SESSION_NS_MAX: Final = END_OF_TIME_NS - LIMIT_NS
@@ -65,7 +66,7 @@ class WindowedForm(ColumnForm):
 
         return schema_of_windows(self.aggregation, self.keys, *schemas, has_logs=self.has_logs)
 
-    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+    def operator(self, step: str, schemas: Schemas) -> Operator:
         """See ``ColumnForm``."""
         (schema,) = schemas
         from clonos.operators.columnar.aggregate_maker import column_aggregates
@@ -75,7 +76,7 @@ class WindowedForm(ColumnForm):
         return self._windows(step, aggregates, [schema.field(name) for name in self.keys])
 
     @abstractmethod
-    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
+    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> Operator:
         """Creates the operator; ``keys`` are the fields of the key."""
 
 
@@ -94,7 +95,7 @@ class SpansForm(WindowedForm):
         is_event_time = self.rules.is_event_time
         return partial(PartialAggregates, step, self.spans, self.aggregation, self.keys, reads, is_event_time)
 
-    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
+    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> Operator:
         from clonos.operators.columnar.column_windows import ColumnWindows
 
         return ColumnWindows(step, self.spans, aggregates, keys, self.rules)
@@ -114,7 +115,7 @@ class SessionsForm(WindowedForm):
             return "sessions whose gap and lateness are more than a hundred days work on rows"
         return super().row_reason(schemas)
 
-    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> ColumnOperator:
-        from clonos.operators.kinds.column_sessions import ColumnSessions
+    def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> Operator:
+        from clonos.operators.kinds.column_sessions import ColumnSessionsKind
 
-        return ColumnSessions(step, self.gap_ns, aggregates, keys, self.rules)
+        return KeyWindows(step, ColumnSessionsKind(self.gap_ns, aggregates, keys), self.rules)

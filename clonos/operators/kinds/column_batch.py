@@ -8,6 +8,7 @@ import numpy
 import pyarrow
 
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -41,3 +42,7 @@ class ColumnBatch:
             out.columns(self.batch)
         elif places.any():
             out.columns(self.batch.filter(pyarrow.array(places)))
+
+    def pass_late(self, late_records: LateRecords, places: IntArray, times: IntArray, watermark_ns: int) -> None:
+        """See ``KeyedBatch``."""
+        late_records.take_columns(self.batch.take(pyarrow.array(places)), times[places], watermark_ns)

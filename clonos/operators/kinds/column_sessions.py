@@ -1,9 +1,9 @@
-"""Session windows over keyed columns, with a fixed gap in event time.
+"""Sessions of keys in columns, with a fixed gap in event time.
 
 State: ``step/sessions``, a table with the open sessions of all keys: the key and a number that no other session of the
 key has, start, end, the number of the first record by arrival, and the columns of the aggregates. The records of a
-batch become sessions per key, which join the open ones that they overlap. Results are those of ``KeyWindows``, in the
-same order.
+batch become sessions per key, which join the open ones that they overlap. Results are those of objects, in the same
+order.
 
 Where an aggregate depends on the order of records, a batch is added in parts (``arrival_order``).
 
@@ -17,28 +17,22 @@ keys, are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 import pyarrow
 
-from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
-from clonos.operators.columnar.column_form import ColumnOperator
 from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
-from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
+from clonos.operators.operator import DueTimer, Operator, Times
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.warn_once import WarnOnce
-from clonos.operators.windows.key_windows import ARRIVALS_NAME
-from clonos.operators.windows.late_text import late_text, torn_session_text
-from clonos.operators.windows.paned import WATERMARK_NAME
-from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,46 +48,49 @@ PENDING: Final = "pending"
 """Columns of a session beside those of the aggregates, whose names have a dot."""
 
 
-class ColumnSessions(ColumnOperator):
-    """Operator of session windows over columns."""
+class ColumnSessionsKind:
+    """Sessions of columns with a fixed gap in event time."""
 
-    has_event_timers: ClassVar[bool] = True
+    takes_columns = True
+    fires_in_spans = True
 
-    def __init__(
-        self,
-        step: str,
-        gap_ns: int,
-        aggregates: Sequence[ColumnAggregate],
-        keys: Sequence[pyarrow.Field],
-        rules: WindowRules,
-    ) -> None:
-        """Creates the operator for batches in which ``keys`` are the columns of the key."""
-        self._step, self._gap_ns, self._rules = step, gap_ns, rules
-        self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
-        self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
-        dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
+    def __init__(self, gap_ns: int, aggregates: Sequence[ColumnAggregate], keys: Sequence[pyarrow.Field]) -> None:
+        """Creates it for batches in which ``keys`` are the columns of the key."""
+        self.gap_ns, self.aggregates, self.keys = gap_ns, tuple(aggregates), WindowKeys(keys)
+
+    def of_rows(self, rows: list[Any], times: Times) -> ColumnBatch:
+        """See ``WindowsKind``."""
+        raise AssertionError("the plan says that records are columns")
+
+    def of_columns(self, operator: Operator, batch: RecordBatch) -> ColumnBatch:
+        """See ``WindowsKind``."""
+        return ColumnBatch(operator, batch, self.keys.of(batch))
+
+    def windows(self, step: WindowedStep) -> ColumnSessions:
+        """See ``WindowsKind``."""
+        return ColumnSessions(self, step)
+
+
+class ColumnSessions:
+    """Sessions of each key."""
+
+    def __init__(self, kind: ColumnSessionsKind, step: WindowedStep) -> None:
+        self._step, self._rules, self._gap_ns = step, step.rules, kind.gap_ns
+        self._aggregates, self._keys = kind.aggregates, kind.keys
+        self._read = tuple(dict.fromkeys(each.of for each in kind.aggregates if each.of is not None))
+        dtypes = {name: dtype for each in kind.aggregates for name, dtype in each.dtypes().items()}
         self._parts = tuple(dtypes)
         spans = dict.fromkeys((START, END, NUMBER), numpy.int64)
-        pending = {PENDING: numpy.bool_} if rules.lateness_ns else {}
-        self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **pending, **dtypes})
-        self._results = WindowColumns(self._keys, aggregates)
-        self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in aggregates)
-        self._next_end: int | None = None  # no session ends, or is forgotten, earlier; None without sessions
-
-    def open(self, scope: Scope) -> None:
-        self._state = scope.state
-        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
-        self._torn_session = WarnOnce(self._step, scope.context.recorder)
-        self._table = scope.state.column_table(f"{self._step}/{SESSIONS_NAME}", self._spec)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
-        self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)
-        self._next_number: int = self._arrivals.entries.get(0, 0)
+        pending = {PENDING: numpy.bool_} if step.rules.lateness_ns else {}
+        spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **pending, **dtypes})
+        self._table = step.scope.state.column_table(f"{step.name}/{SESSIONS_NAME}", spec)
+        self._results = WindowColumns(self._keys, kind.aggregates)
+        self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in kind.aggregates)
+        self._torn_ns: int | None = None  # of the present batch
         self._make_chains()
         live = self._table.live()
         self._next_end = int(self._next_instants(live).min()) if len(live) else None
-
-    def prepare(self, checkpoint: int) -> None:
-        self._arrivals.set(0, self._next_number)
+        """No session ends, or is forgotten, earlier; None without sessions."""
 
     def _make_chains(self) -> None:
         self._layout, live = self._table.layout, self._table.live()
@@ -103,49 +100,48 @@ class ColumnSessions(ColumnOperator):
 
     # --- records
 
-    def columns(self, batch: RecordBatch) -> None:
-        times = self.time_array(batch)
-        assert times is not None, "sessions over columns are on streams with timestamps"
+    def take(self, batch: ColumnBatch, instants: Numbers, first_number: int) -> TakenBatch:
+        """See ``KeyedWindows``."""
         if self._layout != self._table.layout or self._chains.is_full(len(self._table)):
             self._make_chains()
-        keys = self._chains.keys(self._keys.of(batch))
-        reached_ns: int | None = self._reached.entries.get(0)
-        if reached_ns is None or not len(late := self._late(keys, times, reached_ns)):
-            self._take(batch, keys, times)
-            return
-        is_left = numpy.ones(len(times), numpy.bool_)
-        is_left[late] = False
-        if is_left.any():
-            needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
-            self._take(needed.filter(pyarrow.array(is_left)), keys[is_left], times[is_left])
-        self._late_records.take_columns(batch.take(pyarrow.array(late)), times[late], reached_ns)
+        self._torn_ns = None
+        keys, numbers = self._chains.keys(batch.keys), numpy.arange(first_number, first_number + len(instants))
+        late = self._late(keys, instants)
+        if not len(late):
+            self._take(batch.batch, keys, instants, numbers)
+        elif len(late) < len(instants):
+            is_left = numpy.ones(len(instants), numpy.bool_)
+            is_left[late] = False
+            needed = batch.batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
+            part = needed.filter(pyarrow.array(is_left))
+            self._take(part, keys[is_left], instants[is_left], numbers[is_left])
+        return TakenBatch(late, self._torn_ns)
 
-    def _take(self, batch: RecordBatch, keys: Numbers, times: Numbers) -> None:
+    def _take(self, batch: RecordBatch, keys: Numbers, times: Numbers, numbers: Numbers) -> None:
         """Adds records, none of which is late."""
-        parts = parts_by_arrival(keys, times, self._gap_ns, self._open_spans) if self._is_ordered else ()
-        for rows in parts:
-            part = batch if len(rows) == len(times) else batch.take(pyarrow.array(rows))
-            self._add(part, keys[rows], times[rows], rows)
         if not self._is_ordered:
-            self._add(batch, keys, times, numpy.arange(len(times)))
-        self._next_number += len(times)
+            self._add(batch, keys, times, numbers)
+            return
+        for rows in parts_by_arrival(keys, times, self._gap_ns, self._open_spans):
+            part = batch if len(rows) == len(times) else batch.take(pyarrow.array(rows))
+            self._add(part, keys[rows], times[rows], numbers[rows])
 
-    def _add(self, batch: RecordBatch, keys: Numbers, times: Numbers, places: Numbers) -> None:
-        """Adds records with their places by arrival."""
+    def _add(self, batch: RecordBatch, keys: Numbers, times: Numbers, numbers: Numbers) -> None:
+        """Adds records with their numbers by arrival."""
         found = sessions_of(keys, times, self._gap_ns)
         slots = self._joined(found)
         new = numpy.flatnonzero(slots == NONE)
         if len(new):
-            slots[new] = self._begun(batch, found, new, places)
+            slots[new] = self._begun(batch, found, new, numbers[found.rows[new]])
         values, of_rows = self._table.values, slots[found.of_rows]
         if self._rules.lateness_ns:
             values[PENDING][slots] = True
         for each in self._aggregates:
             each.add(values, of_rows, each.cells(batch))
 
-    def _begun(self, batch: RecordBatch, found: BatchSessions, new: Numbers, places: Numbers) -> Numbers:
+    def _begun(self, batch: RecordBatch, found: BatchSessions, new: Numbers, numbers: Numbers) -> Numbers:
         """Opens sessions of a batch, and returns their slots."""
-        numbers, rows = self._next_number + places[found.rows[new]], pyarrow.array(found.rows[new])
+        rows = pyarrow.array(found.rows[new])
         keys = [column.take(rows) for column in self._keys.of(batch)]
         slots = self._table.slots([*keys, pyarrow.array(numbers)]).astype(numpy.int64)
         values = self._table.values
@@ -215,15 +211,14 @@ class ColumnSessions(ColumnOperator):
         self._remove(extras)
 
     def _look_at_starts(self, starts: Numbers, before: Numbers | None = None) -> None:
-        """Warns of a session that begins earlier with a record behind the watermark: what came before it is gone."""
-        reached_ns: int | None = self._reached.entries.get(0)
-        if reached_ns is None:
+        """Notes a session that begins earlier with a record behind the watermark: what came before it is gone."""
+        reached_ns = self._step.reached_ns
+        if reached_ns is None or self._torn_ns is not None:
             return
         is_behind = starts + self._rules.lateness_ns < reached_ns
         torn = starts[is_behind if before is None else is_behind & (starts < before)]
         if len(torn):
-            start_ns = int(torn[0])
-            self._torn_session.warn(lambda: torn_session_text(self._step, start_ns, reached_ns))
+            self._torn_ns = int(torn[0])
 
     def _remove(self, slots: Numbers) -> None:
         self._table.remove(slots)
@@ -233,11 +228,14 @@ class ColumnSessions(ColumnOperator):
 
     # --- late records
 
-    def _late(self, keys: Numbers, times: Numbers, reached_ns: int) -> Numbers:
+    def _late(self, keys: Numbers, times: Numbers) -> Numbers:
         """Returns the late rows of a batch: those whose session would be forgotten, and that join no open one."""
+        reached_ns, none = self._step.reached_ns, numpy.empty(0, numpy.int64)
+        if reached_ns is None:
+            return none
         is_doubtful = times + self._gap_ns + self._rules.lateness_ns <= reached_ns
         if not is_doubtful.any():
-            return numpy.empty(0, numpy.int64)
+            return none
         doubtful = numpy.unique(keys[is_doubtful])
         is_open = self._chains.heads(doubtful) != NONE
         begun = keys[~is_doubtful & (times < reached_ns)]  # sessions that they may join
@@ -271,33 +269,27 @@ class ColumnSessions(ColumnOperator):
 
     # --- time
 
-    @property
-    def fires_in_spans(self) -> bool:
-        return True
+    def next_ns(self, is_event: bool) -> int | None:
+        """See ``KeyedWindows``."""
+        return self._next_end if is_event else None
 
-    def on_watermark(self, watermark: Watermark) -> None:
-        if not isinstance(watermark, Activity):
-            self._reached.set(0, watermark)
-        self.out.on_watermark(watermark)
+    def due(self, is_event: bool, until_ns: int) -> list[DueTimer]:
+        """See ``KeyedWindows``."""
+        is_due = is_event and self._next_end is not None and self._next_end <= until_ns
+        return [DueTimer(until_ns, None)] if is_due else []
 
-    def next_event_ns(self) -> int | None:
-        """Returns an instant before which no session ends or is forgotten."""
-        return self._next_end
-
-    def due_events(self, until_ns: int | None) -> list[DueTimer]:
-        """Returns the sessions that end or are forgotten until ``until_ns``; none at the end of the input."""
-        if until_ns is None or self._next_end is None or self._next_end > until_ns:
-            return []
-        live = self._table.live()
-        instants = self._next_instants(live)
-        is_due = instants <= until_ns
-        left = instants[~is_due]
-        due = live[is_due]
-        if self._rules.lateness_ns:  # those that end now are forgotten later
-            ends = self._table.values[END][due] + self._rules.lateness_ns
-            left = numpy.concatenate((left, ends[ends > until_ns]))
-        self._next_end = int(left.min()) if len(left) else None
-        return [DueTimer(until_ns, due)] if len(due) else []
+    def fire(self, is_event: bool, due: Sequence[DueTimer]) -> None:
+        """See ``KeyedWindows``."""
+        for timer in due:
+            until_ns, live = timer.instant_ns, self._table.live()
+            instants = self._next_instants(live)
+            is_due = instants <= until_ns
+            left, ended = instants[~is_due], live[is_due]
+            if self._rules.lateness_ns:  # those that end now are forgotten later
+                ends = self._table.values[END][ended] + self._rules.lateness_ns
+                left = numpy.concatenate((left, ends[ends > until_ns]))
+            self._next_end = int(left.min()) if len(left) else None
+            self._end(ended, until_ns)
 
     def _next_instants(self, slots: Numbers) -> Numbers:
         """Returns when sessions end, or those without a pending result are forgotten."""
@@ -309,11 +301,8 @@ class ColumnSessions(ColumnOperator):
         has_pending = self._rules.lateness_ns > 0
         return self._table.values[PENDING][slots] if has_pending else numpy.ones(len(slots), numpy.bool_)
 
-    def fire_events(self, due: Sequence[DueTimer]) -> None:
-        for timer in due:
-            self._end(timer.token, timer.instant_ns)
-
     def end_of_time(self) -> None:
+        """See ``KeyedWindows``."""
         self._end(self._table.live(), None)
 
     def _end(self, slots: Numbers, until_ns: int | None) -> None:
@@ -329,8 +318,8 @@ class ColumnSessions(ColumnOperator):
         pending = slots[self._pending(slots)]
         pending = pending[numpy.lexsort((values[NUMBER][pending], values[END][pending]))]
         starts, ends = values[START][pending], values[END][pending]
-        for batch in self._results.batches(self.guard, table.keys, values, pending, starts, ends):
-            self.out.columns(batch)
+        for batch in self._results.batches(self._step.operator.guard, table.keys, values, pending, starts, ends):
+            self._step.operator.out.columns(batch)
         is_over = numpy.ones(len(slots), numpy.bool_)
         if until_ns is not None and self._rules.lateness_ns:
             is_over = values[END][slots] + self._rules.lateness_ns <= until_ns

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.keyed_state import StateBackend
 
@@ -26,6 +27,9 @@ class KeyedBatch(Protocol):
 
     def emit(self, out: Operator, places: Any) -> None:
         """Passes on the records at these places, in their order."""
+
+    def pass_late(self, late_records: LateRecords, places: Any, times: Any, watermark_ns: int) -> None:
+        """Passes the records at these places to those that are late; ``times`` are those of all records."""
 
 
 BatchT = TypeVar("BatchT", bound=KeyedBatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Operator, Times
 
 
@@ -25,3 +26,7 @@ class ObjectBatch:
         if places:
             rows, times = self.rows, self.times
             out.rows([rows[place][1] for place in places], None if times is None else [times[i] for i in places])
+
+    def pass_late(self, late_records: LateRecords, places: Sequence[int], times: Any, watermark_ns: int) -> None:
+        """See ``KeyedBatch``."""
+        late_records.take([self.rows[place][1] for place in places], [times[place] for place in places], watermark_ns)

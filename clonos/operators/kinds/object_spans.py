@@ -6,54 +6,13 @@ A heap has them by the instant that opened them. It is made anew of the table, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from clonos.operators.event_time.timestamps import result_time_ns
+from clonos.operators.kinds.instant_heap import InstantHeap
 from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import Table
-
-Opened = tuple[int, int, Any]
-"""Instant that opened a span, its number in the order of opening, and its key."""
-
-
-class SpanHeap:
-    """Open spans by the instant that opened them, and then by number."""
-
-    def __init__(self, spans: list[Opened]) -> None:
-        heapify(spans)
-        self._heap = spans
-        self._next_number = max((number for _, number, _ in spans), default=-1) + 1
-
-    @property
-    def earliest_ns(self) -> int | None:
-        """Instant that opened the earliest span."""
-        return self._heap[0][0] if self._heap else None
-
-    def open(self, instant_ns: int, key: Any) -> int:
-        """Adds a span and returns its number."""
-        number = self._next_number
-        self._next_number += 1
-        heappush(self._heap, (instant_ns, number, key))
-        return number
-
-    def ended(self, opened_max_ns: int | None) -> list[Opened]:
-        """Removes the spans that opened up to an instant, or all, and returns them in order."""
-        heap, found = self._heap, []
-        while heap and (opened_max_ns is None or heap[0][0] <= opened_max_ns):
-            found.append(heappop(heap))
-        return found
-
-    def openers(self, opened_max_ns: int | None) -> list[int]:
-        """Returns the instants up to this one, or all, that opened a span, in order."""
-        heap, found, places = self._heap, set[int](), [0]
-        while places:  # below a span that is too late are none that is not
-            place = places.pop()
-            if place < len(heap) and (opened_max_ns is None or heap[place][0] <= opened_max_ns):
-                found.add(heap[place][0])
-                places += (2 * place + 1, 2 * place + 2)
-        return sorted(found)
 
 
 class ObjectSpans:
@@ -62,7 +21,7 @@ class ObjectSpans:
     def __init__(self, table: Table, within_ns: int) -> None:
         self._table, self._within_ns = table, within_ns
         opened = ((opener_ns, key) for key, spans in table.contents().items() for opener_ns in spans)
-        self._heap = SpanHeap([(opener_ns, number, key) for number, (opener_ns, key) in enumerate(opened)])
+        self._heap = InstantHeap([(opener_ns, number, key) for number, (opener_ns, key) in enumerate(opened)])
 
     @property
     def earliest_ns(self) -> int | None:
@@ -103,7 +62,7 @@ class ObjectLastSpans:
 
     def __init__(self, table: Table, within_ns: int, has_times: bool) -> None:
         self._table, self._within_ns, self._has_times = table, within_ns, has_times
-        self._heap = SpanHeap([(span[0], span[1], key) for key, spans in table.contents().items() for span in spans])
+        self._heap = InstantHeap([(span[0], span[1], key) for key, spans in table.contents().items() for span in spans])
 
     @property
     def earliest_ns(self) -> int | None:
@@ -112,7 +71,7 @@ class ObjectLastSpans:
 
     def openers(self, opened_max_ns: int | None) -> list[int]:
         """See ``LastSpans``."""
-        return self._heap.openers(opened_max_ns)
+        return self._heap.instants(opened_max_ns)
 
     def take(self, batch: ObjectBatch, instants: Sequence[int]) -> None:
         """See ``LastSpans``."""

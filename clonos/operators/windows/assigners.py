@@ -48,19 +48,21 @@ class SessionAssigner(Assigner):
 
     def __init__(self, gap_ns: int | Callable[[Any], int], length_max_ns: int | None) -> None:
         self._gap_ns = gap_ns
-        self._length_max_ns = length_max_ns
+        self.length_max_ns = length_max_ns
+
+    def gap_of(self, value: Any) -> int:
+        """Returns the gap after a record."""
+        gap_ns = self._gap_ns(value) if callable(self._gap_ns) else self._gap_ns
+        return gap_ns if self.length_max_ns is None else min(gap_ns, self.length_max_ns)
 
     def spans_of(self, value: Any, time_ns: int) -> list[Span]:
-        gap_ns = self._gap_ns(value) if callable(self._gap_ns) else self._gap_ns
-        if self._length_max_ns is not None:
-            gap_ns = min(gap_ns, self._length_max_ns)
-        return [(time_ns, time_ns + gap_ns)]
+        return [(time_ns, time_ns + self.gap_of(value))]
 
     def joined(self, first: Span, second: Span) -> Span | None:
         if first[0] >= second[1] or second[0] >= first[1]:
             return None
         span = min(first[0], second[0]), max(first[1], second[1])
-        return span if self._length_max_ns is None or span[1] - span[0] <= self._length_max_ns else None
+        return span if self.length_max_ns is None or span[1] - span[0] <= self.length_max_ns else None
 
 
 class GlobalAssigner(Assigner):

@@ -19,7 +19,7 @@ from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.event_time.in_order import InOrder
 from clonos.operators.operator import Scope, Times
 from clonos.operators.windows.gathered import Failure, GatheredValues
-from clonos.operators.windows.key_windows import WINDOWS_NAME
+from clonos.operators.windows.window_cells import WINDOWS_NAME
 from clonos.operators.windows.window_results import window_of
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 

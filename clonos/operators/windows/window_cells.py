@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+from clonos.core.model.watermark import INSTANT_NS_MIN
 
 Cell = list[Any]
 
-START, END, NUMBER, PENDING, ACCUMULATOR, STATE, EVENT_TIMER, CLOCK_TIMER = range(8)
+WINDOWS_NAME: Final = "windows"
+"""Table with the cells of the open windows of each key."""
+
+START, END, NUMBER, PENDING, ACCUMULATOR, LOOK, STATE, EVENT_TIMER, CLOCK_TIMER = range(9)
 """Places in a cell: start and end in nanoseconds since the Unix epoch; number of its first record by arrival; records
-since its last result; accumulator; state of the trigger; timers of the trigger, None without."""
+since its last result; accumulator; when the window is looked at next; state of the trigger; timers of the trigger, None
+without."""
 
 
 def new_cell(span: tuple[int, int], number: int, accumulator: Any) -> Cell:
     """Creates the cell of a window without records."""
-    return [*span, number, 0, accumulator, None, None, None]
+    return [*span, number, 0, accumulator, INSTANT_NS_MIN, None, None, None]
 
 
 def merge_cells(

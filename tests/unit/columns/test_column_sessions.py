@@ -17,10 +17,10 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Tumbling
 from clonos.operators.kinds.column_sessions import ColumnSessions
+from clonos.operators.kinds.object_windows import ObjectSessions, ObjectWindows
 from clonos.operators.state import column_spec
 from clonos.operators.state.column_spec import ColumnSizes
 from clonos.operators.tags import Tag
-from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.window_results import Window
 from tests.unit.columns.test_column_windows import (
     START,
@@ -134,8 +134,8 @@ def test_the_sessions_that_columns_have(
     window: Session, named: dict[str, Any], is_columnar: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: set[type] = set()
-    for cls in (ColumnSessions, KeyWindows):
-        monkeypatch.setattr(cls, "open", _tracking(cls.open, used))
+    for cls in (ColumnSessions, ObjectWindows):
+        monkeypatch.setattr(cls, "take", _tracking(cls.take, used))
     rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
 
     def build(graph: JobGraph) -> None:
@@ -143,21 +143,21 @@ def test_the_sessions_that_columns_have(
         stream.key_by("key").window(window).aggregate(**named).sink(Outbox())
 
     assert len(*played(build).values()) == 1
-    assert used == {ColumnSessions if is_columnar else KeyWindows}
+    assert used == {ColumnSessions if is_columnar else ObjectSessions}
 
 
-def _tracking(opening: Any, used: set[type]) -> Any:
-    def tracked(self: Any, scope: Any) -> None:
+def _tracking(take: Any, used: set[type]) -> Any:
+    def tracked(self: Any, *arguments: Any) -> Any:
         used.add(type(self))
-        opening(self, scope)
+        return take(self, *arguments)
 
     return tracked
 
 
 def test_late_records_of_sessions_stay_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     used: set[type] = set()
-    for cls in (ColumnSessions, KeyWindows):
-        monkeypatch.setattr(cls, "open", _tracking(cls.open, used))
+    for cls in (ColumnSessions, ObjectWindows):
+        monkeypatch.setattr(cls, "take", _tracking(cls.take, used))
     rows = [{"key": "a", "at": START + at, "x": at, "y": 0.5} for at in (1, 2, 9, 3, 8, 30, 4)]
 
     def build(graph: JobGraph) -> None:

@@ -1,0 +1,351 @@
+"""Windows of each key over Python objects: a table with the cells of the open windows of each key, in their order.
+
+A heap has for each window the instant at which it is looked at next: its end, or later that at which it is forgotten. A
+session that grows keeps its place there, and gets a new one when it is looked at too early.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, repeat
+from operator import itemgetter
+from typing import Any, ClassVar, Final
+
+from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.core.values.copying import copied
+from clonos.core.values.keys import state_keys
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.event_time.timestamps import result_time_ns
+from clonos.operators.kinds.instant_heap import InstantHeap
+from clonos.operators.kinds.object_batch import ObjectBatch
+from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
+from clonos.operators.operator import DueTimer, Operator, Times
+from clonos.operators.user_errors import RAISED
+from clonos.operators.windows.assigners import Assigner, SessionAssigner, Span
+from clonos.operators.windows.evictors import Evictor
+from clonos.operators.windows.gathered import Failure
+from clonos.operators.windows.window_cells import (
+    ACCUMULATOR,
+    END,
+    LOOK,
+    NUMBER,
+    PENDING,
+    START,
+    WINDOWS_NAME,
+    Cell,
+    merge_cells,
+    new_cell,
+)
+from clonos.operators.windows.window_results import window_of
+from clonos.operators.windows.window_rules import ApplyFunction, Results
+
+Growing = tuple[list[Cell], Cell]
+"""Window to which a record is added: the cells that it joins, and the cell that they become."""
+
+BY_ARRIVAL: Final = itemgetter(1)
+BY_END: Final = itemgetter(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWindowsKind:
+    """Windows of Python objects, without a trigger. ``evictor``: the aggregation gathers values with their times."""
+
+    is_keyed: bool
+    assigner: Assigner
+    aggregation: Aggregation[Any, Any]
+    apply: ApplyFunction | None
+    evictor: Evictor | None
+
+    takes_columns: ClassVar[bool] = False
+    fires_in_spans: ClassVar[bool] = True
+
+    def of_rows(self, rows: list[Any], times: Times) -> ObjectBatch:
+        """See ``WindowsKind``."""
+        pairs = rows if self.is_keyed else [(None, row) for row in rows]
+        return ObjectBatch(state_keys([key for key, _ in pairs]), pairs, times)
+
+    def of_columns(self, operator: Operator, batch: RecordBatch) -> ObjectBatch:
+        """See ``WindowsKind``."""
+        raise AssertionError("the operator gets rows of columns")
+
+    def windows(self, step: WindowedStep) -> ObjectWindows:
+        """See ``WindowsKind``."""
+        if isinstance(self.assigner, SessionAssigner) and self.evictor is None:
+            return ObjectSessions(self, step, self.assigner)
+        return ObjectWindows(self, step)
+
+
+class ObjectWindows:
+    """Windows of each key."""
+
+    def __init__(self, kind: ObjectWindowsKind, step: WindowedStep) -> None:
+        self._step, self._rules = step, step.rules
+        self._guard, self._out = step.operator.guard, step.operator.out
+        self._assigner, self._aggregation, self._evictor = kind.assigner, kind.aggregation, kind.evictor
+        self._order: Callable[[Cell], tuple[int, int]] = _by_start if kind.assigner.joins else _span_of
+        self._results = Results(kind.aggregation, kind.apply)
+        self._table = step.scope.state.table(f"{step.name}/{WINDOWS_NAME}")
+        looks = ((cell, key) for key, cells in self._table.contents().items() for cell in cells if kind.assigner.ends)
+        self._heap = InstantHeap([(cell[LOOK], cell[NUMBER], key) for cell, key in looks])
+        self._torn_ns: int | None = None  # of the present batch
+        self._rows: list[Any] = []  # results of the present call, with their times
+        self._row_times: list[int] = []
+        self._failures: list[Failure] = []  # of results of the present call
+
+    # --- records
+
+    def take(self, batch: ObjectBatch, instants: Sequence[int], first_number: int) -> TakenBatch:
+        """See ``KeyedWindows``."""
+        late: list[int] = []
+        self._torn_ns = None
+        records = list(zip(count(first_number), batch.keys, batch.rows, instants, strict=False))
+        self._guard.run(lambda left: self._consume(left, late), records, pairs=batch.rows)
+        self._pass_results()
+        return TakenBatch([number - first_number for number in late], self._torn_ns)
+
+    def _consume(self, records: Iterator[Any], late: list[int]) -> None:
+        spans_of = self._assigner.spans_of
+        for number, key, (_, value), time_ns in records:
+            if not self._add(number, key, value, time_ns, spans_of(value, time_ns)):
+                late.append(number)
+
+    def _add(self, number: int, key: Any, value: Any, time_ns: int, spans: Sequence[Span]) -> bool:
+        """Adds a record to its windows. Returns False if it is late."""
+        cells = self._table.entries.get(key, ())
+        growing = []
+        for span in spans:
+            joining, joined = self._joining(cells, span)
+            if not self._assigner.ends or not self._step.has_passed(joined[1] + self._rules.lateness_ns):
+                growing.append((joining, self._grown(joining, joined, number)))
+        if not growing:
+            return False
+        answers = self._ask([cell for _, cell in growing], value, time_ns)
+        added = value if self._evictor is None else (time_ns, value)
+        if len(growing) == 1:
+            cell = growing[0][1]
+            add = self._aggregation.add_or_keep if self._guard.routes else self._aggregation.add
+            cell[ACCUMULATOR] = add(cell[ACCUMULATOR], added)
+        else:
+            self._add_to_each([cell for _, cell in growing], added)
+        self._heed(key, self._put(key, cells, growing), answers)
+        return True
+
+    def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
+        """Returns the cells that a new window of a key joins, and the window that they become."""
+        joining: list[Cell] = []
+        if not self._assigner.joins:
+            place = bisect_left(cells, span, key=_span_of)
+            return [cell for cell in cells[place : place + 1] if _span_of(cell) == span], span
+        for cell in cells:
+            joined = self._assigner.joined((cell[START], cell[END]), span)
+            if joined is not None:
+                joining.append(cell)
+                span = joined
+        return joining, span
+
+    def _grown(self, joining: list[Cell], span: Span, number: int) -> Cell:
+        """Returns the window that some cells become with a record, before it is added, as a cell apart from theirs."""
+        if len(joining) == 1:
+            cell = list(joining[0])
+        elif joining:
+            cell = copied(joining[0])
+            for other in joining[1:]:
+                merge_cells(cell, other, self._aggregation.merge, self._merged_state)
+        else:
+            cell = new_cell(span, number, self._aggregation.create())
+        cell[START], cell[END] = span
+        cell[PENDING] += 1
+        return cell
+
+    def _add_to_each(self, cells: list[Cell], value: Any) -> None:
+        """Adds a record to several windows, or to none if it raises and goes to the error output."""
+        routes, add = self._guard.routes, self._aggregation.add
+        copies = self._aggregation.changes_terms
+        for cell in cells:
+            accumulator = copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR]
+            cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
+
+    def _put(self, key: Any, cells: Sequence[Cell], growing: list[Growing]) -> list[Cell]:
+        """Puts the windows that have a further record in place of the cells that they join, and returns them."""
+        changed, put = list(cells), []
+        for joining, cell in growing:
+            if self._assigner.joins and self._assigner.ends:
+                self._look_at_start(joining, cell)
+            is_one = len(joining) == 1
+            goes_on = is_one and (cell[LOOK] == cell[END] or not self._step.has_passed(joining[0][END]))
+            if is_one:
+                joining[0][:] = cell
+                cell = joining[0]
+            else:
+                changed = [each for each in changed if not any(each is one for one in joining)]
+                changed.append(cell)
+            if self._assigner.ends and not goes_on:
+                self._look_again(key, cell, cell[END])
+            put.append(cell)
+        changed.sort(key=self._order)
+        self._table.set(key, changed)
+        return put
+
+    def _look_at_start(self, joining: list[Cell], cell: Cell) -> None:
+        """Notes a session that begins earlier with a record behind the watermark: what came before it is gone."""
+        start_ns = cell[START]
+        is_earlier = self._torn_ns is None and all(start_ns < each[START] for each in joining)
+        reached_ns = self._step.reached_ns
+        if is_earlier and reached_ns is not None and start_ns + self._rules.lateness_ns < reached_ns:
+            self._torn_ns = start_ns
+
+    def _look_again(self, key: Any, cell: Cell, instant_ns: int) -> None:
+        cell[LOOK] = instant_ns
+        self._heap.plan(instant_ns, cell[NUMBER], key)
+
+    # --- triggers, which these windows have none of
+
+    def _merged_state(self, first: Any, second: Any) -> Any:
+        return None
+
+    def _ask(self, cells: list[Cell], value: Any, time_ns: int) -> Any:
+        """Asks what has to happen to windows that get a record, before it is added."""
+
+    def _heed(self, key: Any, cells: list[Cell], answers: Any) -> None:
+        """Does what was answered."""
+
+    # --- results
+
+    def next_ns(self, is_event: bool) -> int | None:
+        """See ``KeyedWindows``."""
+        return self._heap.earliest_ns if is_event == self._rules.is_event_time else None
+
+    def due(self, is_event: bool, until_ns: int) -> list[DueTimer]:
+        """See ``KeyedWindows``."""
+        return [DueTimer(instant_ns, None) for instant_ns in self._ends(is_event, until_ns)]
+
+    def fire(self, is_event: bool, due: Sequence[DueTimer]) -> None:
+        """See ``KeyedWindows``."""
+        for timer in due:
+            self._end(timer.instant_ns)
+        self._pass_results()
+
+    def _ends(self, is_event: bool, until_ns: int) -> list[int]:
+        """Returns the instants at which windows are looked at: all at once in event time, see ``fires_in_spans``."""
+        next_ns = self._heap.earliest_ns
+        if is_event != self._rules.is_event_time or next_ns is None or next_ns > until_ns:
+            return []
+        return [until_ns] if is_event else self._heap.instants(until_ns)
+
+    def _end(self, until_ns: int) -> None:
+        """Emits what windows owe that have ended, and forgets those whose lateness has passed."""
+        table = self._table
+        while (planned := self._heap.take(until_ns)) is not None:
+            instant_ns, number, key = planned
+            cells = table.entries.get(key, ())
+            cell = next((each for each in cells if each[NUMBER] == number and each[LOOK] == instant_ns), None)
+            if cell is None:
+                continue
+            next_ns = cell[END] if cell[END] > instant_ns else cell[END] + self._rules.lateness_ns
+            if next_ns > instant_ns:
+                self._look_again(key, cell, next_ns)
+                table.set(key, cells)
+            else:
+                self._replace(key, [each for each in cells if each is not cell])
+            if cell[END] <= instant_ns and self._owes(cell, instant_ns):
+                self._guarded(self._emit, key, cell)
+
+    def _replace(self, key: Any, cells: list[Cell]) -> None:
+        if cells:
+            self._table.set(key, cells)
+        else:
+            self._table.delete(key)
+
+    def end_of_time(self) -> None:
+        """See ``KeyedWindows``."""
+        contents = self._table.contents()
+        cells = [(cell[END], cell[NUMBER], key, cell) for key, found in contents.items() for cell in found]
+        cells.sort(key=BY_END if self._assigner.ends else BY_ARRIVAL)
+        for key in list(contents):
+            self._table.delete(key)
+        for end_ns, _, key, cell in cells:
+            if self._owes(cell, end_ns):
+                self._guarded(self._emit, key, cell)
+        self._heap = InstantHeap([])
+        self._pass_results()
+
+    def _owes(self, cell: Cell, instant_ns: int) -> bool:
+        """Returns whether a window emits at an instant: further records, or all of them once more at its end."""
+        if cell[PENDING]:
+            return True
+        repeats = self._rules.emits_at_end and self._rules.accumulates
+        return repeats and bool(instant_ns == cell[END]) and not self._step.has_passed(instant_ns)
+
+    def _emit(self, key: Any, cell: Cell) -> None:
+        """Emits the result of a window. What raises is passed on later, as the present record is not to blame."""
+        evictor, ends = self._evictor, self._assigner.ends
+        if evictor is not None:
+            cell[ACCUMULATOR] = evictor.rest_of(cell[ACCUMULATOR])
+            if not ends:
+                times = [time_ns for time_ns, _ in cell[ACCUMULATOR]]
+                cell[START], cell[END] = min(times), max(times)
+        window, end_ns = window_of(cell[START], cell[END]), cell[END]
+        rows, failures = self._results.of(key, [cell[ACCUMULATOR]], window, routes=self._guard.routes)
+        self._failures += failures
+        cell[PENDING] = 0
+        if not self._rules.accumulates:
+            cell[ACCUMULATOR] = self._aggregation.create()
+        self._rows += rows
+        time_ns = result_time_ns(end_ns) if ends else max(end_ns, self._step.reached.entries.get(0, end_ns))
+        self._row_times += repeat(time_ns, len(rows))
+
+    def _pass_results(self) -> None:
+        rows, times, failures = self._rows, self._row_times, self._failures
+        self._rows, self._row_times, self._failures = [], [], []
+        for error, record in failures:
+            self._guard.caught(error, record)
+        if rows:
+            self._out.rows(rows, times if self._rules.has_times else None)
+
+    def _guarded(self, function: Any, key: Any, *arguments: Any) -> None:
+        """Calls code of the user outside of a record."""
+        try:
+            function(key, *arguments)
+        except RAISED as error:
+            self._guard.caught(error, None)
+
+
+class ObjectSessions(ObjectWindows):
+    """Sessions without a trigger and an evictor. Most records of a key with one session are within it."""
+
+    def __init__(self, kind: ObjectWindowsKind, step: WindowedStep, assigner: SessionAssigner) -> None:
+        super().__init__(kind, step)
+        self._sessions = assigner
+
+    def _consume(self, records: Iterator[Any], late: list[int]) -> None:
+        reached_ns, length_max_ns = self._step.reached_ns, self._sessions.length_max_ns
+        passed_ns = INSTANT_NS_MIN if reached_ns is None else reached_ns
+        add = self._aggregation.add_or_keep if self._guard.routes else self._aggregation.add
+        entries, changed, gap_of = self._table.entries, self._table.changed, self._sessions.gap_of
+        for number, key, (_, value), time_ns in records:
+            end_ns = time_ns + gap_of(value)
+            cells = entries.get(key)
+            if cells is not None and len(cells) == 1:
+                (cell,) = cells
+                start_ns, cell_end_ns = cell[START], cell[END]
+                is_within = start_ns <= time_ns < cell_end_ns and cell_end_ns > passed_ns
+                if is_within and (length_max_ns is None or end_ns - start_ns <= length_max_ns):
+                    cell[ACCUMULATOR] = add(cell[ACCUMULATOR], value)
+                    cell[PENDING] += 1
+                    if end_ns > cell_end_ns:
+                        cell[END] = end_ns
+                    changed[key] = None
+                    continue
+            if not self._add(number, key, value, time_ns, [(time_ns, end_ns)]):
+                late.append(number)
+
+
+def _by_start(cell: Cell) -> tuple[int, int]:
+    return cell[START], cell[NUMBER]
+
+
+def _span_of(cell: Cell) -> Span:
+    return cell[START], cell[END]
