@@ -10,7 +10,8 @@ Values without a JSON type are written as follows:
 An int is written with all its digits. JSON has no NaN and no infinities: a line of a file with one is refused, and text
 for people has them as Python writes them. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN
 and Infinity that other programs write, and a byte order mark. It refuses what would not be the same value: a number
-beyond the range of a float, more containers in each other than a value may have, and an object with a key twice.
+beyond the range of a float or with more digits than it holds, more containers in each other than a value may have, and
+an object with a key twice.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from uuid import UUID
 import msgspec
 
 from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.exact_floats import is_held
 from clonos.connectors.json_keys import check_keys, have_all_keys, unique
 from clonos.connectors.value_depth import TOO_DEEP, NotAValue, check_depth
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
+from clonos.kernels.texts import rounds_numbers
 
 _AS_IT_IS = frozenset(
     {NoneType, bool, int, float, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
@@ -97,17 +100,19 @@ def parse_json(line: str | bytes) -> Any:
     Raises: ValueError: the line is not JSON; the message says why. NotAValue: it is, but no value of a record.
     """
     check_depth(line)
-    try:
-        value = _decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    else:
-        check_keys(line if isinstance(line, str) else bytes(line).decode(), value)
-        return value
+    line = line if isinstance(line, str) else bytes(line)
+    if not rounds_numbers([line]):
+        try:
+            value = _decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            check_keys(line if isinstance(line, str) else line.decode(), value)
+            return value
     text = line.removeprefix(BYTE_ORDER_MARK) if isinstance(line, str) else without_mark(line)
     try:
-        # Slower, but accepts NaN, Infinity and lone surrogates.
-        return json.loads(text, parse_float=_finite, object_pairs_hook=unique)
+        # Slower, but accepts NaN, Infinity and lone surrogates, and sees the digits of each number.
+        return json.loads(text, parse_float=exact_float, object_pairs_hook=unique)
     except RecursionError:
         raise NotAValue(TOO_DEEP) from None
 
@@ -117,6 +122,8 @@ def parse_json_lines(lines: list[str]) -> list[Any] | None:
 
     The caller has seen that none of them ``may_be_deep``.
     """
+    if rounds_numbers(lines):
+        return None
     decode = _decoder.decode
     try:
         values = [decode(line) for line in lines]
@@ -130,10 +137,13 @@ def without_mark(data: bytes) -> bytes:
     return bytes(data).removeprefix(BYTE_ORDER_MARK.encode())
 
 
-def _finite(digits: str) -> float:
+def exact_float(digits: str) -> float:
+    """Returns a number of a text as a float. Raises: NotAValue: it would not be the same number."""
     number = float(digits)
     if not isfinite(number):
         raise NotAValue(f"its number {digits[:40]} is beyond the range of a float")
+    if not is_held(digits, number):
+        raise NotAValue(f"its number {digits[:60]} has more digits than a float holds")
     return number
 
 

@@ -8,12 +8,15 @@ with a default may be missing; a key without a field is left out. A NamedTuple i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.json_keys import check_keys
 from clonos.connectors.json_text import parse_json, parse_json_lines
+from clonos.connectors.value_depth import check_depth
 from clonos.core.values import register
 from clonos.core.values.type_registry import is_registrable
 from clonos.kernels.texts import keys_max
@@ -29,7 +32,8 @@ RECORDS: Final = (
     msgspec.inspect.TypedDictType,
 )
 
-_OBJECTS: Final = (*RECORDS, msgspec.inspect.DictType, msgspec.inspect.AnyType, msgspec.inspect.RawType)
+_UNTYPED: Final = (msgspec.inspect.AnyType, msgspec.inspect.RawType)
+_OBJECTS: Final = (*RECORDS, msgspec.inspect.DictType, *_UNTYPED)
 
 
 def check_schema(connector: str, schema: Any) -> None:
@@ -73,6 +77,7 @@ class LineDecoder(Generic[T]):
         parts = list(_parts_of(msgspec.inspect.type_info(schema), self._classes))
         fields = parts[0].fields  # type: ignore[attr-defined]
         is_flat = all(field.required for field in fields) and not any(isinstance(part, _OBJECTS) for part in parts[1:])
+        self._is_typed = not any(isinstance(part, _UNTYPED) for part in parts)
         self._keys = len(fields) if is_flat else 0  # of each line that has no others; 0: that cannot be told
         _forget_caches(self._classes)
 
@@ -91,14 +96,22 @@ class LineDecoder(Generic[T]):
 
         Raises: ValueError: the line is not JSON; the message says why. Unfit: it does not fit the class.
         """
-        value = parse_json(line)
         try:
-            found = msgspec.convert(value, self._twin)
+            found = self._decoded(line)
         except msgspec.ValidationError as error:
             raise Unfit(f"does not fit {self.name}: {error}") from None
         finally:
             _forget_caches(self._classes)
         return cast("T", found if self._build is None else self._build(found))
+
+    def _decoded(self, line: str) -> Any:
+        if self._is_typed:  # a field of decimals gets all digits
+            check_depth(line)
+            with suppress(msgspec.DecodeError, RecursionError):
+                found = self._decode(line)
+                check_keys(line, msgspec.json.decode(line))
+                return found
+        return msgspec.convert(parse_json(line), self._twin)
 
 
 _ADVICE = (

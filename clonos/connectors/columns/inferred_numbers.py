@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from math import isinf
 from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
 from pyarrow import compute, types
 
+from clonos.connectors.exact_floats import SMALLEST, is_held
 from clonos.kernels.record_batch import RecordBatch
 
 ZERO, POINT, LINE_END, QUOTE, BLANK, PLUS, MINUS, EXPONENT, SMALL = b'0.\n" +-e\x20'
 LEADING_ZERO: Final = r"^\s*[+-]?0[0-9]"
 LONG_CHARACTERS: Final = 16
 """Characters of a number that a float may not hold, with the point."""
-
-SMALLEST: Final = float(numpy.finfo(float).tiny)
-"""Smallest float that has all digits."""
 
 PIECE_BYTES: Final = 1 << 16
 """Bytes that are looked at together, which stay in the cache of the processor."""
@@ -107,17 +103,6 @@ def problem_with(name: str, texts: Any, numbers: Any) -> str:
         (lengths >= LONG_CHARACTERS) | numpy.isinf(given) | (numpy.abs(given) < SMALLEST)
     ).tolist():
         text = others[row].as_py()
-        if not _is_held(text.strip(), float(given[row])):
+        if not is_held(text.strip(), float(given[row])):
             return f"its {name}, {text!r}, is a number that the column of floats would round"
     return ""
-
-
-def _is_held(text: str, value: float) -> bool:
-    """Returns whether a float, written with as many digits as the text, is the text."""
-    mantissa = text.lower().partition("e")[0].lstrip("+-")
-    if not any(map(str.isdigit, mantissa)):
-        return True  # nan or inf
-    if isinf(value):
-        return False
-    digits = len(mantissa.replace(".", "").lstrip("0"))
-    return Decimal(f"{value:.{max(digits, 1) - 1}e}") == Decimal(text)

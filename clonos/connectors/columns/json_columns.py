@@ -5,6 +5,7 @@ Inferred types are those of JSON: a text stays a text, also if it looks like a t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +14,12 @@ import pyarrow
 import pyarrow.json
 
 from clonos.connectors.columns.line_columns import Lines, bounds_of_lines, one_batch, selected
+from clonos.connectors.exact_floats import is_held
 from clonos.connectors.json_text import parse_json
 from clonos.connectors.value_depth import is_deep, problem_of
 from clonos.core.values.value_limits import VALUE_DEPTH_MAX
 from clonos.kernels.record_batch import RecordBatch
+from clonos.kernels.texts import rounds_numbers
 from clonos.operators.columnar.plain_columns import repeated_name
 
 CONNECTOR = "files.jsonl"
@@ -111,8 +114,13 @@ class JsonLines:
         return next((found for field in schema if (found := _rounded(record.get(field.name), field))), "")
 
     def changed(self, data: Any, batch: RecordBatch, names: tuple[str, ...]) -> str:
-        """Returns "": the numbers of JSON are floats."""
-        return ""
+        """See ``LineFormat``. Types that are given may round."""
+        if self.schema is not None or not rounds_numbers([text := bytes(data)]):
+            return ""
+        lines = (line for line in text.split(b"\n") if rounds_numbers([line]))
+        records = (json.loads(line.decode(), parse_float=_Rounded.of) for line in lines)
+        found = (_rounded(record.get(field.name), field) for record in records for field in batch.schema)
+        return next(filter(None, found), "")
 
     def problem(self, line: str) -> str:
         """Says why a line is no JSON object; "" if it is one."""
@@ -123,14 +131,32 @@ class JsonLines:
         return "" if isinstance(value, dict) else "is not an object, whose fields could be columns"
 
 
+class _Rounded(float):
+    """Float that is not the number of its text, which it keeps."""
+
+    digits: str
+
+    @classmethod
+    def of(cls, digits: str) -> float:
+        """Returns the float of a text, one of this class if it is not the number of the text."""
+        number = float(digits)
+        if is_held(digits, number):
+            return number
+        found = cls(number)
+        found.digits = digits
+        return found
+
+
 def _read(data: Any, options: Any) -> Any:
     read_options = pyarrow.json.ReadOptions(use_threads=False, block_size=data.size + 1)
     return pyarrow.json.read_json(pyarrow.BufferReader(data), read_options, options)
 
 
 def _rounded(value: Any, field: Any) -> str:
-    """Says which integer of a value a column of floats would round; "" if none."""
+    """Says which number of a value a column of floats would round; "" if none."""
     types, kind = pyarrow.types, field.type
+    if types.is_floating(kind) and isinstance(value, _Rounded):
+        return f"its {field.name}, {value.digits:.60}, is a number that the column of floats would round"
     if types.is_floating(kind) and isinstance(value, int):
         if value.bit_length() > FLOAT_BITS_MAX or float(value) != value:
             return f"its {field.name}, {value}, is an integer that the column of floats would round"

@@ -7,13 +7,12 @@ error output.
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any, Final
 
 from clonos.connectors.json_keys import unique
+from clonos.connectors.json_text import exact_float
 from clonos.connectors.value_depth import check_depth
 from clonos.operators.row_errors import RecordError
 
@@ -23,9 +22,6 @@ TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
 _INTERVAL: Final = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?)(\d+)(?:\.(\d{1,6}))?S)?)?"
 )
-_EXACT_CHARACTERS: Final = 16
-"""Numbers with fewer characters have at most 15 digits, which every float keeps."""
-
 _REASON_CHARACTERS_MAX: Final = 200
 
 
@@ -80,18 +76,9 @@ def json_value(text: str | bytes) -> Any:
 
     try:
         check_depth(text)
-        return json.loads(text, parse_float=_exact_float, object_pairs_hook=unique)
+        return json.loads(text, parse_float=exact_float, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise Unreadable(_reason(error)) from None
-
-
-def _exact_float(digits: str) -> float:
-    number = float(digits)
-    if len(digits) < _EXACT_CHARACTERS and "e" not in digits and "E" not in digits:
-        return number
-    if not math.isfinite(number) or Decimal(repr(number)) != Decimal(digits):
-        raise Unreadable(f"its number {digits:.60} has more digits than a float holds")
-    return number
 
 
 def register(connection: Any) -> None:

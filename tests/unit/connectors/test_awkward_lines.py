@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from clonos.connectors import files
@@ -104,6 +105,19 @@ def test_integers_that_a_column_of_floats_would_round_are_errors_of_their_lines(
     rows, (error,) = rows_and_errors(files.jsonl(path, columns=True))
     assert rows == [{"a": {"n": 1.5}}, {"a": {"n": 2.0**53}}]
     assert "its n, 9007199254740993, is" in error
+
+
+def test_numbers_of_json_that_a_column_of_floats_would_round_are_errors_of_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(
+        '{"a":{"n":0.1234567890123456789}}\n{"a":{"n":1.5}}\n{"a":{"n":0.30000000000000004}}\n{"a":{"n":1e-400}}\n'
+    )
+    rows, errors = rows_and_errors(files.jsonl(path, columns=True))
+    assert rows == [{"a": {"n": 1.5}}, {"a": {"n": 0.1 + 0.2}}]
+    assert ["0.1234567890123456789" in errors[0], "1e-400" in errors[1]] == [True, True]
+    assert all("has more digits than a float holds" in error for error in errors)
+    given = pyarrow.schema([("a", pyarrow.struct([("n", pyarrow.float64())]))])
+    assert len(rows_and_errors(files.jsonl(path, schema=given))[0]) == 4  # a type that is given may round
 
 
 def test_long_numbers_with_a_plus_sign_do_not_become_floats_that_merge_ids(tmp_path: Path) -> None:

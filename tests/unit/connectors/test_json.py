@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.connectors import files
+from clonos.connectors import codecs, files
+from clonos.connectors.codecs.codec import UndecodableBytes
 from clonos.connectors.connector_errors import InputMalformed, RowNotWritable
 from clonos.connectors.json_text import json_lines, json_text, parse_json, scalar_text
 from clonos.core.values import encode_rows
@@ -167,6 +168,25 @@ def test_a_number_beyond_the_range_of_a_float_is_an_error_beside_good_ones(tmp_p
         "its number 1e400 is beyond the range of a float. Corr",
         "its number -1e309 is beyond the range of a float. Cor",
     ]
+
+
+def test_a_number_with_more_digits_than_a_float_holds_is_an_error_beside_good_ones(tmp_path: Path) -> None:
+    good = [
+        "0.30000000000000004",
+        "0.1000000000000000055511151231257827",
+        "0.10000000000000000000",
+        "1e-308",
+        "2.5e-308",
+    ]
+    wrong = ["12345678901234567.25", "99999999999999.999", "0.1234567890123456789", "1e-400", "2.2250738585072011e-320"]
+    numbers = [number for pair in zip(good, wrong, strict=True) for number in pair]
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"a": [{number}]}}\n' for number in numbers))
+    rows, errors = rows_and_errors(files.jsonl(tmp_path / "in.jsonl"))
+    assert rows == [{"a": [float(number)]} for number in good]
+    assert [error.partition("its number ")[2].partition(" has")[0] for error in errors] == wrong
+    for number in wrong:
+        with pytest.raises(UndecodableBytes, match=f"its number {number} has more digits than a float holds"):
+            codecs.json().decode(number.encode())
 
 
 def test_a_byte_order_mark_may_begin_a_file_and_each_of_several_that_were_joined(tmp_path: Path) -> None:

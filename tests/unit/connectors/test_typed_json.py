@@ -7,6 +7,7 @@ import enum
 import json
 import pickle
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -43,6 +44,11 @@ class Bid:
     places: list[Place] = dataclasses.field(default_factory=list)
     colour: Colour = Colour.RED
     exact: Decimal = Decimal(0)
+
+
+@dataclasses.dataclass
+class Loose:
+    x: Any
 
 
 class Pair(NamedTuple):
@@ -90,6 +96,27 @@ def test_a_line_becomes_an_object_of_the_class(tmp_path: Path, schema: type, lin
     assert decode_rows(encode_rows(found)) == found
 
 
+def _read(source: Any) -> list[Any]:
+    (split,) = source.splits(1)
+    with closing(source.reader()) as reader:
+        reader.open(split, None)
+        return list(reader.read(10))
+
+
+def test_decimals_keep_all_digits_also_beside_a_malformed_line(tmp_path: Path) -> None:
+    line = '{"auction": 1, "price": 0.1234567890123456789, "exact": 0.1234567890123456789}'
+    source: Any = files.jsonl(written(tmp_path, line, "{auction", line), schema=Bid)
+    first, _, last = _read(source)
+    assert first == last == Bid(1, 0.12345678901234568, exact=Decimal("0.1234567890123456789"))
+
+
+def test_a_field_of_any_type_does_not_round(tmp_path: Path) -> None:
+    source: Any = files.jsonl(written(tmp_path, '{"x": 0.1234567890123456789}', '{"x": 0.5}'), schema=Loose)
+    malformed, good = _read(source)
+    assert good == Loose(0.5)
+    assert "its number 0.1234567890123456789 has more digits than a float holds" in str(malformed.error)
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -104,11 +131,7 @@ def test_a_line_becomes_an_object_of_the_class(tmp_path: Path, schema: type, lin
 def test_a_line_that_does_not_fit_is_malformed_and_the_others_are_read(tmp_path: Path, line: str, problem: str) -> None:
     good = '{"auction": 1, "price": 1}'
     source = files.jsonl(written(tmp_path, good, line, good), schema=Bid)
-    (split,) = source.splits(1)
-    reader = source.reader()
-    reader.open(split, None)
-    found: Any = reader.read(10)
-    first, malformed, last = found
+    first, malformed, last = _read(source)
     assert (first, last) == (Bid(1, 1.0), Bid(1, 1.0))
     assert isinstance(malformed, MalformedRecord)
     assert malformed.record == line
@@ -116,7 +139,6 @@ def test_a_line_that_does_not_fit_is_malformed_and_the_others_are_read(tmp_path:
     assert malformed.error.offset_bytes == len(good) + 1
     assert problem in str(malformed.error)
     assert "errors=" in str(malformed.error)
-    reader.close()
 
 
 def test_a_malformed_line_goes_to_the_error_output_of_the_job(tmp_path: Path) -> None:
