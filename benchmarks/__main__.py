@@ -38,6 +38,7 @@ NAMES: Final = (
         "footprint",
         "snapshot",
         "choosing",
+        "joining",
         "growth",
         "slot_machine",
         "columns",

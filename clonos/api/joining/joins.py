@@ -20,9 +20,8 @@ from clonos.api.windows import Tumbling
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.in_order import MergeOrdered, NumberInput
 from clonos.operators.facts import Definition, plain
-from clonos.operators.joins.as_of import Direction
 from clonos.operators.joins.join_facts import as_of, join, lookup
-from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.joins.match_rules import AsOfRules, Between, Direction, How, MatchRule, SameWindow
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
 
@@ -141,14 +140,8 @@ def as_of_step(
     if not all(have_times):
         raise timestamps_missing(step, have_times)
     tolerance_ns = None if tolerance is None else bound_ns(tolerance)
-    definition = partial(
-        as_of,
-        direction=Direction(direction),
-        tolerance_ns=tolerance_ns,
-        is_inner=kind is How.INNER,
-        select=select,
-        late=_late_tag(step, late),
-    )
+    rules = AsOfRules(Direction(direction), tolerance_ns, kind is How.INNER)
+    definition = partial(as_of, rules=rules, select=select, late=_late_tag(step, late))
     return joined_step(left, right, "join_as_of", definition, common)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from types import NoneType
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
+from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.late_batch import LateBatch
-from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.joins.match_rules import How, MatchRule, passed_on
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
@@ -28,6 +29,18 @@ NUMBERS_NAME: Final = "numbers"
 WATERMARK_NAME: Final = "watermark"
 
 Select = Callable[[Any, Any], Any]
+
+
+class NullKey:
+    """Stands for a key that matches nothing. No buffer and no table has it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NULL_KEY"
+
+
+NULL_KEY: Final = NullKey()
 
 
 class BufferedJoin(TwoInputOperator):
@@ -245,3 +258,20 @@ class ClockJoin(BufferedJoin):
         for timer in due:
             self._forget(timer.token)
             self._emit(False)
+
+
+def join_keys(rows: list[Any]) -> list[Any]:
+    """Returns the state key of each row (key, value), ``NULL_KEY`` in place of those that match nothing.
+
+    Raises: KeyUnsupported: the type of a key cannot be one.
+    """
+    keys = [key for key, _ in rows]
+    stored = state_keys(keys)
+    classes = {*map(type, keys)}
+    if NoneType not in classes and tuple not in classes:
+        return stored
+    return [NULL_KEY if _has_null(key) else each for key, each in zip(keys, stored, strict=True)]
+
+
+def _has_null(key: Any) -> bool:
+    return key is None or (type(key) is tuple and any(map(_has_null, key)))

@@ -8,19 +8,15 @@ from functools import partial
 from typing import Any
 
 from clonos.operators.aggregates.aggregate import UserFunction
-from clonos.operators.columnar.joins.join_form import (
-    JoinForm,
-    as_of_columns,
-    clock_columns,
-    column_lookup,
-    event_columns,
-)
+from clonos.operators.columnar.joins.join_form import JoinForm, clock_columns, event_columns
 from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
-from clonos.operators.joins.as_of import AsOfJoin, Direction, Lookup
-from clonos.operators.joins.buffered_join import ClockJoin, EventJoin, Select
-from clonos.operators.joins.match_rules import How, Keys, MatchRule
+from clonos.operators.joins.as_of import AsOfJoin
+from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
+from clonos.operators.joins.join import Lookup
+from clonos.operators.joins.match_rules import AsOfRules, How, Keys, MatchRule
+from clonos.operators.kinds.object_sides import ObjectJoinKind, Select
 from clonos.operators.operator import Operator
 
 
@@ -49,41 +45,29 @@ def join(
     return _with_form(facts, form)
 
 
-def as_of(
-    given: KnownInputs,
-    direction: Direction,
-    tolerance_ns: int | None,
-    is_inner: bool,
-    select: Select | None,
-    late: str | None,
-) -> Facts:
+def as_of(given: KnownInputs, rules: AsOfRules, select: Select | None, late: str | None) -> Facts:
     """Returns the facts of an as-of join."""
-    arguments: dict[str, Any] = {
-        "direction": direction,
-        "tolerance_ns": tolerance_ns,
-        "is_inner": is_inner,
-        "late": late,
-    }
+    tolerance = "none" if rules.tolerance_ns is None else f"{rules.tolerance_ns} ns"
+    make: Callable[..., Any] = partial(AsOfJoin, rules=rules, late=late)
     facts = replace(
-        _facts(given, partial(AsOfJoin, given.step, select=select, **arguments), select, late),
+        _facts(given, partial(make, given.step, ObjectJoinKind(select)), select, late),
         has_times=True,
-        state=(("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns")),
+        state=(("direction", str(rules.direction)), ("tolerance", tolerance)),
     )
     if (keys := _keys(given)) is None:
         return facts
-    make, time = partial(as_of_columns, **arguments), given.timestamp_column
-    return _with_form(facts, JoinForm(keys, make, select=select, pair_times=time, may_lack=(False, not is_inner)))
+    time, may_lack = given.timestamp_column, (False, not rules.is_inner)
+    return _with_form(facts, JoinForm(keys, make, select=select, pair_times=time, may_lack=may_lack))
 
 
 def lookup(given: KnownInputs, is_inner: bool, select: Select | None, has_times: bool) -> Facts:
     """Returns the facts of a lookup. ``has_times``: the left stream has timestamps."""
-    make = partial(Lookup, given.step, is_inner=is_inner, select=select, has_times=has_times)
-    facts = replace(_facts(given, make, select, None), has_times=has_times)
+    make: Callable[..., Any] = partial(Lookup, is_inner=is_inner)
+    facts = replace(_facts(given, partial(make, given.step, ObjectJoinKind(select)), select, None), has_times=has_times)
     if (keys := _keys(given)) is None:
         return facts
-    columns, time = partial(column_lookup, is_inner=is_inner), given.timestamp_column if has_times else None
-    may_lack = (False, not is_inner)
-    return _with_form(facts, JoinForm(keys, columns, False, select, time, may_lack))
+    time, may_lack = given.timestamp_column if has_times else None, (False, not is_inner)
+    return _with_form(facts, JoinForm(keys, make, False, select, time, may_lack))
 
 
 def _facts(given: KnownInputs, make: Callable[[], Operator], select: Select | None, late: str | None) -> Facts:

@@ -40,6 +40,33 @@ class How(StrEnum):
         return self.keeps(is_left) or (is_left and self is How.SEMI)
 
 
+class Direction(StrEnum):
+    """Side of a left record on which its version lies, in an as-of join."""
+
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    NEAREST = "nearest"
+
+
+@dataclass(frozen=True, slots=True)
+class AsOfRules:
+    """Which version a left record meets. ``tolerance_ns`` is given unless the direction is backward."""
+
+    direction: Direction
+    tolerance_ns: int | None
+    is_inner: bool
+
+    @property
+    def wait_ns(self) -> int:
+        """Returns how much later than a left record its version may be."""
+        return 0 if self.direction is Direction.BACKWARD else self.tolerance_ns or 0
+
+    @property
+    def tolerated_ns(self) -> int | None:
+        """Returns how much later than its version a left record may be; None without a limit."""
+        return 0 if self.direction is Direction.FORWARD else self.tolerance_ns
+
+
 class MatchRule(Protocol):
     """Rule by which timestamps match."""
 

@@ -70,18 +70,6 @@ class SideBuffer:
         place = bisect_left(records, (first_ns,))
         return place < len(records) and records[place].timestamp_ns <= last_ns
 
-    def last_at(self, stored: Any, timestamp_ns: int) -> Buffered | None:
-        """Returns the last record of a key that is not later than ``timestamp_ns``."""
-        records = self._of_key.get(stored, ())
-        place = bisect_left(records, (timestamp_ns + 1,))
-        return records[place - 1] if place else None
-
-    def first_at(self, stored: Any, timestamp_ns: int) -> Buffered | None:
-        """Returns the first record of a key that is not earlier; of several with its timestamp, the last to arrive."""
-        records = self._of_key.get(stored, ())
-        place = bisect_left(records, (timestamp_ns,))
-        return self.last_at(stored, records[place].timestamp_ns) if place < len(records) else None
-
     def remove(self, stored: Any, buffered: Buffered) -> None:
         """Removes one record."""
         records = self._of_key[stored]
@@ -95,11 +83,6 @@ class SideBuffer:
         records = self._of_key.get(stored, [])
         end = bisect_left(records, (timestamp_ns,))
         self._remove_first(stored, records, end)
-
-    def remove_replaced(self, stored: Any, timestamp_ns: int) -> None:
-        """Removes the records of a key before the last one not later than ``timestamp_ns``."""
-        records = self._of_key.get(stored, [])
-        self._remove_first(stored, records, bisect_left(records, (timestamp_ns + 1,)) - 1)
 
     def _remove_first(self, stored: Any, records: list[Buffered], count: int) -> None:
         if count <= 0:

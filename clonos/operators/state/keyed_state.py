@@ -129,6 +129,14 @@ class Table:
             self.changed.pop(key, None)
             self.deleted[key] = None
 
+    def delete_each(self, keys: list[Any]) -> None:
+        """Deletes several entries, which exist."""
+        entries, changed = self.entries, self.changed
+        for key in keys:
+            entries.pop(key)
+            changed.pop(key, None)
+        self.deleted.update(dict.fromkeys(keys))
+
     def contents(self) -> Entries:
         """Returns all entries, to be read only."""
         return self.entries.merged() if isinstance(self.entries, Overlay) else self.entries

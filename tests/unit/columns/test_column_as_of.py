@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.api.graph import JobGraph
-from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
+from clonos.operators.kinds.column_versions import ColumnVersions
 from tests.unit.columns.joined_sides import LATE, SIDES, START, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox
@@ -30,7 +30,7 @@ RULES: st.SearchStrategy[dict[str, Any]] = st.one_of(
 @pytest.fixture(autouse=True)
 def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions are forgotten when there are a few."""
-    monkeypatch.setattr(ColumnAsOf, "versions_min", 2)
+    monkeypatch.setattr(ColumnVersions, "versions_min", 2)
 
 
 def valid(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
@@ -65,13 +65,13 @@ def test_as_of_joins_over_columns_restored_at_any_barrier_give_the_same(
 @pytest.mark.parametrize("rule", [{}, {"direction": "forward", "tolerance": 3}])
 def test_versions_that_no_record_meets_any_more_are_forgotten(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = [0, 0]
-    forget = ColumnAsOf.forget_before
+    forget = ColumnVersions.forget
 
-    def forgetting(self: ColumnAsOf, earliest_ns: int) -> None:
+    def forgetting(self: ColumnVersions, earliest_ns: int) -> None:
         forget(self, earliest_ns)
-        most[:] = [max(each) for each in zip(most, (len(self._versions), len(self._index)), strict=True)]
+        most[:] = [max(each) for each in zip(most, (len(self), self.key_count), strict=True)]
 
-    monkeypatch.setattr(ColumnAsOf, "forget_before", forgetting)
+    monkeypatch.setattr(ColumnVersions, "forget", forgetting)
     count = 300
     key_of = "a".__add__ if rule else lambda _: "a"
     lefts = [{"key": key_of(str(at)), "at": START + at, "x": at} for at in range(count)]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import ColumnsNeeded
-from clonos.operators.columnar.joins.column_lookup import ColumnLookup
-from clonos.operators.joins.as_of import Lookup
+from clonos.operators.kinds.column_sides import ColumnSides
+from clonos.operators.kinds.object_sides import ObjectSides
 from tests.unit.columns.joined_sides import LEFT, RIGHT, SIDES, START, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf, UnknownColumns
 from tests.unit.operators.driver import Given, Outbox
@@ -56,21 +56,20 @@ def test_lookups_over_columns_restored_at_any_barrier_give_the_same(
 ROWS = ([{"key": key, "at": START, "x": 1} for key in "ab"], [{"key": "a", "at": START, "name": "n", "x": 2}])
 
 
-def classes_used(monkeypatch: pytest.MonkeyPatch, left: Any, right: Any, rows: Any = ROWS) -> set[type]:
+def kinds_used(monkeypatch: pytest.MonkeyPatch, left: Any, right: Any, rows: Any = ROWS) -> set[type]:
     used: set[type] = set()
 
     def tracked(cls: Any, method: str) -> None:
         before = getattr(cls, method)
 
-        def called(self: Any, *given: Any) -> None:
+        def called(self: Any, *given: Any) -> Any:
             used.add(cls)
-            before(self, *given)
+            return before(self, *given)
 
         monkeypatch.setattr(cls, method, called)
 
-    tracked(ColumnLookup, "take")
-    tracked(Lookup, "first")
-    tracked(Lookup, "second")
+    tracked(ColumnSides, "of_columns")
+    tracked(ObjectSides, "of_rows")
 
     def build(graph: JobGraph) -> None:
         streams = [graph.source(ColumnsOf(*each)) for each in zip(rows, (left, right), strict=True)]
@@ -81,11 +80,11 @@ def classes_used(monkeypatch: pytest.MonkeyPatch, left: Any, right: Any, rows: A
 
 
 def test_keys_of_types_that_are_not_equal_as_in_rows_are_looked_up_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert classes_used(monkeypatch, LEFT, RIGHT) == {ColumnLookup}
+    assert kinds_used(monkeypatch, LEFT, RIGHT) == {ColumnSides}
     numbers = pa.schema([("key", pa.uint64()), ("at", pa.int64()), ("x", pa.int64())])
     rows = [[{**row, "key": 1 << 63} for row in each] for each in ROWS]
     right = RIGHT.set(0, pa.field("key", pa.uint64()))
-    assert classes_used(monkeypatch, numbers, right, rows) == {Lookup}
+    assert kinds_used(monkeypatch, numbers, right, rows) == {ObjectSides}
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])

@@ -118,7 +118,7 @@ class BufferedColumns(ColumnJoin):
         if not stays.all():
             batch = batch.filter(pyarrow.array(stays))
         if batch.num_rows:
-            numbers = self._sides[not is_left].add(slots[stays], batch, times[stays], arrivals[stays])
+            numbers = self._sides[not is_left].add(slots[stays], batch, times[stays])
             alone = self._alone[not is_left]
             if alone is not None and (left_over := is_alone[stays]).any():
                 rows = alone.slots(numbers[left_over])

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.joins.as_of import Direction
 from clonos.operators.joins.buffered_join import Select
 from clonos.operators.joins.match_rules import How, Keys, MatchRule
 from clonos.operators.operator import TwoInputOperator
 
 if TYPE_CHECKING:
     from clonos.operators.columnar.joins.column_join import ColumnJoin
+    from clonos.operators.kinds.column_sides import ColumnJoinKind
 
-MakeJoin = Callable[[str, Keys, tuple[Any, Any]], "ColumnJoin"]
-"""Makes a join for the name of its step, its keys, and the schemas of both sides."""
+MakeJoin = Callable[[str, "ColumnJoinKind"], TwoInputOperator]
+"""Makes a join for the name of its step and the kind of its records."""
 
 
 @dataclass(frozen=True)
@@ -73,45 +73,27 @@ class JoinForm(ColumnForm):
 
     def operator(self, step: str, schemas: Schemas) -> TwoInputOperator:
         """See ``ColumnForm``."""
+        from clonos.operators.kinds.column_sides import ColumnJoinKind, JoinPlan
+
         left, right = schemas
-        join = self.make(step, self.keys, (left, right))
-        join.select, join.pair_times = self.select, self.pair_times
-        return join
+        plan = JoinPlan(self.keys, (left, right), self.select, self.pair_times, self.may_lack, self.has_join_time)
+        return self.make(step, ColumnJoinKind(plan))
 
 
-def column_lookup(step: str, keys: Keys, schemas: tuple[Any, Any], is_inner: bool) -> ColumnJoin:
-    """Returns a lookup over columns."""
-    from clonos.operators.columnar.joins.column_lookup import ColumnLookup
-
-    return ColumnLookup(step, keys, schemas, is_inner)
-
-
-def event_columns(
-    step: str, keys: Keys, schemas: tuple[Any, Any], rule: MatchRule, how: How, late: str | None
-) -> ColumnJoin:
+def event_columns(step: str, kind: ColumnJoinKind, rule: MatchRule, how: How, late: str | None) -> ColumnJoin:
     """Returns a join over columns by timestamps."""
     from clonos.operators.columnar.joins.timed_columns import EventColumns
 
-    return EventColumns(step, keys, schemas, rule, how, late)
+    return _with_select(EventColumns(step, kind.plan.keys, kind.plan.schemas, rule, how, late), kind)
 
 
-def clock_columns(step: str, keys: Keys, schemas: tuple[Any, Any], rule: MatchRule, how: How) -> ColumnJoin:
+def clock_columns(step: str, kind: ColumnJoinKind, rule: MatchRule, how: How) -> ColumnJoin:
     """Returns a join over columns by the clock."""
     from clonos.operators.columnar.joins.timed_columns import ClockColumns
 
-    return ClockColumns(step, keys, schemas, rule, how)
+    return _with_select(ClockColumns(step, kind.plan.keys, kind.plan.schemas, rule, how), kind)
 
 
-def as_of_columns(
-    step: str,
-    keys: Keys,
-    schemas: tuple[Any, Any],
-    direction: Direction,
-    tolerance_ns: int | None,
-    is_inner: bool,
-    late: str | None,
-) -> ColumnJoin:
-    """Returns an as-of join over columns."""
-    from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
-
-    return ColumnAsOf(step, keys, schemas, direction, tolerance_ns, is_inner, late)
+def _with_select(join: ColumnJoin, kind: ColumnJoinKind) -> ColumnJoin:
+    join.select, join.pair_times = kind.plan.select, kind.plan.pair_times
+    return join

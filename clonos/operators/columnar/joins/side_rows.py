@@ -1,7 +1,7 @@
 """Buffer of one side of a join over columns: its records, and the index that finds them.
 
-State: a row store, whose rows have the columns of the side, the timestamp and the place in the order of arrival. The
-index is derived from it: the slots of its keys are those of ``slots_of``, which both sides share.
+State: a row store, whose rows have the columns of the side and the timestamp. The index is derived from it: the slots
+of its keys are those of ``slots_of``, which both sides share.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.state.row_store import RowStore
 
 TIME_COLUMN: Final = "clonos.time"
-"""Column of timestamps, which the store has after those of the side."""
-
-NUMBER_COLUMN: Final = "clonos.number"
-"""Column of places in the order of arrival, the last one of the store."""
+"""Column of timestamps, the last one of the store."""
 
 
 class Stored(NamedTuple):
-    """Buffered records: a batch with the columns of the side, their timestamps, and their places by arrival."""
+    """Buffered records: a batch with the columns of the side, their timestamps, and their numbers."""
 
     rows: Any
     times: Any
-    arrivals: Any
     numbers: Any
 
 
@@ -47,10 +43,10 @@ class SideRows:
     def __len__(self) -> int:
         return len(self._store)
 
-    def add(self, slots: Any, batch: RecordBatch, times: Any, arrivals: Any) -> Any:
+    def add(self, slots: Any, batch: RecordBatch, times: Any) -> Any:
         """Adds records and returns their numbers. ``slots``: None keeps them out of the index."""
-        columns = [*batch.columns, pyarrow.array(times), pyarrow.array(arrivals)]
-        names = [*batch.schema.names, TIME_COLUMN, NUMBER_COLUMN]
+        columns = [*batch.columns, pyarrow.array(times)]
+        names = [*batch.schema.names, TIME_COLUMN]
         numbers = self._store.append(pyarrow.RecordBatch.from_arrays(columns, names=names))
         if slots is not None:
             self.runs.add(slots, times, numbers)
@@ -78,8 +74,7 @@ class SideRows:
             places, numbers = chunk.live_from(0)
             if len(places):
                 batch = chunk.at(places)
-                times, arrivals = (batch.column(name).to_numpy() for name in (TIME_COLUMN, NUMBER_COLUMN))
-                yield Stored(self._plain(batch), times, arrivals, numbers)
+                yield Stored(self._plain(batch), batch.column(TIME_COLUMN).to_numpy(), numbers)
 
     def remove(self, numbers: Any) -> None:
         """Removes records by their distinct numbers, which matches may have until the next ``forget``."""
