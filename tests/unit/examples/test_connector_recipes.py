@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from clonos import values
 from clonos.connectors.postgres import Change
 from clonos.testing import Outputs, crash_test
 
@@ -49,6 +50,22 @@ def test_the_kafka_recipe_has_the_last_total_of_each_customer() -> None:
 
     crash_test(importlib.import_module("kafka_totals").job, orders, range(4), check)
     assert seen
+
+
+def test_the_history_recipe_has_every_total_of_a_customer_from_the_files_on() -> None:
+    recipe = importlib.import_module("history_then_live")
+    history = [json.loads(line) for line in recipe.HISTORY.read_text("utf-8").splitlines()]
+    live = [{"customer": ("ann", "new")[number % 2], "cents": number} for number in range(20)]
+    expected = dict[str, list[tuple[int, int]]]()
+    for order in [*history, *live]:
+        orders, cents = expected.setdefault(order["customer"], [(0, 0)])[-1]
+        expected[order["customer"]].append((orders + 1, cents + order["cents"]))
+
+    def check(outputs: Outputs) -> None:
+        totals = [(row["customer"], row["orders"], row["cents"]) for row in outputs["spent"]]
+        assert sorted(totals) == sorted((name, *total) for name, all_ in expected.items() for total in all_[1:])
+
+    assert crash_test(lambda: recipe.make_job(values(live)), seeds=range(4), check=check, compare=False).injected
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ WITH_OTHER_INPUT = (
     "postgres_stock",
     "rabbitmq_alerts",
     "nats_delays",
+    "history_then_live",
 )
 """Recipes whose tests stand below the table, in test_column_recipes.py or in test_connector_recipes.py."""
 
