@@ -243,6 +243,15 @@ def _smooths_the_readings_of_each_hour(outputs: Outputs) -> None:
     assert found == pytest.approx({place: celsius for place, (_, celsius) in expected.items()}, abs=0.002)
 
 
+def _reports_the_readings_that_no_model_expects(outputs: Outputs) -> None:
+    recipe = _recipe("model_per_key")
+    found = {(row["house"], (row["at"] - recipe.MIDNIGHT) // 3_600): row for row in outputs.rows}
+    assert len(outputs.rows) == len(found)
+    assert found.keys() == recipe.FAULTS
+    for row in found.values():
+        assert row["kilowatts"] - row["expected"] == pytest.approx(5, abs=1)
+
+
 def _compares_each_price_with_earlier_ones(outputs: Outputs) -> None:
     prices = sorted(_recipe("price_changes").PRICES, key=lambda price: price["at"])
     changes, distances = [], []
@@ -325,6 +334,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
     "rolling_means": _smooths_the_readings_of_each_hour,
+    "model_per_key": _reports_the_readings_that_no_model_expects,
     "price_changes": _compares_each_price_with_earlier_ones,
     "trending_tags": _finds_the_three_tags_of_the_last_ten_minutes,
     "user_activity": _reports_the_days_of_each_user,
