@@ -58,6 +58,8 @@ CASES: Final = (
     Case("last within 10 s", lambda keyed: keyed.deduplicate(keep="last", within="10s", name="step"), 5_000, True),
     Case("top 5 lists", lambda keyed: keyed.top_k(5, "x", name="step"), 1_000),
     Case("top 5 ranks", lambda keyed: keyed.top_k(5, "x", rank="rank", name="step"), 1_000),
+    Case("top 5 lists, many keys", lambda keyed: keyed.top_k(5, "x", name="step"), 50_000),
+    Case("top 5 ranks, many keys", lambda keyed: keyed.top_k(5, "x", rank="rank", name="step"), 50_000),
 )
 
 

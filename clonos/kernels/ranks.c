@@ -1,4 +1,4 @@
-/* The highest rows of each key in a batch. */
+/* The highest rows of each key: in a batch, and so far. */
 
 #include "native.h"
 
@@ -69,7 +69,82 @@ static PyObject *highest_rows(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+typedef struct {
+    Items ranks, numbers, counts, slots, candidates, above, sizes, left, lists;
+} Insertion;
+
+static int insert_all(const Insertion *all, int64_t k)
+{
+    char *ranks = all->ranks.data, *numbers = all->numbers.data, *list = all->lists.data;
+    for (int64_t row = 0; row < all->slots.items; row++) {
+        int32_t slot = load_i32(all->slots.data, row);
+        if (!LIKELY(0 <= slot && slot < all->counts.items)) {
+            PyErr_Format(PyExc_IndexError, "slot %d was given, and 0 to %lld exist", (int)slot,
+                         (long long)all->counts.items - 1);
+            return -1;
+        }
+        int64_t rank = load_i64(all->candidates.data, row), count = load_i64(all->counts.data, slot), first = slot * k;
+        if (!LIKELY(0 <= count && count <= k)) {
+            PyErr_Format(PyExc_ValueError, "%lld ranks of %lld are in use", (long long)count, (long long)k);
+            return -1;
+        }
+        int is_full = count == k;
+        store_i64(all->above.data, row, k);
+        store_i64(all->sizes.data, row, 0);
+        store_i64(all->left.data, row, -1);
+        if (is_full && load_i64(ranks, first + k - 1) >= rank) continue;
+        int64_t place = is_full ? k - 1 : count;
+        if (is_full) store_i64(all->left.data, row, load_i64(numbers, first + k - 1));
+        else store_i64(all->counts.data, slot, ++count);
+        for (; place > 0 && load_i64(ranks, first + place - 1) < rank; place--) {
+            store_i64(ranks, first + place, load_i64(ranks, first + place - 1));
+            store_i64(numbers, first + place, load_i64(numbers, first + place - 1));
+        }
+        store_i64(ranks, first + place, rank);
+        store_i64(numbers, first + place, -2 - row);
+        store_i64(all->above.data, row, place);
+        store_i64(all->sizes.data, row, count);
+        if (all->lists.items) {
+            memcpy(list, numbers + 8 * first, (size_t)(8 * count));
+            list += 8 * count;
+        }
+    }
+    return 0;
+}
+
+/* insert_highest(k, ranks, numbers, counts, slots: int32, candidates, above, sizes, left, lists), int64 where nothing else
+ * is said: see `insert_highest` in ranks.py. */
+static PyObject *insert_highest(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    static const char *names[] = {"ranks", "numbers", "counts", "slots", "candidates", "above", "sizes", "left", "lists"};
+    PyObject *objects[9], *result = NULL;
+    long long k;
+    int taken = 0;
+    Insertion all;
+    Items *items[] = {&all.ranks, &all.numbers, &all.counts, &all.slots, &all.candidates,
+                      &all.above, &all.sizes, &all.left, &all.lists};
+    if (!PyArg_ParseTuple(args, "LOOOOOOOOO", &k, &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
+                          &objects[5], &objects[6], &objects[7], &objects[8]))
+        return NULL;
+    if (k < 1 || k > 1 << 20) return PyErr_Format(PyExc_ValueError, "%lld ranks of a key are not possible", k);
+    while (taken < 9 && take_items(objects[taken], taken == 3 ? 4 : 8, taken != 3 && taken != 4, names[taken],
+                                   items[taken]) == 0)
+        taken++;
+    if (taken == 9) {
+        int64_t rows = all.slots.items, cells = all.counts.items * k;
+        if (check_equal(all.ranks.items, cells, "ranks") == 0 && check_equal(all.numbers.items, cells, "numbers") == 0 &&
+            check_equal(all.candidates.items, rows, "candidates") == 0 && check_equal(all.above.items, rows, "above") == 0 &&
+            check_equal(all.sizes.items, rows, "sizes") == 0 && check_equal(all.left.items, rows, "left") == 0 &&
+            (all.lists.items == 0 || check_equal(all.lists.items, rows * k, "lists") == 0) && insert_all(&all, k) == 0)
+            result = Py_NewRef(Py_None);
+    }
+    while (taken > 0) release_items(items[--taken]);
+    return result;
+}
+
 PyMethodDef ranks_methods[] = {
     {"highest_rows", highest_rows, METH_VARARGS, "highest_rows(numbers, ranks, k, count, chosen)"},
+    {"insert_highest", insert_highest, METH_VARARGS,
+     "insert_highest(k, ranks, numbers, counts, slots, candidates, above, sizes, left, lists)"},
     {NULL, NULL, 0, NULL},
 };

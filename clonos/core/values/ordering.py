@@ -29,6 +29,11 @@ def ordered(value: Any) -> Any:
     return [ordered(each) for each in value] if kind is list else value
 
 
+def all_ordered(values: list[Any]) -> list[Any]:
+    """Returns ``ordered`` of each value, or the list itself if they are all as Python orders them."""
+    return values if _COMPARED_BY_PYTHON.issuperset(map(type, values)) else list(map(ordered, values))
+
+
 def is_smaller(value: Any, other: Any) -> bool:
     """Returns whether a value is the smaller one of two, neither of which is nan.
 

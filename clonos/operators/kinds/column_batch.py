@@ -46,3 +46,13 @@ class ColumnBatch:
     def pass_late(self, late_records: LateRecords, places: IntArray, times: IntArray, watermark_ns: int) -> None:
         """See ``KeyedBatch``."""
         late_records.take_columns(self.batch.take(pyarrow.array(places)), times[places], watermark_ns)
+
+
+def plain_batch(batch: RecordBatch) -> Any:
+    """Returns the same columns with fields that may be null and nothing else in the schema."""
+    return pyarrow.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
+
+
+def filtered(columns: list[Any], is_wanted: NDArray[numpy.bool_]) -> list[Any]:
+    """Returns the rows of columns that are wanted."""
+    return columns if is_wanted.all() else [column.filter(pyarrow.array(is_wanted)) for column in columns]

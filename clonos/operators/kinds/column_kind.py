@@ -17,7 +17,9 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.column_highest import ColumnHighest
 from clonos.operators.kinds.column_spans import ColumnLastSpans, ColumnSpans
+from clonos.operators.kinds.kind import By
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
@@ -64,6 +66,11 @@ class ColumnKind:
     def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> ColumnLastSpans:
         """See ``Kind``."""
         return ColumnLastSpans(state, step, self._types, within_ns, has_times, self._schema)
+
+    def highest(self, state: StateBackend, step: str, by: By, k: int) -> ColumnHighest:
+        """See ``Kind``."""
+        assert isinstance(by, str), "the plan has columns where ranks are in a column"
+        return ColumnHighest(state, step, dict(zip(self._names, self._types, strict=True)), by, k)
 
 
 class ColumnFirsts:

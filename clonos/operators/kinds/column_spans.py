@@ -16,12 +16,11 @@ import pyarrow
 from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.choosing.column_top_k import plain_batch
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.columnar.row_forms import FORM_KEY, SPAN_TIME, RecordForm, form_of, metadata_of
 from clonos.operators.columnar.window_columns import INSTANT
 from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MICROSECOND
-from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.column_batch import ColumnBatch, filtered, plain_batch
 from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
@@ -246,11 +245,6 @@ class ColumnLastSpans(Stretches):
         ends = numpy.minimum(opened, LIMIT_NS - self._within_ns) + self._within_ns  # in 64 bits
         microseconds = pyarrow.array((ends - 1) // NANOSECONDS_PER_MICROSECOND)
         return batch.append_column(SPAN_TIME, microseconds.view(INSTANT)).replace_schema_metadata(self._timed_form)
-
-
-def filtered(columns: list[Any], is_wanted: NDArray[numpy.bool_]) -> list[Any]:
-    """Returns the rows of columns that are wanted."""
-    return columns if is_wanted.all() else [column.filter(pyarrow.array(is_wanted)) for column in columns]
 
 
 def schema_of_spans(schema: Any) -> Any | None:

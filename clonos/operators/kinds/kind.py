@@ -7,12 +7,16 @@ which kind it has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.keyed_state import StateBackend
+
+By = str | Callable[[Any], Any] | None
+"""What an operator compares of records: a field, what a function returns, or None for the records themselves."""
 
 
 class KeyedBatch(Protocol):
@@ -77,6 +81,19 @@ class LastSpans(Protocol[GivenT]):
         """
 
 
+class Highest(Protocol[GivenT]):
+    """The highest records of each key, highest first; of equal ranks the earlier one. None and nan are no ranks."""
+
+    def pass_lists(self, operator: Operator, batch: GivenT) -> None:
+        """Takes records, and passes on the key with its highest ones after each change."""
+
+    def pass_ranks(self, operator: Operator, batch: GivenT, name: str) -> None:
+        """Takes records, and passes on those of each key from the first changed rank on, with ranks in a field.
+
+        Keys come in the order of their first change, and the ranks of a key ascend.
+        """
+
+
 class Kind(Protocol[BatchT]):
     """Kind of the records of an operator that chooses among those of each key."""
 
@@ -106,3 +123,6 @@ class Kind(Protocol[BatchT]):
 
     def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> LastSpans[BatchT]:
         """Returns the spans of a step with their last records, which get timestamps if ``has_times``."""
+
+    def highest(self, state: StateBackend, step: str, by: By, k: int) -> Highest[BatchT]:
+        """Returns the ``k`` records of each key with the highest ``by``."""

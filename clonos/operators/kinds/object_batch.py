@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.fields import Field
 from clonos.operators.operator import Operator, Times
+from clonos.operators.user_errors import Guard
 
 
 class ObjectBatch:
@@ -30,3 +32,8 @@ class ObjectBatch:
     def pass_late(self, late_records: LateRecords, places: Sequence[int], times: Any, watermark_ns: int) -> None:
         """See ``KeyedBatch``."""
         late_records.take([self.rows[place][1] for place in places], [times[place] for place in places], watermark_ns)
+
+
+def found_of_each(by: Callable[[Any], Any], records: list[Any], guard: Guard) -> tuple[list[Any], Collection[int]]:
+    """Returns what ``by`` returns of each record, and the indexes of the records that failed and are routed."""
+    return by.of_each(records, guard) if isinstance(by, Field) else guard.each(by, records)

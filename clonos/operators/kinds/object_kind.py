@@ -14,8 +14,10 @@ from clonos.core.values.column_rows import values_of_column
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.fields import Field
-from clonos.operators.kinds.object_batch import ObjectBatch
+from clonos.operators.fields import Field, compared, itself
+from clonos.operators.kinds.kind import By
+from clonos.operators.kinds.object_batch import ObjectBatch, found_of_each
+from clonos.operators.kinds.object_highest import ObjectHighest
 from clonos.operators.kinds.object_spans import ObjectLastSpans, ObjectSpans
 from clonos.operators.operator import Operator, Times, without
 from clonos.operators.state.keyed_state import StateBackend, Table
@@ -41,9 +43,7 @@ class ObjectKind:
         """See ``Kind``."""
         keys: list[Any] = [key for key, _ in rows]
         if self._by is not None:
-            by, records = self._by, [record for _, record in rows]
-            of_each = by.of_each(records, operator.guard) if isinstance(by, Field) else operator.guard.each(by, records)
-            found, failed = of_each
+            found, failed = found_of_each(self._by, [record for _, record in rows], operator.guard)
             if failed:
                 rows, times, keys = without(rows, failed), times and without(times, failed), without(keys, failed)
             keys = list(zip(keys, found, strict=True))
@@ -74,6 +74,10 @@ class ObjectKind:
     def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> ObjectLastSpans:
         """See ``Kind``."""
         return ObjectLastSpans(state.table(f"{step}/{SPANS_NAME}"), within_ns, has_times)
+
+    def highest(self, state: StateBackend, step: str, by: By, k: int) -> ObjectHighest:
+        """See ``Kind``."""
+        return ObjectHighest(state.table(f"{step}/{KEYS_NAME}"), compared(itself if by is None else by), k)
 
 
 class ObjectFirsts:

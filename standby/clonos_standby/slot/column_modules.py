@@ -9,7 +9,6 @@ from __future__ import annotations
 import clonos.connectors.columns.arrow_files
 import clonos.connectors.columns.parquet_files
 import clonos.expressions.program
-import clonos.operators.columnar.choosing.column_top_k
 import clonos.operators.columnar.column_step
 import clonos.operators.columnar.column_windows
 import clonos.operators.event_time.column_times

@@ -132,6 +132,14 @@ def _highest(native: Any, flag: int, first: bytes, second: bytes) -> None:
     native.highest_rows(first[: 4 * rows], second, (flag & 7) + 1, flag, bytearray(rows))
 
 
+def _insert(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    k, rows, keys = (flag & 7) + 1, len(second) // 8, 3
+    cells, counts = bytearray(8 * k * keys), bytearray(first[: 8 * keys])
+    found = [bytearray(8 * rows) for _ in range(3)]
+    lists = bytearray(8 * k * rows if flag & 8 else 0)
+    native.insert_highest(k, cells, cells[:], counts, first[: 4 * rows], second, *found, lists)
+
+
 def _run(native: Any, flag: int, first: bytes, second: bytes) -> None:
     what, rows = flag % 5, len(second) // 8
     slots, totals = first[: 4 * rows], bytearray(first[len(first) // 8 * 8 - 64 :])
@@ -160,6 +168,7 @@ KERNELS: Final[list[Callable[[Any, int, bytes, bytes], None]]] = [
     _order,
     _gather_parts,
     _highest,
+    _insert,
     _run,
     _gather,
     _gather_bits,

@@ -21,10 +21,10 @@ from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.job.description import graph_of
-from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
+from clonos.operators.kinds.column_highest import ColumnHighest
+from clonos.operators.kinds.object_highest import ObjectHighest
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
-from clonos.operators.transforms.top_k import ChangedRanks
 from tests.unit.columns.choice_in_front import in_front
 from tests.unit.columns.test_column_windows import ColumnsOf, ColumnsReader
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -106,6 +106,7 @@ def test_top_k_restored_at_any_barrier_gives_the_same(
 RANKS: tuple[tuple[Any, list[Any], bool], ...] = (
     (pa.int8(), [3, -4, 9], True),
     (pa.float32(), [0.5, -1.5, 9.25], True),
+    (pa.float64(), [0.0, -0.0, float("nan"), float("-inf"), -1e300, 0.0], True),
     (pa.bool_(), [False, True, True], True),
     (pa.date32(), [date(2026, 1, day) for day in (3, 1, 9)], True),
     (pa.timestamp("ms", "UTC"), [datetime(2026, 1, day, tzinfo=UTC) for day in (3, 1, 9)], True),
@@ -121,19 +122,20 @@ def test_ranks_may_be_of_any_type_that_rows_compare(
     kind: Any, ranks: list[Any], is_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: set[type] = set()
-    for cls in (ColumnTopK, ChangedRanks):
-        monkeypatch.setattr(cls, "keyed_columns", _tracking(used, cls.keyed_columns))
+    for cls in (ColumnHighest, ObjectHighest):
+        monkeypatch.setattr(cls, "pass_ranks", _tracking(used, cls.pass_ranks))
     rows = [{"key": "a", "by": rank, "tags": [number]} for number, rank in enumerate([*ranks, None])]
     schema = pa.schema([("key", pa.string()), ("by", kind), ("tags", pa.list_(pa.int64()))])
-    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), ColumnsOf(rows, schema))]
-    assert found[1] == found[0]
-    assert used == {ColumnTopK if is_column else ChangedRanks}
+    found = written(Given(rows), 3, "by", 1, 2)
+    used.clear()
+    assert written(ColumnsOf(rows, schema), 3, "by", 1, 2) == found
+    assert used == {ColumnHighest if is_column else ObjectHighest}
 
 
 def _tracking(used: set[type], process: Any) -> Any:
-    def tracked(self: Any, batch: Any, column: Any) -> None:
+    def tracked(self: Any, *args: Any) -> None:
         used.add(type(self))
-        process(self, batch, column)
+        process(self, *args)
 
     return tracked
 

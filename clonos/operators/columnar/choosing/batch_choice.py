@@ -120,10 +120,10 @@ class HighestOfBatch(BatchChoice):
         self._by, self._k = by, k
 
     def _types_of(self, schema: Any) -> list[Any] | None:
-        from clonos.operators.columnar.choosing.cells import rank_storage
+        from clonos.operators.columnar.choosing.cells import has_ranks
         from clonos.operators.columnar.running.stored_keys import plain_type
 
-        if schema.names.count(self._by) != 1 or rank_storage(plain_type(schema.field(self._by).type)) is None:
+        if schema.names.count(self._by) != 1 or not has_ranks(plain_type(schema.field(self._by).type)):
             return None
         return super()._types_of(schema)
 

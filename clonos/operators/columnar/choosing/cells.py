@@ -1,4 +1,4 @@
-"""Ranks in columns, as numbers. Only code for columns imports this module."""
+"""Ranks in columns, as integers. Only code for columns imports this module."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def rank_storage(type_: Any) -> Any:
-    """Returns the numpy type of ranks from a column of this type; None if they are not numbers of 64 bits."""
-    if types.is_float32(type_) or types.is_float64(type_):
-        return numpy.float64
+def has_ranks(type_: Any) -> bool:
+    """Returns whether values of this type are ranks that are compared as numbers of 64 bits."""
     if types.is_timestamp(type_):
-        return numpy.int64 if type_.unit != "ns" else None
+        return bool(type_.unit != "ns")
     is_int = types.is_integer(type_) and not types.is_uint64(type_)
-    return numpy.int64 if is_int or types.is_boolean(type_) or types.is_date32(type_) else None
+    is_float = types.is_float32(type_) or types.is_float64(type_)
+    return bool(is_int or is_float or types.is_boolean(type_) or types.is_date32(type_))
 
 
-def ranks_of(cells: Any) -> tuple[NDArray[Any], NDArray[numpy.bool_] | None]:
-    """Returns the ranks in a column, and where there are ranks: neither nulls nor nan; None for everywhere."""
+def ranks_of(cells: Any) -> tuple[NDArray[numpy.int64], NDArray[numpy.bool_] | None]:
+    """Returns integers in the order of the ranks in a column, and where there are ranks: neither nulls nor nan.
+
+    None: everywhere.
+    """
     if types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    storage = rank_storage(cells.type)
     has_rank = cells.is_valid().to_numpy(zero_copy_only=False) if cells.null_count else None
     if types.is_boolean(cells.type):
         cells = cells.cast(pyarrow.uint8())
@@ -36,9 +37,11 @@ def ranks_of(cells: Any) -> tuple[NDArray[Any], NDArray[numpy.bool_] | None]:
         cells = cells.view(pyarrow.int32())
     if cells.null_count:
         cells = cells.fill_null(0)
-    ranks = cells.to_numpy().astype(storage, copy=False)
-    if storage is numpy.float64:
-        is_number = ~numpy.isnan(ranks)
-        if not is_number.all():
-            has_rank = is_number if has_rank is None else has_rank & is_number
-    return ranks, has_rank
+    ranks = cells.to_numpy()
+    if ranks.dtype.kind != "f":
+        return ranks.astype(numpy.int64, copy=False), has_rank
+    is_number = ~numpy.isnan(ranks)
+    if not is_number.all():
+        has_rank = is_number if has_rank is None else has_rank & is_number
+    bits = (ranks.astype(numpy.float64, copy=False) + 0.0).view(numpy.int64)  # -0.0 becomes 0.0
+    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF), has_rank

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
-from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
+from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.columnar.key_reasons import key_reason
 from clonos.operators.columnar.row_forms import SPAN_TIME
 from clonos.operators.operator import Operator
@@ -40,12 +40,16 @@ class ChoiceRules(NamedTuple):
 
 @dataclass(frozen=True)
 class TopKForm(ColumnForm):
-    """Highest records of each key by the column ``by``: their lists, or the ranks that have changed in a column."""
+    """Highest records of each key by the column ``by``: their lists, or the ranks that have changed in a column.
+
+    ``chooser`` creates the operator of a kind of records.
+    """
 
     keys: tuple[str, ...]
     by: str
     k: int
     rank: str | None
+    chooser: Callable[..., Any]
     time: str | None = None
     """Column of the timestamps, which results have beside the key; None for ranks, and without timestamps."""
 
@@ -57,14 +61,14 @@ class TopKForm(ColumnForm):
     def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.choosing.cells import rank_storage
+        from clonos.operators.columnar.choosing.cells import has_ranks
         from clonos.operators.columnar.running.stored_keys import plain_type
 
         if self.k > K_MAX:
             return f"k above {K_MAX:,} works on rows"
         if self.by not in schema.names:
             return f"there is no column {self.by!r}"
-        if rank_storage(plain_type(schema.field(self.by).type)) is None:
+        if not has_ranks(plain_type(schema.field(self.by).type)):
             return f"ranks of the type {schema.field(self.by).type} work on rows"
         return key_reason(self.keys, schema)
 
@@ -77,8 +81,7 @@ class TopKForm(ColumnForm):
 
     def results(self, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
-        from clonos.operators.columnar.choosing.column_lists import list_fields
-        from clonos.operators.columnar.choosing.column_top_k import ranked_schema
+        from clonos.operators.kinds.column_highest import list_fields, ranked_schema
 
         (schema,) = schemas
         return list_fields(schema, self.keys, self.names) if self.rank is None else ranked_schema(schema, self.rank)
@@ -87,15 +90,12 @@ class TopKForm(ColumnForm):
         """See ``ColumnForm``."""
         return None if self.rank is None else partial(HighestOfBatch, self.keys, self.by, self.k)
 
-    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+    def operator(self, step: str, schemas: Schemas) -> Any:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.choosing.column_lists import ColumnLists
-        from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
+        from clonos.operators.kinds.column_kind import ColumnKind
 
-        if self.rank is None:
-            return ColumnLists(step, schema, self.keys, self.by, self.k)
-        return ColumnTopK(step, schema, self.keys, self.by, self.k, self.rank)
+        return self.chooser(step, ColumnKind(schema, self.keys), self.by, self.k, self.rank)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyarrow import types
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.distinct import CountDistinct
 from clonos.operators.aggregates.ranking import Ranking, TopKRecords
-from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
+from clonos.operators.columnar.choosing.cells import has_ranks, ranks_of
 from clonos.operators.columnar.column_aggregates import Slots
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate, order_in_slots, without_nulls
 from clonos.operators.columnar.logs.value_log import Places, first_of_pairs, slot_of_entries
@@ -115,7 +115,7 @@ class Ranked(CollectedRecords):
         """Returns the places of the k first records of each slot, by slot and rank."""
         ranks, has_rank = ranks_of(cells)
         if self._is_top:
-            ranks = ~ranks if ranks.dtype == numpy.int64 else -ranks
+            ranks = ~ranks
         places = numpy.arange(len(slots)) if has_rank is None else numpy.flatnonzero(has_rank)
         order = places[order_in_slots(slots[places], ranks[places])]
         ordered = slots[order]
@@ -147,7 +147,7 @@ def listed(name: str, aggregation: Any, of: str, schema: Any) -> LogAggregate | 
     """Makes the list of an aggregation; None if there is none for the type of the column."""
     type_ = schema.field(of).type
     if isinstance(aggregation, Ranking):
-        return None if rank_storage(plain_type(type_)) is None else Ranked(name, aggregation, of, schema)
+        return Ranked(name, aggregation, of, schema) if has_ranks(plain_type(type_)) else None
     if aggregation.name == "collect":
         return Collected(name, of, type_)
     if not has_codes(type_):
