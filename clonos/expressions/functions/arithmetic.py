@@ -1,10 +1,12 @@
 """Arithmetic of numbers, times and lengths of time, and rounding.
 
-Integers wrap when they overflow. A division or remainder of integers by 0 is null. Division and remainder round down.
+A result that its type of integers or of times does not hold is an error of its record. A division or remainder of
+integers by 0 is null. Division and remainder round down.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
-from clonos.expressions.functions.numpy_arrays import floor_divided, remainder
+from clonos.expressions.functions.numpy_arrays import checked, floor_divided, remainder
 from clonos.expressions.functions.value_types import (
     common_type,
     is_number,
@@ -29,7 +31,12 @@ from clonos.expressions.functions.value_types import (
     unified,
 )
 
-UNCHECKED: Final[dict[str, Kernel]] = {"+": compute.add, "-": compute.subtract, "*": compute.multiply}
+OF_FLOATS: Final[dict[str, Kernel]] = {"+": compute.add, "-": compute.subtract, "*": compute.multiply}
+CHECKED: Final[dict[str, Kernel]] = {
+    "+": checked(compute.add_checked),
+    "-": checked(compute.subtract_checked),
+    "*": checked(compute.multiply_checked),
+}
 MICROSECONDS: Final = pyarrow.duration("us")
 
 
@@ -78,11 +85,11 @@ def _of_numbers(binder: Binder, function: str, left: BoundValue, right: BoundVal
     if function == "/" and not types.is_floating(type_):
         type_ = pyarrow.float64()
     both = [typed(binder, each, type_) for each in (left, right)]
-    if function in UNCHECKED:
-        return binder.call(function, UNCHECKED[function], *both, type_=type_)
+    is_float = types.is_floating(type_)
+    if function in CHECKED:
+        return binder.call(function, (OF_FLOATS if is_float else CHECKED)[function], *both, type_=type_)
     if function == "/":
         return binder.call("/", compute.divide, *both, type_=type_)
-    is_float = types.is_floating(type_)
     if function == "//":
         return binder.call("//", _float_floor_divided if is_float else floor_divided, *both, type_=type_)
     return binder.call("%", _float_remainder if is_float else remainder, *both, type_=type_)
@@ -104,7 +111,7 @@ def _of_decimals(binder: Binder, function: str, left: BoundValue, right: BoundVa
         raise CannotBind("", f"{function} is not defined for decimals; cast them with cast(float)")
     both = [typed(binder, each, _own_decimal(each)) if each.is_literal else each for each in (left, right)]
     try:
-        return binder.call(function, UNCHECKED[function], *both)
+        return binder.call(function, CHECKED[function], *both)
     except CannotBind:
         raise CannotBind("", "the result needs more than 38 digits; cast one of them with cast(float)") from None
 
@@ -121,26 +128,26 @@ def _of_times(binder: Binder, function: str, left: BoundValue, right: BoundValue
         type_ = common_type((left, right))
         if types.is_date32(type_):
             type_ = pyarrow.timestamp("us")
-        return binder.call("-", compute.subtract, *(typed(binder, each, type_) for each in (left, right)))
+        return binder.call("-", CHECKED["-"], *(typed(binder, each, type_) for each in (left, right)))
     if function == "+" and is_time(right.type) and types.is_duration(left.type):
         left, right = right, left
     if function in "+-" and is_time(left.type) and types.is_duration(right.type):
         return _moved(binder, function, settled(binder, left), settled(binder, right))
     if types.is_duration(left.type) and types.is_duration(right.type) and function in "+-":
-        return binder.call(function, UNCHECKED[function], *unified(binder, (left, right)))
+        return binder.call(function, CHECKED[function], *unified(binder, (left, right)))
     if function == "*" and types.is_duration(right.type):
         left, right = right, left
     if function == "*" and types.is_duration(left.type) and types.is_integer(right.type):
         factor = typed(binder, right, pyarrow.int64())
-        return binder.call("*", compute.multiply, settled(binder, left), factor, type_=left.type)
+        return binder.call("*", CHECKED["*"], settled(binder, left), factor, type_=left.type)
     return None
 
 
 def _moved(binder: Binder, function: str, time: BoundValue, length: BoundValue) -> BoundValue:
     if types.is_timestamp(time.type):
-        return binder.call(function, UNCHECKED[function], time, length)
+        return binder.call(function, CHECKED[function], time, length)
     instant = binder.cast(time, pyarrow.timestamp("us"))
-    moved = binder.call(function, UNCHECKED[function], instant, binder.cast(length, MICROSECONDS))
+    moved = binder.call(function, CHECKED[function], instant, binder.cast(length, MICROSECONDS))
     return binder.cast(moved, pyarrow.date32())
 
 
@@ -157,7 +164,9 @@ def power(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
         if not exponent.is_literal or exponent.literal < 0:
             raise CannotBind("", "an integer needs a constant of at least 0 as its exponent; cast it with cast(float)")
         base = settled(binder, base)
-        return binder.call("**", compute.power, base, typed(binder, exponent, base.type), type_=base.type)
+        return binder.call(
+            "**", checked(compute.power_checked), base, typed(binder, exponent, base.type), type_=base.type
+        )
     return binder.call("**", compute.power, *unified(binder, inputs))
 
 
@@ -169,13 +178,20 @@ def negate(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     value = settled(binder, inputs[0])
     if types.is_unsigned_integer(value.type):
         raise CannotBind("", f"{kind_name(value.type)} has no negative numbers; cast it with cast(int)")
-    return binder.call("negate", compute.negate, _number(value, or_duration=True), type_=value.type)
+    number = _number(value, or_duration=True)
+    if types.is_duration(value.type):
+        return binder.call("-", CHECKED["-"], binder.constant(timedelta(), value.type), number, type_=value.type)
+    kernel = compute.negate if types.is_floating(value.type) else checked(compute.negate_checked)
+    return binder.call("negate", kernel, number, type_=value.type)
 
 
 def absolute(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     """Binds abs."""
     value = _number(settled(binder, inputs[0]))
-    return value if types.is_unsigned_integer(value.type) else binder.call("abs", compute.abs, value, type_=value.type)
+    if types.is_unsigned_integer(value.type):
+        return value
+    kernel = compute.abs if types.is_floating(value.type) else checked(compute.abs_checked)
+    return binder.call("abs", kernel, value, type_=value.type)
 
 
 def rounded(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:

@@ -134,8 +134,14 @@ class Binder:
         """Returns a value as a type that holds it, or nearly: integers as floats, for example."""
         if value.type == type_:
             return value
+        is_time = pyarrow.types.is_timestamp(type_) or pyarrow.types.is_duration(type_)
+        may_overflow = is_time and getattr(value.type, "unit", "") != "ns"
         return self.call(
-            "as", lambda column: pyarrow.compute.cast(column, type_, safe=False), value, type_=type_, options=str(type_)
+            "as",
+            lambda column: pyarrow.compute.cast(column, type_, safe=may_overflow),
+            value,
+            type_=type_,
+            options=str(type_),
         )
 
     def plain(self, value: BoundValue) -> BoundValue:

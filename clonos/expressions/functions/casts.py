@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pyarrow
@@ -63,7 +65,8 @@ def _kernel(given: Any, wanted: Any, is_strict: bool) -> Kernel:
     if types.is_integer(given) and _is_count(wanted):
         return lambda column: compute.cast(compute.cast(column, _count_type(wanted)), wanted)
     if types.is_duration(given) and types.is_duration(wanted):
-        return _plain(wanted)
+        is_finer = PER_SECOND[wanted.unit] > PER_SECOND[given.unit]
+        return _failing(wanted, lambda column: compute.cast(column, wanted)) if is_finer else _plain(wanted)
     if (is_bytes(given) or is_text(given)) and (is_bytes(wanted) or is_text(wanted)):
         return _failing(wanted, lambda column: compute.cast(column, wanted))
     advice = "" if is_strict or not is_text(given) else " with strict=False"
@@ -97,14 +100,16 @@ def _failing(wanted: Any, convert: Callable[[Any], Any]) -> Kernel:
 
 def _failure(column: Any, wanted: str, error: Exception) -> str:
     values = [column] if isinstance(column, pyarrow.Scalar) else column
-    if len(values) == 1:  # the record that fails, as the step finds it
-        return f"{values[0].as_py()!r:.80} is no {wanted}"
+    with suppress(OverflowError, ValueError):  # a time that Python does not have
+        if len(values) == 1:  # the record that fails, as the step finds it
+            return f"{values[0].as_py()!r:.80} is no {wanted}"
     return f"a value is no {wanted} ({str(error).splitlines()[0]:.120})"
 
 
 def _of_numbers(given: Any, wanted: Any, is_strict: bool) -> Kernel:
     if types.is_floating(wanted):
-        return _plain(wanted)
+        is_narrower = wanted.bit_width < (given.bit_width if types.is_floating(given) else 32)
+        return _failing(wanted, partial(_narrowed, wanted)) if is_strict and is_narrower else _plain(wanted)
     if types.is_floating(given) and types.is_integer(wanted):
         whole = compute.trunc
     elif types.is_decimal(given) and types.is_integer(wanted):
@@ -120,6 +125,15 @@ def _of_numbers(given: Any, wanted: Any, is_strict: bool) -> Kernel:
     if not types.is_integer(wanted):
         raise CannotBind("", REFUSED.format(kind_name(given), kind_name(wanted)) + " with strict=False")
     return lambda column: convert(_within(column, wanted))
+
+
+def _narrowed(wanted: Any, column: Any) -> Any:
+    """Returns numbers as narrower floats. Raises: pyarrow.ArrowInvalid: one would become infinite."""
+    found = compute.cast(column, wanted, safe=False)
+    wide, narrow = (compute.is_inf(compute.cast(each, pyarrow.float64())) for each in (column, found))
+    if compute.any(compute.and_not(narrow, wide)).as_py():
+        raise pyarrow.ArrowInvalid("a number is beyond its range")
+    return found
 
 
 def _truncated_decimal(column: Any) -> Any:

@@ -13,7 +13,7 @@ from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, BoundValue, Kernel
 from clonos.expressions.functions.constants import arrow_scalar
-from clonos.expressions.functions.numpy_arrays import floor_divided, numbers_of, with_numbers
+from clonos.expressions.functions.numpy_arrays import checked, floor_divided, numbers_of, with_numbers
 from clonos.expressions.functions.value_types import is_time, kind_name, settled
 from clonos.expressions.functions.zones import PER_SECOND, instants, wall_times
 from clonos.expressions.periods import Period, parsed_period
@@ -33,6 +33,7 @@ OF_TIME: Final = ("dt.hour", "dt.minute", "dt.second")
 SECONDS_PER_DAY: Final = 86_400
 FIRST_MONDAY_DAYS: Final = 4
 """Day of the first Monday after 1 January 1970, where weeks begin."""
+MULTIPLIED: Final = checked(compute.multiply_checked)
 DAY_NS: Final = 86_400_000_000_000
 
 
@@ -92,13 +93,13 @@ def _epoch(column: Any, unit: str) -> Any:
         days = compute.cast(column, pyarrow.int32())
         if unit == "d":
             return days
-        return compute.multiply(compute.cast(days, pyarrow.int64()), SECONDS_PER_DAY * PER_SECOND[unit])
+        return MULTIPLIED(compute.cast(days, pyarrow.int64()), SECONDS_PER_DAY * PER_SECOND[unit])
     numbers = compute.cast(column, pyarrow.int64())
     given = PER_SECOND[column.type.unit]
     if unit == "d":
         return compute.cast(_floored(numbers, given * SECONDS_PER_DAY), pyarrow.int32())
     if PER_SECOND[unit] >= given:
-        return compute.multiply(numbers, PER_SECOND[unit] // given)
+        return MULTIPLIED(numbers, PER_SECOND[unit] // given)
     return _floored(numbers, given // PER_SECOND[unit])
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy
 import pyarrow
 import pyarrow.compute as compute
 from pyarrow import types
 
+from clonos.expressions.expression_errors import NotComputable
 from clonos.expressions.functions.constants import arrow_scalar
+from clonos.expressions.functions.value_types import kind_name
+
+DOES_NOT_FIT: Final = "a result does not fit {}; cast a part to a larger type, or to float"
 
 
 def numbers_of(column: Any) -> Any:
@@ -40,6 +44,18 @@ def with_numbers(numbers: Any, type_: Any, *columns: Any) -> Any:
     return pyarrow.array(numbers, type_, mask=nulls)
 
 
+def checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a kernel whose error says that a result does not fit its type."""
+
+    def computed(*columns: Any) -> Any:
+        try:
+            return kernel(*columns)
+        except pyarrow.ArrowInvalid:
+            raise NotComputable(DOES_NOT_FIT.format(kind_name(columns[0].type))) from None
+
+    return computed
+
+
 def by_zero_null(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Returns a kernel for a division of integers that is null where the divisor is 0."""
 
@@ -63,5 +79,13 @@ def by_zero_null(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return divided
 
 
-floor_divided = by_zero_null(numpy.floor_divide)
+def _floor_divided(left: Any, right: Any) -> Any:
+    """Divides numbers. Raises: NotComputable: the only result that does not fit, of the least number and -1."""
+    type_ = numpy.result_type(left, right)
+    if type_.kind == "i" and ((right == -1) & (left == numpy.iinfo(type_).min)).any():
+        raise NotComputable(DOES_NOT_FIT.format(type_))
+    return numpy.floor_divide(left, right)
+
+
+floor_divided = by_zero_null(_floor_divided)
 remainder = by_zero_null(numpy.remainder)

@@ -10,6 +10,9 @@ from typing import Any
 import pyarrow
 from hypothesis import strategies as st
 
+from clonos.expressions.expression_errors import NotComputable
+from clonos.expressions.program import Program
+
 INTEGERS = {
     "i8": pyarrow.int8(),
     "i16": pyarrow.int16(),
@@ -242,6 +245,17 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 def conditions(depth: int = 2) -> st.SearchStrategy[str]:
     """Draws the code of a condition."""
     return st.composite(lambda draw: _condition(draw, depth))()
+
+
+def overflows(program: Program, batch: Any) -> bool:
+    """Returns whether an integer of a batch does not fit its type."""
+    try:
+        program.run(batch)
+    except NotComputable as error:
+        if "a result does not fit" not in str(error):
+            raise
+        return True
+    return False
 
 
 def same(left: object, right: object) -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import hypothesis
 import polars
 import pyarrow
 import pyarrow.compute as compute
 import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
 
 from clonos import Expr, col, concat_str, lit, when
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
@@ -406,3 +411,61 @@ def test_a_negative_zero_is_in_a_list_with_zero() -> None:
     zeros = pyarrow.array([-0.0, 0.0, 1.0, None])
     for wanted in (0.0, -0.0):
         assert computed(col("a").is_in([wanted]), zeros).to_pylist() == [True, True, False, None]
+
+
+EXACT: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "negate": lambda left, _: -left,
+    "abs": lambda left, _: abs(left),
+    "**": lambda left, _: left**3,
+}
+
+
+@hypothesis.given(
+    st.sampled_from([pyarrow.int8(), pyarrow.uint8(), pyarrow.int32(), pyarrow.int64(), pyarrow.uint64()]),
+    st.sampled_from(list(EXACT)),
+    st.data(),
+)
+def test_an_integer_is_exact_or_an_error_of_its_record(type_: Any, function: str, data: st.DataObject) -> None:
+    bits, is_signed = type_.bit_width, str(type_).startswith("int")
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    numbers = (
+        st.sampled_from((low, high, -1 if is_signed else 1)) | st.integers(low, high) | st.integers(max(low, -9), 9)
+    )
+    left, right = data.draw(numbers), data.draw(numbers)
+    assume(function != "//" or right)
+    assume(function != "negate" or is_signed)
+    arrays = [pyarrow.array([each], type_) for each in (left, right)]
+    exact, expression = (EXACT[function](*pair) for pair in ((left, right), (col("a"), col("b"))))
+    if low <= exact <= high:
+        assert computed(expression, *arrays).to_pylist() == [exact]
+    else:
+        with pytest.raises(NotComputable, match=f"a result does not fit {type_}; cast a part to a larger type"):
+            computed(expression, *arrays)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (col("a") + timedelta(days=1), pyarrow.scalar(2**63 - 1, pyarrow.timestamp("us"))),
+        (col("a") * 3, pyarrow.scalar(2**62, pyarrow.duration("us"))),
+        (-col("a"), pyarrow.scalar(-(2**63), pyarrow.duration("us"))),
+        (col("a").cast(pyarrow.duration("ns")), pyarrow.scalar(2**62, pyarrow.duration("us"))),
+        (col("a").dt.epoch("ns"), pyarrow.scalar(2**62, pyarrow.timestamp("us"))),
+        (col("a").dt.epoch("ns"), pyarrow.scalar(10**6, pyarrow.date32())),
+        (col("a").cast(pyarrow.timestamp("ns")), pyarrow.scalar(2**62, pyarrow.timestamp("us"))),
+        (col("a").cast("float32"), pyarrow.scalar(1e300)),
+    ],
+)
+def test_times_and_floats_that_do_not_fit_are_errors_of_their_records(expression: Expr, value: Any) -> None:
+    with pytest.raises(NotComputable):
+        computed(expression, pyarrow.array([value.as_py() if value.type == "double" else value.value], value.type))
+
+
+def test_times_of_two_units_that_do_not_fit_the_finer_one_are_errors_of_their_records() -> None:
+    coarse, fine = pyarrow.array([2**62], pyarrow.timestamp("us")), pyarrow.array([1], pyarrow.timestamp("ns"))
+    with pytest.raises(NotComputable):
+        computed(col("a") == col("b"), coarse, fine)
