@@ -6,7 +6,6 @@ the split that were read or skipped.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, Final, Self
 import pyarrow
 
 from clonos.connectors.columns.line_columns import check_schema_names, one_batch, schema_in, with_schema
+from clonos.connectors.columns.narrowed_source import NarrowedSource
 from clonos.connectors.columns.parquet_batches import FormatUnreadable
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.file_sinks import FileSink
@@ -49,7 +49,7 @@ JOINED_ROWS: Final = 8_192
 """Rows below which batches that follow each other are joined: steps on columns have a fixed cost per batch."""
 
 
-class BatchFiles(OrderedFiles, FileSink, ABC):
+class BatchFiles(NarrowedSource, OrderedFiles, FileSink, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
@@ -83,8 +83,6 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         if schema is not None:
             check_schema_names(connector, schema)
         self.columns = None if columns is None else list(columns)
-        self.used: frozenset[str] | None = None
-        self.planned_schema: Any = None
         self.schema = schema
         self.discovery_interval_ns = discovery_interval_ns
         self.patterns = self.paths
@@ -123,17 +121,13 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
 
     def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
         """See ``column_contract.NarrowableSource``."""
-        source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns) - self.folder_columns.names
-        return source
+        stored = None if columns is None else frozenset(columns) - self.folder_columns.names
+        return super().narrowed(stored, bounds)
 
     def planned(self, schema: Any) -> Self:
         """See ``column_contract.PlannedSource``."""
-        source = copy.copy(self)
-        source.planned_schema = schema_of_columns(
-            schema, [name for name in schema.names if name not in self.folder_columns.names]
-        )
-        return source
+        stored = [name for name in schema.names if name not in self.folder_columns.names]
+        return super().planned(schema_of_columns(schema, stored))
 
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``: the schema of the first file."""

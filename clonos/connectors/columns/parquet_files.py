@@ -6,8 +6,8 @@ are written as text, sets as sorted lists and objects with fields as structs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from clonos.connectors.columns.batch_files import BATCH_ROWS, BatchFiles, BatchReader, reading_input
 from clonos.connectors.columns.group_statistics import has_no_row
@@ -46,13 +46,6 @@ class ParquetFiles(BatchFiles):
 
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
-        self.bounds: tuple[Bound, ...] = ()
-
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``: row groups are skipped that have no row within the bounds."""
-        source = super().narrowed(columns, bounds)
-        source.bounds = (*self.bounds, *bounds)
-        return source
 
     def groups_of(self, path: str) -> tuple[Any, list[int]]:
         """Returns the schema of a file, and the numbers of its row groups that have rows."""

@@ -6,11 +6,10 @@ fewer bits than the table, and instants without a zone, which are in UTC.
 
 from __future__ import annotations
 
-import copy
 import os
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -18,6 +17,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.connectors.columns.batch_files import reading_input
+from clonos.connectors.columns.narrowed_source import NarrowedSource
 from clonos.connectors.columns.parquet_batches import metadata_of
 from clonos.connectors.columns.parquet_files import ParquetReader
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, SplitMalformed
@@ -26,7 +26,6 @@ from clonos.connectors.filesystem.file_splits import FileSplit
 from clonos.connectors.object_stores.urls import is_url, split_url
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.column_contract import Bound
 
 WHOLE: Final = 0
 """End of a split that has all row groups of its file, which the driver has not counted."""
@@ -186,25 +185,8 @@ def _as_type(column: Any, kind: Any) -> Any:
         return column
 
 
-class DataFileSource:
-    """Base of sources of data files, which know the columns that are used, the bounds of rows and the plan."""
-
-    used: frozenset[str] | None = None
-    bounds: tuple[Bound, ...] = ()
-    planned_schema: Any = None
-
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``."""
-        source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns)
-        source.bounds = (*self.bounds, *bounds)
-        return source
-
-    def planned(self, schema: Any) -> Self:
-        """See ``column_contract.PlannedSource``."""
-        source = copy.copy(self)
-        source.planned_schema = schema
-        return source
+class DataFileSource(NarrowedSource):
+    """Base of sources of data files."""
 
     def file_reader(self) -> DataFileReader:
         """Creates a reader of data files."""
