@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, OutputFailed
+from clonos.connectors.iceberg.iceberg_errors import TableReplaced, reading_table
 from clonos.connectors.iceberg.prepared_files import PreparedFile, data_file_of
 from clonos.connectors.secrets import Secret, masked
 from clonos.core.model.errors import ClonosError, ExtraMissing
 
 CONNECTOR: Final = "iceberg.table"
 READ: Final = "iceberg.read"
+CHANGES: Final = "iceberg.changes"
 ATTEMPTS_MAX: Final = 20
 """Attempts of a commit that others get ahead of."""
 
@@ -86,6 +88,20 @@ class IcebergTable:
         """
         with self._errors("read"):
             return self.catalog().load_table(self.name)
+
+    def found(self, identity: str | None = None) -> Any:
+        """Returns the table as it is now, for a source.
+
+        Raises: InvalidConnector: there is none. TableReplaced: it is not that of ``identity``. InputUnreadable.
+        """
+        with reading_table(self._connector, self.place):
+            if identity is None and not self.catalog().table_exists(self.name):
+                problem = f"there is no table {self.name}"
+                raise InvalidConnector(self._connector, problem, "Correct its name or catalog=.")
+            table = self.catalog().load_table(self.name)
+        if identity is not None and str(table.metadata.table_uuid) != identity:
+            raise TableReplaced(self.place, identity, str(table.metadata.table_uuid))
+        return table
 
     def create(self, schema: Any, partition_by: Sequence[str]) -> None:
         """Creates the table and its namespace, unless another driver does so at this moment.

@@ -1,70 +1,50 @@
 """``iceberg.read``: the rows of one snapshot of an Iceberg table, as a bounded source of columns.
 
-A split is a data file, which pyiceberg reads: it knows the columns by their numbers, and which rows are deleted. A mark
-is the number of rows of it that were read.
+A split is a data file. pyiceberg says which files a snapshot has, and which rows of them are deleted.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
-import pyarrow
 
-from clonos.connectors.columns.batch_files import MARK_BYTES
-from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
+from clonos.connectors.columns.narrowed_source import NarrowedSource
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.iceberg.data_rows import DataRows, SnapshotFile, columns_of
 from clonos.connectors.iceberg.iceberg_catalog import READ, IcebergTable
-from clonos.connectors.iceberg.iceberg_writer import arrow_schema
+from clonos.connectors.iceberg.iceberg_errors import SnapshotGone, reading_table
+from clonos.connectors.kit.history import HistorySource
 from clonos.connectors.kit.splits import decoded_split
-from clonos.core.model.errors import ClonosError, EnvironmentFault
-from clonos.core.values.columns import validate_columns
-from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.column_contract import Bound
-from clonos.operators.columnar.plain_columns import plain_schema
-
-
-class SnapshotGone(EnvironmentFault):
-    """A snapshot that a job reads, or a file of it, is not there any more."""
-
-    table: str
-    snapshot: int
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"snapshot {self.snapshot} of the Iceberg table {self.table} cannot be read any more: {self.reason}. Let"
-            " the table keep its snapshots for longer than the job runs, and start afresh with --overwrite."
-        )
+from clonos.core.model.errors import ClonosError
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
-    """Split: a data file of a snapshot of the table with this identity."""
+    """Split: a data file of a snapshot of the table with this identity. ``schema``: number of the columns."""
 
     format: int
     table: str
     snapshot: int
+    schema: int
     path: str
 
 
 _files: Final = msgspec.msgpack.Decoder(_File)
 
 
-class IcebergRead:
+class IcebergRead(NarrowedSource, HistorySource):
     """Bounded source of the rows of a snapshot, which does not change after the first start."""
 
     is_columnar = True
 
     def __init__(self, table: IcebergTable, snapshot: int | None) -> None:
         self.table, self.snapshot = table, snapshot
-        self.used: frozenset[str] | None = None
-        self._scans: dict[tuple[str, int], TableSnapshot] = {}
+        self._opened: dict[tuple[str, int, int], TableSnapshot] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what a process has read of the catalog."""
-        return {**vars(self), "_scans": {}}
+        return {**vars(self), "_opened": {}}
 
     def __repr__(self) -> str:
         return f"{READ}({self.table.name!r})"
@@ -77,31 +57,25 @@ class IcebergRead:
         found = self._newest()
         if found is None:
             return []
-        files = [_File(1, found.identity, found.number, path) for path in sorted(found.tasks)]
+        files = [_File(1, found.identity, found.number, found.schema, path) for path in sorted(found.files)]
         return [msgspec.msgpack.encode(file) for file in files]
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split is of this table.
 
-        Raises: SplitMalformed: it is none, or of another table.
+        Raises: SplitMalformed: it is none. TableReplaced, SnapshotGone, InputUnreadable.
         """
-        self.opened(decoded_split(_files, "split of an Iceberg table", split))
-
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``."""
-        source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns)
-        return source
+        self.opened(_file_of(split))
 
     def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
         """See ``column_contract.SampledSource``: the columns of the snapshot that the job began with."""
         if splits:
-            return self.opened(decoded_split(_files, "split of an Iceberg table", splits[0])).schema
+            return self.opened(_file_of(splits[0])).columns.arrow
         try:
             found = self._newest()
         except ClonosError:
             return None
-        return None if found is None else found.schema
+        return None if found is None else found.columns.arrow
 
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``."""
@@ -114,82 +88,55 @@ class IcebergRead:
     def opened(self, file: _File) -> TableSnapshot:
         """Returns the snapshot of a split, which a process looks up once.
 
-        Raises: SnapshotGone: it has expired. SplitMalformed: it is of another table. InputUnreadable.
+        Raises: SnapshotGone: it has expired. TableReplaced. InputUnreadable.
         """
-        key = file.table, file.snapshot
-        if key not in self._scans:
-            with _reading(self.table.place):
-                table = self.table.catalog().load_table(self.table.name)
-            if str(table.metadata.table_uuid) != file.table:
-                raise SplitMalformed("split of an Iceberg table", file.table.encode(), f"{self!r} is another table")
+        key = file.table, file.snapshot, file.schema
+        if key not in self._opened:
+            table = self.table.found(file.table)
             if table.snapshot_by_id(file.snapshot) is None:
                 raise SnapshotGone(self.table.place, file.snapshot, "it has expired")
-            self._scans[key] = TableSnapshot(self.table.place, table, file.snapshot)
-        return self._scans[key]
+            self._opened[key] = TableSnapshot(self.table.place, table, file.snapshot, file.schema)
+        return self._opened[key]
 
     def _newest(self) -> TableSnapshot | None:
-        with _reading(self.table.place):
-            if not self.table.catalog().table_exists(self.table.name):
-                raise InvalidConnector(READ, f"there is no table {self.table.name}", "Correct its name or catalog=.")
-            table = self.table.catalog().load_table(self.table.name)
+        table = self.table.found()
         if self.snapshot is None:
             current = table.current_snapshot()
-            return None if current is None else TableSnapshot(self.table.place, table, current.snapshot_id)
-        if table.snapshot_by_id(self.snapshot) is None:
+            schema = table.metadata.current_schema_id
+            return None if current is None else TableSnapshot(self.table.place, table, current.snapshot_id, schema)
+        if (chosen := table.snapshot_by_id(self.snapshot)) is None:
             known = ", ".join(str(each.snapshot_id) for each in table.snapshots()[-3:]) or "none"
             problem = f"the table {self.table.name} has no snapshot {self.snapshot}"
             raise InvalidConnector(READ, problem, f"Its latest ones are: {known}.")
-        return TableSnapshot(self.table.place, table, self.snapshot)
+        schema = table.metadata.current_schema_id if chosen.schema_id is None else chosen.schema_id
+        return TableSnapshot(self.table.place, table, self.snapshot, schema)
 
 
 class TableSnapshot:
-    """One snapshot of a table, with its data files."""
+    """One snapshot of a table: its columns, and its data files by their paths."""
 
-    def __init__(self, place: str, table: Any, number: int) -> None:
-        self.place, self.number, self.identity = place, number, str(table.metadata.table_uuid)
-        self._table = table
-        self._scan = table.scan(snapshot_id=number)
-        self.schema = plain_schema(arrow_schema(READ, self._scan.projection(), has_numbers=False))
-        with _reading(place):
-            self.tasks: Mapping[str, Any] = {task.file.file_path: task for task in self._scan.plan_files()}
-
-    def batches(self, path: str, used: frozenset[str] | None) -> Iterator[RecordBatch]:
-        """Yields the rows of a data file, with the columns that are used.
-
-        Raises: SnapshotGone: it is not there. InputMalformed, InputUnreadable.
-        """
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan
-
-        names = self.schema.names
-        if used is not None and used.issubset(names):
-            names = [name for name in names if name in used] or names[:1]
-        if path not in self.tasks:
-            raise SnapshotGone(self.place, self.number, f"it has no file {path}")
-        schema = pyarrow.schema([self.schema.field(name) for name in names])
-        wanted = self._scan.projection().select(*names)
-        scan = ArrowScan(self._table.metadata, self._table.io, wanted, AlwaysTrue())
-        try:
-            for batch in scan.to_record_batches([self.tasks[path]]):
-                fitted = batch.cast(schema)
-                validate_columns(fitted)
-                yield fitted
-        except FileNotFoundError:
-            raise SnapshotGone(self.place, self.number, f"its file {path} was removed") from None
-        except (pyarrow.ArrowException, ValueError) as error:
-            raise InputMalformed(path, 0, f"it cannot be read: {error}", "Repair it, or read another one.") from error
-        except OSError as error:
-            raise InputUnreadable(path, error.strerror or str(error)) from error
+    def __init__(self, place: str, table: Any, number: int, schema: int) -> None:
+        """``schema``: number of that of the table. The newest snapshot may be older than a change of columns."""
+        self.place, self.number, self.schema = place, number, schema
+        self.identity = str(table.metadata.table_uuid)
+        with reading_table(READ, place):
+            self.columns = columns_of(READ, table.schemas()[schema])
+            tasks = list(table.scan(snapshot_id=number).plan_files())
+        self.files: Mapping[str, SnapshotFile] = {
+            task.file.file_path: SnapshotFile(place, table, number, task.file, tuple(task.delete_files))
+            for task in tasks
+        }
+        if len(self.files) < len(tasks):
+            problem = f"snapshot {number} of the table {place} has a data file twice"
+            raise InvalidConnector(READ, problem, "Rewrite its files.")
 
 
 class IcebergReader:
-    """Reader of a data file, batch by batch."""
+    """Reader of data files, one after the other."""
 
     def __init__(self, source: IcebergRead) -> None:
         self._source = source
-        self._batches: Iterator[RecordBatch] = iter(())
-        self._batch: Any = None
-        self._rows = 0
+        self._rows: DataRows | None = None
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a data file at a mark.
@@ -197,43 +144,28 @@ class IcebergReader:
         Raises: SnapshotGone: it is not there any more. SplitMalformed: the split or mark is none.
         """
         self.close()
-        file = decoded_split(_files, "split of an Iceberg table", split)
-        if mark is not None and len(mark) != MARK_BYTES:
-            raise SplitMalformed("position in a data file", mark, f"it has {len(mark)} bytes")
-        self._batches = self._source.opened(file).batches(file.path, self._source.used)
-        self._rows = wanted = 0 if mark is None else int.from_bytes(mark, "big")
-        while wanted and (batch := next(self._batches, None)) is not None:
-            skipped = min(wanted, batch.num_rows)
-            self._batch, wanted = batch.slice(skipped), wanted - skipped
+        file = _file_of(split)
+        found = self._source.opened(file)
+        if file.path not in found.files:
+            raise SnapshotGone(found.place, found.number, f"it has no file {file.path}")
+        self._rows = DataRows(found.files[file.path], found.columns, self._source, mark)
 
     def read(self, records_max: int) -> Any | None:
         """Returns the next batch of at most ``records_max`` rows, None at the end."""
-        while self._batch is None or not self._batch.num_rows:
-            self._batch = next(self._batches, None)
-            if self._batch is None:
-                return None
-        rows = self._batch.slice(0, records_max)
-        self._batch = self._batch.slice(rows.num_rows)
-        self._rows += rows.num_rows
-        return rows
+        assert self._rows is not None, "a reader is opened before it is read"
+        return self._rows.read(records_max)
 
     def mark(self) -> bytes:
-        """Returns the number of rows that were read."""
-        return self._rows.to_bytes(MARK_BYTES, "big")
+        """Returns the place of the next row."""
+        assert self._rows is not None, "a reader is opened before it has a mark"
+        return self._rows.mark()
 
     def close(self) -> None:
-        """Lets the rows go."""
-        self._batches, self._batch, self._rows = iter(()), None, 0
+        """Closes the file."""
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
 
 
-@contextmanager
-def _reading(place: str) -> Iterator[None]:
-    try:
-        yield
-    except ClonosError:
-        raise
-    except Exception as error:
-        problem = " ".join(str(error).split())
-        if isinstance(error, ValueError):  # such as deletes by equality, which the library does not apply
-            raise InvalidConnector(READ, f"the table {place} cannot be read: {problem}", "Rewrite its files.") from None
-        raise InputUnreadable(place, problem) from error
+def _file_of(split: bytes) -> _File:
+    return decoded_split(_files, "split of an Iceberg table", split)

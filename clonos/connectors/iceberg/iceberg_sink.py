@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector, check_number
-from clonos.connectors.iceberg.iceberg_catalog import CONNECTOR, NOTHING, READ, Catalog, IcebergTable, checked_name
+from clonos.connectors.iceberg.iceberg_catalog import CONNECTOR, NOTHING, Catalog, IcebergTable, checked_name
 from clonos.connectors.iceberg.prepared_files import decode_files
 from clonos.connectors.partitions.folder_names import partition_columns
 from clonos.connectors.secrets import Secret
 from clonos.core.model.wrong_calls import explains_calls
 
 if TYPE_CHECKING:
-    from clonos.connectors.iceberg.iceberg_read import IcebergRead
     from clonos.connectors.iceberg.iceberg_writer import IcebergWriter
 
 
@@ -143,26 +142,3 @@ def table(
         orders.sink(iceberg.table("shop.orders", catalog="prod"))
     """
     return IcebergTableSink(name, catalog=catalog, schema=schema, partition_by=partition_by, part_rows=part_rows)
-
-
-@explains_calls
-def read(name: str, *, catalog: str | Mapping[str, str | Secret], snapshot: int | None = None) -> IcebergRead:
-    """Source of the rows of one snapshot of an Iceberg table, as columns. The job ends when it has read them.
-
-    Args:
-        name: name of the table with its namespace, such as "shop.orders".
-        catalog: name of a catalog in the configuration of pyiceberg, or its properties, as for ``iceberg.table``.
-        snapshot: number of the snapshot; by default the newest one when the job first starts.
-
-    Raises:
-        InvalidConnector: an option cannot work.
-
-    Example::
-
-        job.source(iceberg.read("shop.orders", catalog="prod"))
-    """
-    from clonos.connectors.iceberg.iceberg_read import IcebergRead  # Arrow takes long to load
-
-    if snapshot is not None and type(snapshot) is not int:
-        raise InvalidConnector(READ, f"snapshot is {snapshot!r:.80}", "Give its number.")
-    return IcebergRead(IcebergTable(READ, catalog, checked_name(READ, name)), snapshot)

@@ -134,6 +134,23 @@ def test_rows_of_an_iceberg_table_are_read_once(places: Path, expect: Any) -> No
     expect("`iceberg.read`", report)
 
 
+def test_appends_to_an_iceberg_table_are_read_once(places: Path, expect: Any) -> None:
+    catalog = catalog_in(places)
+
+    def make(place: str) -> Any:
+        shop = load_catalog(**catalog)
+        shop.create_namespace_if_not_exists("shop")
+        shop.create_table(f"shop.{place}", pyarrow.schema({"n": pyarrow.int64()}))
+        return iceberg.changes(f"shop.{place}", catalog=catalog, after_snapshot=0, watch="100ms")
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        load_catalog(**catalog).load_table(f"shop.{place}").append(pyarrow.table({"n": list(numbers)}))
+
+    with threads_ended():
+        report = check_source(make, write, lambda row: int(row["n"]))
+    expect("`iceberg.changes`", report)
+
+
 def test_values_are_read_once(expect: Any) -> None:
     written: dict[str, list[int]] = {}
 

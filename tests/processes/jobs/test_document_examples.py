@@ -127,6 +127,11 @@ def test_the_page_of_iceberg_appends_orders_to_a_table_and_reads_it(tmp_path: Pa
     _run_job(tmp_path, "docs/connectors/iceberg.md", "iceberg_totals.py")
     totals = list(files.read_committed(tmp_path / "out"))
     assert sum(total["cents"] for _, total in totals) == sum(10 * number for number in range(30))
+    rmtree(tmp_path / "out")
+    rmtree(tmp_path / ".out.clonos")
+    _run_job(tmp_path, "docs/connectors/iceberg.md", "iceberg_follow.py")
+    added = list(files.read_committed(tmp_path / "out"))
+    assert sorted(row["id"] for row in added) == [row["id"] for row in rows]
 
 
 def test_the_page_of_files_turns_avro_into_parquet(tmp_path: Path) -> None:

@@ -66,3 +66,28 @@ def as_rows(some: Any) -> list[Any]:
         if type(row) is MalformedRecord:
             raise row.error
     return some if isinstance(some, list) else some.to_pylist()
+
+
+Marks = dict[bytes, bytes | None]
+
+
+def begun(source: Any, parallelism: int = 1) -> Marks:
+    """The splits of a job that starts."""
+    return dict.fromkeys(source.splits(parallelism))
+
+
+def taken(source: Any, marks: Marks | None = None, sizes: tuple[int, ...] = (1_000,)) -> list[Any]:
+    """What an unbounded source has now, each piece by a new reader at the mark of the one before."""
+    marks = begun(source) if marks is None else marks
+    found: list[Any] = []
+    for split in marks:
+        for size in cycle(sizes):
+            reader = source.reader()
+            reader.open(split, marks[split])
+            some = reader.read(size)
+            marks[split] = reader.mark()
+            reader.close()
+            if some is None or not len(some):
+                break
+            found += rows_of_columns(some)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from clonos.connectors import delta
 from clonos.connectors.connector_errors import InvalidConnector, UnexpectedInput
 from clonos.connectors.delta.delta_errors import ChangesUnknown, DataFileGone, VersionsGone
 from clonos.core.values.column_rows import rows_of_columns
+from tests.unit.connectors.reading import begun, taken
 
 pytestmark = pytest.mark.keeps_sockets  # of the runtime of the library
 
@@ -26,31 +26,6 @@ def append(path: Path, *numbers: int, **options: Any) -> None:
         {"n": pyarrow.array(numbers, pyarrow.int64()), "kind": ["a" if n % 2 else "b" for n in numbers]}
     )
     write_deltalake(path, rows, mode="append", **options)
-
-
-Marks = dict[bytes, bytes | None]
-
-
-def begun(source: Any, parallelism: int = 1) -> Marks:
-    """The splits of a job that starts."""
-    return dict.fromkeys(source.splits(parallelism))
-
-
-def taken(source: Any, marks: Marks | None = None, sizes: tuple[int, ...] = (1_000,)) -> list[Any]:
-    """What there is now, each piece by a new reader at the mark of the one before."""
-    marks = begun(source) if marks is None else marks
-    found: list[Any] = []
-    for split in marks:
-        for size in cycle(sizes):
-            reader = source.reader()
-            reader.open(split, marks[split])
-            batch = reader.read(size)
-            marks[split] = reader.mark()
-            reader.close()
-            if batch is None or not len(batch):
-                break
-            found += rows_of_columns(batch)
-    return found
 
 
 def changes(rows: list[Any]) -> list[tuple[int, str, int]]:
