@@ -36,6 +36,18 @@ class NoFrame(JobError):
         )
 
 
+class IndexUnnamed(JobError):
+    """A frame of pandas has times or texts in an index without a name, which no column would hold."""
+
+    type_name: str
+
+    def __str__(self) -> str:
+        return (
+            f"a function of map_batches or map_frames returned a frame of pandas whose index has {self.type_name} and"
+            ' no name. Name it with .rename_axis("at") to have it as a column, or drop it with .reset_index(drop=True).'
+        )
+
+
 class FrameNotAnnotated(JobError):
     """A function uses the batch that it gets as a frame of another library."""
 
@@ -131,6 +143,7 @@ def as_batch(frame: Any) -> Any:
     """Returns a frame as one ``pyarrow.RecordBatch``.
 
     Raises: NoFrame: it does not speak Arrow's C stream or C array. ColumnRepeated: two columns have one name.
+    IndexUnnamed: it is a frame of pandas whose index has data.
     """
     import pyarrow
 
@@ -141,6 +154,8 @@ def as_batch(frame: Any) -> Any:
     if type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
         # An index without a name is the numbers of the rows; a named one, such as that of a group, is a column.
         has_keys = any(name is not None for name in frame.index.names)
+        if not has_keys and len(frame) and frame.index.dtype.kind not in "iu":
+            raise IndexUnnamed(str(frame.index.dtype))
         table = pyarrow.Table.from_pandas(frame, preserve_index=has_keys, nthreads=1)
     else:
         table = _table_of(frame)

@@ -7,12 +7,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pandas
 import pyarrow
 import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.steps.data_frames import FrameNotAnnotated, NoFrame, as_batch, as_wanted, frame_wanted
+from clonos.operators.steps.data_frames import (
+    FrameNotAnnotated,
+    IndexUnnamed,
+    NoFrame,
+    as_batch,
+    as_wanted,
+    frame_wanted,
+)
 from tests.unit.operators.driver import Outbox, run
 from tests.unit.operators.samples import ColumnsGiven
 
@@ -192,6 +200,18 @@ def test_other_errors_of_a_function_of_batches_stay_as_they_are() -> None:
     error = raised.value.__cause__
     assert isinstance(error, TypeError)
     assert (str(error), type(error.__cause__)) == ("of my own", ValueError)
+
+
+@pytest.mark.parametrize(
+    "index", [["x", "y"], [0.5, 1.5], pandas.date_range("2026-11-28", periods=2), [(1, 2), (3, 4)]]
+)
+def test_an_index_of_pandas_that_has_data_and_no_name_is_refused(index: Any) -> None:
+    frame = pandas.DataFrame({"n": [1, 2]}, index=index)
+    with pytest.raises(IndexUnnamed, match=r'Name it with \.rename_axis\("at"\)'):
+        as_batch(frame)
+    assert as_batch(frame.reset_index(drop=True)).to_pydict() == {"n": [1, 2]}
+    assert as_batch(frame[:0]).num_rows == 0
+    assert as_batch(frame.reset_index(drop=True)[1:]).to_pydict() == {"n": [2]}
 
 
 def test_integers_with_nulls_stay_exact_in_pandas() -> None:
