@@ -138,12 +138,12 @@ async def gone_after(server: NatsAddress, stream: str, start: Start) -> str:
     try:
         info = await connection.answer(f"looking up the stream {stream}", connection.jetstream.stream_info(stream))
         first = info.state.first_seq
-        begin = await _sequence_at(connection, stream, start) if isinstance(start, datetime) else start
+        at_time = await _sequence_at(connection, stream, start) if isinstance(start, datetime) else first
     finally:
         await connection.close()
     # A message that is there and lies in front of the time shows that none after the time is gone.
-    is_first = begin == "earliest" or (isinstance(start, datetime) and begin == first)
-    if first > 1 and is_first:
+    has_all = start >= first if isinstance(start, int) else at_time > first
+    if first > 1 and not has_all:
         return f"the stream {stream} begins at sequence {first}, and messages after that place may be gone"
     return ""
 

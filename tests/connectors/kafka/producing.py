@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.connectors.servers.kafka import KafkaServer
@@ -25,6 +25,15 @@ def produce(server: KafkaServer, topic: str, values: Iterable[Any], partition: i
 
 def _encoded(value: Any) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def trim(server: KafkaServer, topic: str, offsets: Mapping[int, int]) -> None:
+    """Removes the records in front of an offset of each partition, as retention does."""
+    from confluent_kafka import TopicPartition
+
+    admin = server.admin()  # it answers as long as it lives
+    for done in admin.delete_records([TopicPartition(topic, *place) for place in offsets.items()]).values():
+        done.result()
 
 
 def await_blocked_calls(server: KafkaServer) -> None:

@@ -20,7 +20,7 @@ from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of,
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import MessagesLost, SystemRefused, SystemUnreachable
 from clonos.operators.connector_contract import MalformedRecord
-from tests.connectors.kafka.producing import produce
+from tests.connectors.kafka.producing import produce, trim
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
 from tests.speed import scaled
 
@@ -185,11 +185,7 @@ def test_records_that_retention_has_deleted_are_an_error_and_never_skipped(broke
     produce(broker, topic, range(10))
     source = bounded(broker, topic, decode=int)
     (split,) = source.splits(1)
-    admin = broker.admin()
-    from confluent_kafka import TopicPartition
-
-    (done,) = admin.delete_records([TopicPartition(topic, 0, 5)]).values()
-    done.result()
+    trim(broker, topic, {0: 5})
     with pytest.raises(
         MessagesLost, match=r"offset 0 of partition 0 is next, but Kafka has the offsets from 5 up to 10"
     ):
