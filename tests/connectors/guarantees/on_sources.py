@@ -56,6 +56,9 @@ from tests.unit.connectors.web.sending import PATH, deliver, free_port
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(1200)]
 
+HISTORY = 500
+"""Records of a history. The check writes 400 before each of its two faults."""
+
 
 def test_lines_of_files_are_read_once(places: Path, expect: Any) -> None:
     def write(place: str, numbers: Sequence[int]) -> None:
@@ -192,6 +195,26 @@ def test_messages_of_a_topic_are_read_once(broker: KafkaServer, kafka_link: Netw
 
     outages = kafka_link.outages() | server_outages(broker)
     expect("`kafka.source`", check_source(make, write, int, outages=outages))
+
+
+def test_lines_of_files_and_then_messages_of_a_topic_are_read_once(
+    places: Path, broker: KafkaServer, kafka_link: NetworkLink, expect: Any
+) -> None:
+    """The first fault comes in the history, the second one near the cut."""
+
+    def make(place: str) -> Any:
+        topic = broker.create_topic(f"then-{place}", 2)
+        history = places / f"{place}.txt"
+        history.write_text("".join(f"{number}\n" for number in range(HISTORY)), "ascii")
+        return files.lines(history).then(kafka.source(topic, servers=kafka_link.address, decode=int))
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        live = [number for number in numbers if number >= HISTORY]
+        for partition in range(2):
+            produce(broker, f"then-{place}", live[partition::2], partition)
+
+    outages = kafka_link.outages() | server_outages(broker)
+    expect("`files.lines`, then `kafka.source`", check_source(make, write, int, outages=outages))
 
 
 def test_rows_of_a_query_are_read_once(postgres: PostgresServer, postgres_link: NetworkLink, expect: Any) -> None:
