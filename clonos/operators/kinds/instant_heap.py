@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -33,17 +34,14 @@ class InstantHeap:
         """Adds a span or window that has a number."""
         heappush(self._heap, (instant_ns, number, key))
 
-    def take(self, until_ns: int) -> Planned | None:
-        """Removes the first one up to an instant, and returns it; None without one."""
+    def take(self, until_ns: int | None) -> Planned | None:
+        """Removes the first one up to an instant, or of all, and returns it; None without one."""
         heap = self._heap
-        return heappop(heap) if heap and heap[0][0] <= until_ns else None
+        return heappop(heap) if heap and (until_ns is None or heap[0][0] <= until_ns) else None
 
     def ended(self, until_ns: int | None) -> list[Planned]:
         """Removes those up to an instant, or all, and returns them in order."""
-        heap, found = self._heap, []
-        while heap and (until_ns is None or heap[0][0] <= until_ns):
-            found.append(heappop(heap))
-        return found
+        return list(iter(partial(self.take, until_ns), None))
 
     def instants(self, until_ns: int | None) -> list[int]:
         """Returns the instants up to this one, or all, in order."""

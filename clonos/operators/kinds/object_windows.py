@@ -10,8 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
-from operator import itemgetter
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.core.values.copying import copied
@@ -44,9 +43,6 @@ from clonos.operators.windows.window_rules import ApplyFunction, Results
 
 Growing = tuple[list[Cell], Cell]
 """Window to which a record is added: the cells that it joins, and the cell that they become."""
-
-BY_ARRIVAL: Final = itemgetter(1)
-BY_END: Final = itemgetter(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +84,7 @@ class ObjectWindows:
         self._order: Callable[[Cell], tuple[int, int]] = _by_start if kind.assigner.joins else _span_of
         self._results = Results(kind.aggregation, kind.apply)
         self._table = step.scope.state.table(f"{step.name}/{WINDOWS_NAME}")
-        looks = ((cell, key) for key, cells in self._table.contents().items() for cell in cells if kind.assigner.ends)
-        self._heap = InstantHeap([(cell[LOOK], cell[NUMBER], key) for cell, key in looks])
+        self._heap = self._looks() if kind.assigner.ends else InstantHeap([])
         self._torn_ns: int | None = None  # of the present batch
         self._rows: list[Any] = []  # results of the present call, with their times
         self._row_times: list[int] = []
@@ -156,6 +151,7 @@ class ObjectWindows:
                 merge_cells(cell, other, self._aggregation.merge, self._merged_state)
         else:
             cell = new_cell(span, number, self._aggregation.create())
+            return cell
         cell[START], cell[END] = span
         cell[PENDING] += 1
         return cell
@@ -174,15 +170,15 @@ class ObjectWindows:
         for joining, cell in growing:
             if self._assigner.joins and self._assigner.ends:
                 self._look_at_start(joining, cell)
-            is_one = len(joining) == 1
-            goes_on = is_one and (cell[LOOK] == cell[END] or not self._step.has_passed(joining[0][END]))
-            if is_one:
+            is_planned = False
+            if len(joining) == 1:
+                is_planned = cell[LOOK] == cell[END] or not self._step.has_passed(joining[0][END])
                 joining[0][:] = cell
                 cell = joining[0]
             else:
                 changed = [each for each in changed if not any(each is one for one in joining)]
                 changed.append(cell)
-            if self._assigner.ends and not goes_on:
+            if self._assigner.ends and not is_planned:
                 self._look_again(key, cell, cell[END])
             put.append(cell)
         changed.sort(key=self._order)
@@ -230,28 +226,35 @@ class ObjectWindows:
 
     def _ends(self, is_event: bool, until_ns: int) -> list[int]:
         """Returns the instants at which windows are looked at: all at once in event time, see ``fires_in_spans``."""
-        next_ns = self._heap.earliest_ns
-        if is_event != self._rules.is_event_time or next_ns is None or next_ns > until_ns:
+        next_ns = ObjectWindows.next_ns(self, is_event)
+        if next_ns is None or next_ns > until_ns:
             return []
         return [until_ns] if is_event else self._heap.instants(until_ns)
 
-    def _end(self, until_ns: int) -> None:
-        """Emits what windows owe that have ended, and forgets those whose lateness has passed."""
-        table = self._table
+    def _end(self, until_ns: int | None) -> None:
+        """Emits what windows owe that have ended, and forgets those whose lateness has passed; None: all."""
+        table, lateness_ns = self._table, self._rules.lateness_ns
         while (planned := self._heap.take(until_ns)) is not None:
             instant_ns, number, key = planned
             cells = table.entries.get(key, ())
-            cell = next((each for each in cells if each[NUMBER] == number and each[LOOK] == instant_ns), None)
-            if cell is None:
+            for cell in cells:
+                if cell[NUMBER] == number and cell[LOOK] == instant_ns:
+                    break
+            else:
                 continue
-            next_ns = cell[END] if cell[END] > instant_ns else cell[END] + self._rules.lateness_ns
+            end_ns = cell[END]
+            next_ns = end_ns if end_ns > instant_ns else end_ns + lateness_ns
             if next_ns > instant_ns:
                 self._look_again(key, cell, next_ns)
                 table.set(key, cells)
             else:
                 self._replace(key, [each for each in cells if each is not cell])
-            if cell[END] <= instant_ns and self._owes(cell, instant_ns):
+            if end_ns <= instant_ns and (cell[PENDING] or self._repeats(end_ns, instant_ns)):
                 self._guarded(self._emit, key, cell)
+
+    def _looks(self) -> InstantHeap:
+        contents = self._table.contents().items()
+        return InstantHeap([(cell[LOOK], cell[NUMBER], key) for key, cells in contents for cell in cells])
 
     def _replace(self, key: Any, cells: list[Cell]) -> None:
         if cells:
@@ -261,23 +264,15 @@ class ObjectWindows:
 
     def end_of_time(self) -> None:
         """See ``KeyedWindows``."""
-        contents = self._table.contents()
-        cells = [(cell[END], cell[NUMBER], key, cell) for key, found in contents.items() for cell in found]
-        cells.sort(key=BY_END if self._assigner.ends else BY_ARRIVAL)
-        for key in list(contents):
-            self._table.delete(key)
-        for end_ns, _, key, cell in cells:
-            if self._owes(cell, end_ns):
-                self._guarded(self._emit, key, cell)
-        self._heap = InstantHeap([])
+        if not self._assigner.ends:
+            self._heap = self._looks()
+        self._end(None)
         self._pass_results()
 
-    def _owes(self, cell: Cell, instant_ns: int) -> bool:
-        """Returns whether a window emits at an instant: further records, or all of them once more at its end."""
-        if cell[PENDING]:
-            return True
-        repeats = self._rules.emits_at_end and self._rules.accumulates
-        return repeats and bool(instant_ns == cell[END]) and not self._step.has_passed(instant_ns)
+    def _repeats(self, end_ns: int, instant_ns: int) -> bool:
+        """Returns whether a window emits at an instant what it has emitted before: once more at its end."""
+        is_end = not self._assigner.ends or (instant_ns == end_ns and not self._step.has_passed(end_ns))
+        return is_end and self._rules.emits_at_end and self._rules.accumulates
 
     def _emit(self, key: Any, cell: Cell) -> None:
         """Emits the result of a window. What raises is passed on later, as the present record is not to blame."""
@@ -324,10 +319,16 @@ class ObjectSessions(ObjectWindows):
         reached_ns, length_max_ns = self._step.reached_ns, self._sessions.length_max_ns
         passed_ns = INSTANT_NS_MIN if reached_ns is None else reached_ns
         add = self._aggregation.add_or_keep if self._guard.routes else self._aggregation.add
-        entries, changed, gap_of = self._table.entries, self._table.changed, self._sessions.gap_of
+        table, create, lateness_ns = self._table, self._aggregation.create, self._rules.lateness_ns
+        entries, changed, gap_of = table.entries, table.changed, self._sessions.gap_of
         for number, key, (_, value), time_ns in records:
             end_ns = time_ns + gap_of(value)
             cells = entries.get(key)
+            if cells is None and time_ns + lateness_ns > passed_ns:
+                cell = new_cell((time_ns, end_ns), number, add(create(), value))
+                self._look_again(key, cell, end_ns)
+                table.set(key, [cell])
+                continue
             if cells is not None and len(cells) == 1:
                 (cell,) = cells
                 start_ns, cell_end_ns = cell[START], cell[END]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.core.model.watermark import END_OF_TIME_NS
 
 Cell = list[Any]
 
@@ -19,8 +19,8 @@ without."""
 
 
 def new_cell(span: tuple[int, int], number: int, accumulator: Any) -> Cell:
-    """Creates the cell of a window without records."""
-    return [*span, number, 0, accumulator, INSTANT_NS_MIN, None, None, None]
+    """Creates the cell of a window with its first record. It is looked at at the end of the input."""
+    return [*span, number, 1, accumulator, END_OF_TIME_NS, None, None, None]
 
 
 def merge_cells(
