@@ -33,7 +33,6 @@ from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.kinds.object_windows import ObjectWindowsKind
-from clonos.operators.kinds.triggered_windows import TriggeredWindowsKind
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -217,8 +216,7 @@ class WindowSettings:
             return partial(PaneWindows, step, kind.spans(), window_aggregate(formed), rules, apply)
         if isinstance(kind, PerRecord):
             return partial(RecordWindows, step, kind.bound(), aggregation, rules, apply)
-        windows = (rules.is_keyed, _assigner_of(kind), formed, apply, self.evictor)
-        objects = ObjectWindowsKind(*windows) if self.trigger is None else TriggeredWindowsKind(*windows, self.trigger)
+        objects = ObjectWindowsKind(rules.is_keyed, _assigner_of(kind), formed, apply, self.trigger, self.evictor)
         return partial(KeyWindows, step, objects, rules)
 
 

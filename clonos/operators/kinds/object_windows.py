@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.core.values.copying import copied
-from clonos.core.values.keys import state_keys
+from clonos.core.values.keys import key_of, state_key, state_keys
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.event_time.timestamps import result_time_ns
@@ -22,17 +22,22 @@ from clonos.operators.kinds.instant_heap import InstantHeap
 from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
 from clonos.operators.operator import DueTimer, Operator, Times
+from clonos.operators.state.timers import Timers
 from clonos.operators.user_errors import RAISED
 from clonos.operators.windows.assigners import Assigner, SessionAssigner, Span
 from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
+from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_cells import (
     ACCUMULATOR,
+    CLOCK_TIMER,
     END,
+    EVENT_TIMER,
     LOOK,
     NUMBER,
     PENDING,
     START,
+    STATE,
     WINDOWS_NAME,
     Cell,
     merge_cells,
@@ -47,16 +52,21 @@ Growing = tuple[list[Cell], Cell]
 
 @dataclass(frozen=True, slots=True)
 class ObjectWindowsKind:
-    """Windows of Python objects, without a trigger. ``evictor``: the aggregation gathers values with their times."""
+    """Windows of Python objects. ``evictor``: the aggregation gathers values with their times."""
 
     is_keyed: bool
     assigner: Assigner
     aggregation: Aggregation[Any, Any]
     apply: ApplyFunction | None
+    trigger: Trigger | None
     evictor: Evictor | None
 
     takes_columns: ClassVar[bool] = False
-    fires_in_spans: ClassVar[bool] = True
+
+    @property
+    def fires_in_spans(self) -> bool:
+        """See ``WindowsKind``."""
+        return self.trigger is None
 
     def of_rows(self, rows: list[Any], times: Times) -> ObjectBatch:
         """See ``WindowsKind``."""
@@ -69,7 +79,7 @@ class ObjectWindowsKind:
 
     def windows(self, step: WindowedStep) -> ObjectWindows:
         """See ``WindowsKind``."""
-        if isinstance(self.assigner, SessionAssigner) and self.evictor is None:
+        if isinstance(self.assigner, SessionAssigner) and self.trigger is None and self.evictor is None:
             return ObjectSessions(self, step, self.assigner)
         return ObjectWindows(self, step)
 
@@ -81,9 +91,14 @@ class ObjectWindows:
         self._step, self._rules = step, step.rules
         self._guard, self._out = step.operator.guard, step.operator.out
         self._assigner, self._aggregation, self._evictor = kind.assigner, kind.aggregation, kind.evictor
+        self._trigger = trigger_of_task(kind.trigger or Trigger(), step.name)
+        self._has_trigger = kind.trigger is not None
         self._order: Callable[[Cell], tuple[int, int]] = _by_start if kind.assigner.joins else _span_of
         self._results = Results(kind.aggregation, kind.apply)
-        self._table = step.scope.state.table(f"{step.name}/{WINDOWS_NAME}")
+        self._recorder, state = step.scope.context.recorder, step.scope.state
+        self._table = state.table(f"{step.name}/{WINDOWS_NAME}")
+        self._event_timers = Timers(f"{step.name}/event timers", state)
+        self._clock_timers = Timers(f"{step.name}/timers", state)
         self._heap = self._looks() if kind.assigner.ends else InstantHeap([])
         self._torn_ns: int | None = None  # of the present batch
         self._rows: list[Any] = []  # results of the present call, with their times
@@ -117,7 +132,7 @@ class ObjectWindows:
                 growing.append((joining, self._grown(joining, joined, number)))
         if not growing:
             return False
-        answers = self._ask([cell for _, cell in growing], value, time_ns)
+        answers = [self._ask(cell, value, time_ns) for _, cell in growing] if self._has_trigger else []
         added = value if self._evictor is None else (time_ns, value)
         if len(growing) == 1:
             cell = growing[0][1]
@@ -125,7 +140,11 @@ class ObjectWindows:
             cell[ACCUMULATOR] = add(cell[ACCUMULATOR], added)
         else:
             self._add_to_each([cell for _, cell in growing], added)
-        self._heed(key, self._put(key, cells, growing), answers)
+        for cell, (emits, has_set_timer) in zip(self._put(key, cells, growing), answers, strict=False):
+            if has_set_timer:
+                self._set_timers(key, cell)
+            if emits:
+                self._emit_early(key, cell)
         return True
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
@@ -148,7 +167,7 @@ class ObjectWindows:
         elif joining:
             cell = copied(joining[0])
             for other in joining[1:]:
-                merge_cells(cell, other, self._aggregation.merge, self._merged_state)
+                merge_cells(cell, other, self._aggregation.merge, self._trigger.merged_state)
         else:
             cell = new_cell(span, number, self._aggregation.create())
             return cell
@@ -197,39 +216,83 @@ class ObjectWindows:
         cell[LOOK] = instant_ns
         self._heap.plan(instant_ns, cell[NUMBER], key)
 
-    # --- triggers, which these windows have none of
+    # --- triggers
 
-    def _merged_state(self, first: Any, second: Any) -> Any:
-        return None
+    def _ask(self, cell: Cell, value: Any, time_ns: int) -> tuple[bool, bool]:
+        """Asks the trigger of a window that gets a record: whether it emits, and whether it has set a timer."""
+        if self._guard.routes:
+            cell[STATE] = copied(cell[STATE])
+        context = self._context(cell, time_ns)
+        return self._trigger.on_record(value, context), context.has_set_timer
 
-    def _ask(self, cells: list[Cell], value: Any, time_ns: int) -> Any:
-        """Asks what has to happen to windows that get a record, before it is added."""
+    def _ring(self, key: Any, instant_ns: int, place: int) -> None:
+        """Tells the trigger of the windows of a key whose timers are due."""
+        for cell in list(self._table.entries.get(key, ())):
+            if cell[place] is None or cell[place] > instant_ns:
+                continue
+            cell[place] = None
+            self._table.changed[key] = None
+            changed = list(cell)  # a trigger that raises leaves the state of the window as it is
+            if self._guard.routes:
+                changed[STATE] = copied(changed[STATE])
+            context = self._context(changed, instant_ns)
+            emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
+            cell[:] = changed
+            if context.has_set_timer:
+                self._set_timers(key, cell)
+            if emits and (cell[PENDING] or self._rules.accumulates):
+                self._emit_early(key, cell)
 
-    def _heed(self, key: Any, cells: list[Cell], answers: Any) -> None:
-        """Does what was answered."""
+    def _context(self, cell: Cell, time_ns: int) -> TriggerContext:
+        return TriggerContext(cell, time_ns, lambda: self._recorder.instant_ns(False), self._step.watermark_ns)
+
+    def _set_timers(self, key: Any, cell: Cell) -> None:
+        for place, timers in ((EVENT_TIMER, self._event_timers), (CLOCK_TIMER, self._clock_timers)):
+            if cell[place] is not None:
+                timers.set(cell[place], key_of(key))
+
+    def _emit_early(self, key: Any, cell: Cell) -> None:
+        """Emits the result of a window, which stays open if it has an end or accumulates."""
+        self._emit(key, cell)
+        cells = self._table.entries[key]
+        if not self._rules.accumulates and not self._assigner.ends:
+            cells = [each for each in cells if each is not cell]
+        self._replace(key, cells)
 
     # --- results
 
     def next_ns(self, is_event: bool) -> int | None:
         """See ``KeyedWindows``."""
-        return self._heap.earliest_ns if is_event == self._rules.is_event_time else None
+        next_ns = self._timers(is_event).next_ns()
+        end_ns = self._heap.earliest_ns if is_event == self._rules.is_event_time else None
+        return end_ns if next_ns is None or (end_ns is not None and end_ns < next_ns) else next_ns
 
     def due(self, is_event: bool, until_ns: int) -> list[DueTimer]:
-        """See ``KeyedWindows``."""
-        return [DueTimer(instant_ns, None) for instant_ns in self._ends(is_event, until_ns)]
+        """See ``KeyedWindows``. In event time these are all at one instant, see ``fires_in_spans``."""
+        ends, next_ns = list[int](), self._heap.earliest_ns
+        if is_event == self._rules.is_event_time and next_ns is not None and next_ns <= until_ns:
+            ends = [until_ns] if is_event else self._heap.instants(until_ns)
+        timers: dict[int, list[DueTimer]] = {instant_ns: [] for instant_ns in ends}
+        for timer in self._timers(is_event).due(until_ns):
+            timers.setdefault(timer.instant_ns, []).append(timer)
+        return [DueTimer(instant_ns, timers[instant_ns]) for instant_ns in sorted(timers)]
 
     def fire(self, is_event: bool, due: Sequence[DueTimer]) -> None:
-        """See ``KeyedWindows``."""
-        for timer in due:
-            self._end(timer.instant_ns)
+        """See ``KeyedWindows``. By instant: the timers of triggers by registration, and then the ends of windows."""
+        timers, place = self._timers(is_event), EVENT_TIMER if is_event else CLOCK_TIMER
+        taken = [
+            (instant_ns, [state_key(timer.token[2]) for timer in token if timers.take(timer)])
+            for instant_ns, token in due
+        ]
+        for instant_ns, keys in taken:
+            for key in keys:
+                self._guarded(self._ring, key, instant_ns, place)
+            if is_event == self._rules.is_event_time:
+                self._end(instant_ns)
         self._pass_results()
 
-    def _ends(self, is_event: bool, until_ns: int) -> list[int]:
-        """Returns the instants at which windows are looked at: all at once in event time, see ``fires_in_spans``."""
-        next_ns = ObjectWindows.next_ns(self, is_event)
-        if next_ns is None or next_ns > until_ns:
-            return []
-        return [until_ns] if is_event else self._heap.instants(until_ns)
+    def _timers(self, is_event: bool) -> Timers:
+        return self._event_timers if is_event else self._clock_timers
 
     def _end(self, until_ns: int | None) -> None:
         """Emits what windows owe that have ended, and forgets those whose lateness has passed; None: all."""
@@ -267,6 +330,9 @@ class ObjectWindows:
         if not self._assigner.ends:
             self._heap = self._looks()
         self._end(None)
+        for timers in (self._event_timers, self._clock_timers):
+            for timer in timers.due(None):
+                timers.take(timer)
         self._pass_results()
 
     def _repeats(self, end_ns: int, instant_ns: int) -> bool:
