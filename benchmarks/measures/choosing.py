@@ -1,4 +1,4 @@
-"""Benchmark: the steps that choose among the records of each key, alone: rows and columns, by processor time.
+"""Benchmark: steps that choose among the records of each key, and sessions, alone: rows and columns, by processor time.
 
 Each step gets the same batches in one process without a source, channels or a sink: rows in parts as a chain passes
 them, columns in batches of a source. A barrier takes the changes of its state now and then. Compare two checkouts in
@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow
 
 from benchmarks.harness.ab_session import Session
+from clonos import agg
+from clonos.api import windows
 from clonos.api.columns.described_columns import maker_of
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
@@ -40,6 +42,10 @@ SCHEMA: Final = pyarrow.schema(
 )
 
 
+WINDOW: Final = windows.Session("2s")
+NAMED: Final[dict[str, Any]] = {"n": agg.count(), "total": agg.sum_("x")}
+
+
 class Case(NamedTuple):
     """One step: its name, how it is added to a keyed stream, the number of keys, and whether records have times."""
 
@@ -60,6 +66,10 @@ CASES: Final = (
     Case("top 5 ranks", lambda keyed: keyed.top_k(5, "x", rank="rank", name="step"), 1_000),
     Case("top 5 lists, many keys", lambda keyed: keyed.top_k(5, "x", name="step"), 50_000),
     Case("top 5 ranks, many keys", lambda keyed: keyed.top_k(5, "x", rank="rank", name="step"), 50_000),
+    Case("long sessions", lambda keyed: keyed.window(WINDOW).count(name="step"), 100, True),
+    Case("short sessions", lambda keyed: keyed.window(WINDOW).count(name="step"), 5_000, True),
+    Case("aggregates of sessions", lambda keyed: keyed.window(WINDOW).aggregate(**NAMED, name="step"), 2_000, True),
+    Case("late sessions", lambda keyed: keyed.window(WINDOW, lateness="2s").count(name="step"), 2_000, True),
 )
 
 
