@@ -16,8 +16,8 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
-from clonos.operators.columnar.running.column_totals import ColumnTotals
 from clonos.operators.emission_times import Emission
+from clonos.operators.kinds.column_totals import ColumnTotals
 from tests.unit.columns.test_column_totals import SCHEMA, START, aggregates, records
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run

@@ -15,8 +15,8 @@ import pyarrow
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
-from clonos.operators.columnar.running.column_totals import RESULTS_MAX, ColumnTotals, Emits
 from clonos.operators.columnar.running.scans import running_states
+from clonos.operators.kinds.column_totals import RESULTS_MAX, ColumnTotals, Emits
 from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.interval_timer import LeavesAtIntervals

@@ -69,8 +69,8 @@ class RunningForm(ColumnForm):
     def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.running.column_totals import ColumnTotals, Emits
         from clonos.operators.columnar.running.paced_totals import PacedTotals
+        from clonos.operators.kinds.column_totals import ColumnTotals, Emits
 
         aggregates, fields = self._aggregates(schema), [schema.field(name) for name in self.keys]
         if self.pace is not None:
@@ -99,6 +99,6 @@ class FinalForm(RunningForm):
     def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.running.column_totals import FinalTotals
+        from clonos.operators.kinds.column_totals import FinalTotals
 
         return FinalTotals(step, self._aggregates(schema), self.aggregation, self.is_part)
