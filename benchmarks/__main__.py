@@ -39,6 +39,7 @@ NAMES: Final = (
         "snapshot",
         "choosing",
         "joining",
+        "totals",
         "growth",
         "slot_machine",
         "columns",

@@ -8,7 +8,7 @@ turn: the figures of one run depend on the machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -118,8 +118,13 @@ class Clock:
 
 def run(session: Session) -> None:
     """Measures each step with rows and with columns."""
+    measure(session, CASES)
+
+
+def measure(session: Session, cases: Sequence[Case]) -> None:
+    """Measures each of these steps with rows and with columns."""
     count = RECORDS_QUICK if session.is_quick else RECORDS
-    for case in CASES:
+    for case in cases:
         records = _records(case, count)
         for is_columnar in (False, True):
             shape = "columns" if is_columnar else "rows"
@@ -193,6 +198,7 @@ def _measured(case: Case, batches: list[Any], is_columnar: bool) -> tuple[float,
         if number % BATCHES_A_BARRIER == 0:
             operator.prepare(number)
             state.changes(False)
+    operator.end_of_time()
     return time.process_time() - started_s, out.results
 
 

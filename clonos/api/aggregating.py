@@ -15,7 +15,7 @@ from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.emission_times import Emission
-from clonos.operators.steps.running_aggregates import name_before
+from clonos.operators.kinds.total_kind import name_before
 from clonos.operators.steps.totals import AFTER_EACH, aggregate
 
 if TYPE_CHECKING:

@@ -114,16 +114,18 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
     insertion = Insertion.CALLS_USER
 
     def __init__(self, aggregations: Mapping[str, Aggregation[T_contra, Any]]) -> None:
-        self._names = tuple(aggregations)
         # Accumulators are in the order of insertion, results in the order in which the user named them.
         ordered = sorted(aggregations.items(), key=lambda item: item[1].insertion)
         place_of = {name: place for place, (name, _) in enumerate(ordered)}
-        self._places = tuple(place_of[name] for name in self._names)
         self._aggregations = tuple(each for _, each in ordered)
         self._terms = tuple(each.term for each in self._aggregations)
-        self._inserts = tuple(self._shared(each, each.insert) for each in self._aggregations)
-        self._safe_inserts = tuple(self._shared(each, each.insert_or_keep) for each in self._aggregations)
-        self._results = tuple(aggregations[name].result for name in self._names)
+        self._inserts = tuple(
+            (place, self._shared(each, each.insert), each.term) for place, each in enumerate(self._aggregations)
+        )
+        self._safe_inserts = tuple(
+            (place, self._shared(each, each.insert_or_keep)) for place, each in enumerate(self._aggregations)
+        )
+        self._results = tuple((name, place_of[name], each.result) for name, each in aggregations.items())
         self.ignores_order = all(each.ignores_order for each in self._aggregations)
         self.can_merge = all(each.can_merge for each in self._aggregations)
         self.has_bounded_size = all(each.has_bounded_size for each in self._aggregations)
@@ -137,11 +139,11 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
     @property
     def aggregations(self) -> dict[str, Aggregation[T_contra, Any]]:
         """The aggregations by name, in the order of the result."""
-        return {name: self._aggregations[place] for name, place in zip(self._names, self._places, strict=True)}
+        return {name: self._aggregations[place] for name, place, _ in self._results}
 
     def joined(self, accumulators: Mapping[str, Any]) -> list[Any]:
         """Returns the accumulator that has these accumulators of the aggregations."""
-        names = {place: name for name, place in zip(self._names, self._places, strict=True)}
+        names = {place: name for name, place, _ in self._results}
         return [accumulators[names[place]] for place in range(len(names))]
 
     @property
@@ -155,20 +157,20 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         return [term(value) for term in self._terms]
 
     def insert(self, accumulator: Any, term: Any) -> Any:
-        return [insert(part, each) for insert, part, each in zip(self._inserts, accumulator, term, strict=True)]
+        return [insert(accumulator[place], term[place]) for place, insert, _ in self._inserts]
 
     def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
-        return [insert(part, each) for insert, part, each in zip(self._safe_inserts, accumulator, term, strict=True)]
+        return [insert(accumulator[place], term[place]) for place, insert in self._safe_inserts]
+
+    def add(self, accumulator: Any, value: T_contra) -> Any:  # without a list of terms
+        return [insert(accumulator[place], term_of(value)) for place, insert, term_of in self._inserts]
 
     def merge(self, accumulator: Any, other: Any) -> Any:
         parts = zip(self._aggregations, accumulator, other, strict=True)
         return [each.merge(part, others) for each, part, others in parts]
 
     def result(self, accumulator: Any) -> dict[str, Any]:
-        return {
-            name: result(accumulator[place])
-            for name, place, result in zip(self._names, self._places, self._results, strict=True)
-        }
+        return {name: result(accumulator[place]) for name, place, result in self._results}
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}={each!r}" for name, each in self.aggregations.items())

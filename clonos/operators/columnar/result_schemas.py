@@ -15,7 +15,7 @@ from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.columnar.row_forms import END, START, TIME, TotalForm, WindowForm, metadata_of
 from clonos.operators.columnar.running.stored_keys import plain
 from clonos.operators.columnar.window_columns import INSTANT
-from clonos.operators.steps.running_aggregates import name_before
+from clonos.operators.kinds.total_kind import name_before
 
 
 def schema_of_windows(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool) -> Any:

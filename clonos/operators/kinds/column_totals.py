@@ -1,13 +1,13 @@
-"""Aggregates of keyed columns over the whole input, which emit after each record, per batch, or at the end.
+"""Aggregates of columns over the whole input.
 
-State: one table of columns with a slot per key, ``step/totals``. Results are those of ``RunningAggregate``,
-``ChangedAggregate``, ``ReplacedAggregate`` and ``FinalAggregate``, in the same order.
+State: one table of columns with a slot per key, ``step/totals``. Where keys wait, also ``step/order``, the slots of the
+keys that have changed since they were last emitted, in the order of their first changes, and a column with how many
+records that are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,18 +16,18 @@ import pyarrow
 
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, State
-from clonos.operators.columnar.column_form import ColumnOperator
 from clonos.operators.columnar.refused_results import fitting_results
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of, rows_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.columnar.window_columns import WindowKeys
-from clonos.operators.operator import Scope
+from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.total_kind import name_before
+from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.steps.running_aggregates import EMITTED_NAME, name_before
+from clonos.operators.state.keyed_state import StateBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,73 +37,151 @@ if TYPE_CHECKING:
 TOTALS_NAME: Final = "totals"
 MEMBERS_NAME: Final = "members"
 
+ORDER_NAME: Final = "order"
+WAITING: Final = "waiting"
+"""Column with the records since a key was last emitted; the columns of aggregates have a dot in their names."""
+
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch at the end of the input."""
 
-
-class Emits(Enum):
-    """When results leave."""
-
-    EACH = auto()  # after each record
-    CHANGES = auto()  # once per batch, for the keys in it
-    REPLACEMENTS = auto()  # the same, with the results that these replace
-    END = auto()  # at the end of the input
+RowOf = Callable[[Mapping[str, Any]], Any]
+"""Makes a row of the accumulators of all aggregates by name."""
 
 
-class ColumnTotals(ColumnOperator):
-    """Operator of aggregates over keyed columns."""
+class ColumnTotalKind:
+    """Kind of columns in which ``keys`` are the key; without any all records have the same one."""
+
+    takes_columns = True
 
     def __init__(
         self,
-        step: str,
         aggregates: Sequence[ColumnAggregate],
         keys: Sequence[pyarrow.Field],
-        emits: Emits,
-        is_count: bool,
+        *,
+        is_count: bool = False,
+        row_of: RowOf | None = None,
     ) -> None:
-        """Creates the operator for batches in which ``keys`` are the key; without any all records have the same one.
+        """``is_count``: the only aggregate is that of ``count()``. ``row_of``: makes a row of the only result."""
+        self.aggregates, self.keys, self.is_count = tuple(aggregates), WindowKeys(keys), is_count
+        self._row_of = row_of
 
-        ``is_count``: it is that of ``count()``.
-        """
-        self._step, self._emits, self._is_count = step, emits, is_count
-        self._aggregates = tuple(aggregates)
-        self._with_tables = [each for each in aggregates if isinstance(each, DistinctCount | RetainedTotal)]
-        self._keys = WindowKeys(keys)
-        dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
-        self._spec = ColumnSpec(self._keys.types, dtypes)
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch | None:
+        """See ``TotalKind``."""
+        raise AssertionError("the plan says that records are columns")
 
-    def open(self, scope: Scope) -> None:
-        self._state = scope.state
-        self._table = scope.state.column_table(f"{self._step}/{TOTALS_NAME}", self._spec)
+    def of_columns(self, operator: Operator, batch: RecordBatch) -> ColumnBatch:
+        """See ``TotalKind``."""
+        return ColumnBatch(operator, batch, self.keys.of(batch))
+
+    def totals(self, operator: Operator, state: StateBackend, step: str, is_paced: bool) -> ColumnTotals:
+        """See ``TotalKind``."""
+        if self._row_of is None:
+            return ColumnTotals(self, operator, state, step, is_paced)
+        return ColumnTotal(self, operator, state, step, self._row_of)
+
+
+class ColumnTotals:
+    """Accumulators of the keys."""
+
+    def __init__(
+        self, kind: ColumnTotalKind, operator: Operator, state: StateBackend, step: str, is_paced: bool
+    ) -> None:
+        self._operator, self._is_count, self._keys = operator, kind.is_count, kind.keys
+        self._aggregates = kind.aggregates
+        self._with_tables = [each for each in kind.aggregates if isinstance(each, DistinctCount | RetainedTotal)]
+        dtypes = {name: dtype for each in kind.aggregates for name, dtype in each.dtypes().items()}
+        if is_paced:
+            dtypes[WAITING] = numpy.int64
+            self._order = state.column_table(f"{step}/{ORDER_NAME}", ColumnSpec((pyarrow.int64(),)))
+        self._table = state.column_table(f"{step}/{TOTALS_NAME}", ColumnSpec(kind.keys.types, dtypes))
         for each in self._with_tables:
-            each.open(scope.state, f"{self._step}/{MEMBERS_NAME}")
+            each.open(state, f"{step}/{MEMBERS_NAME}")
 
-    def _remove(self, slots: Slots) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """See ``KeyTotals``."""
+        return not self._table.live_count
+
+    def add(self, batch: ColumnBatch) -> None:
+        """See ``KeyTotals``."""
+        self._add(batch.batch, self._slots(batch))
+
+    def pass_each(self, batch: ColumnBatch) -> None:
+        """See ``KeyTotals``."""
+        self._pass_on(self._running(batch.batch, batch.keys, self._slots(batch)))
+
+    def pass_changes(self, batch: ColumnBatch, has_before: bool) -> None:
+        """See ``KeyTotals``."""
+        known = len(self._table)
+        slots = self._slots(batch)
+        distinct, _ = grouped.distinct_slots(slots)
+        replaced: Sequence[Any] = self._replaced(distinct, known) if has_before else ()
+        self._add(batch.batch, slots)
+        self._pass_on(self._results(distinct, replaced))
+
+    def pass_every(self, batch: ColumnBatch, count: int) -> None:
+        """See ``KeyTotals``."""
+        slots = self._slots(batch)
+        waiting = self._table.values[WAITING]
+        number = waiting[slots] + grouped.running_counts(numpy.zeros(len(waiting), numpy.int64), slots)
+        states = running_states(self._aggregates, self._table.values, slots, self._cells(batch.batch))
+        waiting[slots] = number  # of equal slots the last one assigned stays
+        last_group = (waiting[slots] - 1) // count
+        is_full = number % count == 0
+        begins = (number % count == 1 % count) & ((number - 1) // count == last_group)
+        waiting[slots] = waiting[slots] % count
+        emitted = self._order.find(numpy.unique(slots[is_full]).astype(numpy.int64))
+        self._order.remove(emitted[emitted >= 0])
+        self._order.slots(slots[begins & (waiting[slots] > 0)].astype(numpy.int64))
+        if is_full.any():
+            rows = numpy.flatnonzero(is_full)
+            fits = self._fitting(batch.batch, states, rows)
+            rows = rows if fits is None else rows[fits]
+            keys = [column.take(pyarrow.array(rows)) for column in batch.keys]
+            self._pass_on(self._as_batch(keys, [each.results(states, rows) for each in self._aggregates]))
+
+    def add_waiting(self, batch: ColumnBatch) -> bool:
+        """See ``KeyTotals``."""
+        slots = self._slots(batch)
+        self._add(batch.batch, slots)
+        self._table.values[WAITING][slots] = 1
+        self._order.slots(grouped.distinct_slots(slots)[0].astype(numpy.int64))
+        return True
+
+    def pass_waiting(self) -> None:
+        """See ``KeyTotals``."""
+        slots = self._order.keys(self._order.live())[0].to_numpy()
+        self._order.remove(self._order.live())
+        self._table.touch(slots)
+        self._table.values[WAITING][slots] = 0
+        self._pass_parts(slots)
+
+    def pass_all(self) -> None:
+        """See ``KeyTotals``."""
+        slots = self._table.live()
+        self._pass_parts(slots)
         for each in self._with_tables:
             each.remove(self._table.values, slots)
         self._table.remove(slots)
 
-    def columns(self, batch: RecordBatch) -> None:
-        columns = self._keys.of(batch)
-        known = len(self._table)
-        slots = self._table.slots(columns)
+    def _slots(self, batch: ColumnBatch) -> Slots:
+        """Returns the slots of records, which are about to change."""
+        slots = self._table.slots(batch.keys)
         self._table.touch(slots)
-        if self._emits is Emits.EACH:
-            self._pass_on(self._running(batch, columns, slots))
-            return
+        return slots
+
+    def _add(self, batch: RecordBatch, slots: Slots) -> None:
         values = self._table.values
-        distinct = None if self._emits is Emits.END else grouped.distinct_slots(slots)[0]
-        replaced: Sequence[Any] = ()
-        if distinct is not None and self._emits is Emits.REPLACEMENTS:
-            replaced = self._replaced(distinct, known)
         for each, cells in zip(self._aggregates, self._cells(batch), strict=True):
             each.add(values, slots, cells)
-        if distinct is not None:
-            self._pass_on(self._results(distinct, replaced))
+
+    def _pass_parts(self, slots: Slots) -> None:
+        for first in range(0, len(slots), RESULTS_MAX):
+            self._pass_on(self._results(slots[first : first + RESULTS_MAX]))
 
     def _pass_on(self, results: RecordBatch) -> None:
         if results.num_rows:
-            self.out.columns(results)
+            self._operator.out.columns(results)
 
     def _cells(self, batch: RecordBatch) -> list[Any]:
         return [each.cells(batch) for each in self._aggregates]
@@ -117,7 +195,7 @@ class ColumnTotals(ColumnOperator):
             rows, places = rows[fits], pyarrow.array(numpy.flatnonzero(fits))
             batch, keys = batch.take(places), [column.take(places) for column in keys]
         results = [each.results(states, rows) for each in self._aggregates]
-        column = self.timestamp_column
+        column = self._operator.timestamp_column
         is_timed = column is not None and column.name not in self._keys.names
         times = {column.name: batch.column(column.name)} if is_timed and column is not None else {}
         return self._as_batch(keys, results, times)
@@ -133,7 +211,7 @@ class ColumnTotals(ColumnOperator):
         """Refuses the result of one of ``slots``."""
         key = self._keys.shown(self._table.keys(slots[place : place + 1]))
         record = dict(zip(self._keys.names, (column[0].as_py() for column in key), strict=True))
-        self.guard.refused(error, record, None)
+        self._operator.guard.refused(error, record, None)
 
     def _fitting(self, batch: RecordBatch, states: State, rows: Any) -> Any | None:
         """Refuses records of a batch after which a result does not fit. Returns which of ``rows`` are left, if not all.
@@ -143,7 +221,7 @@ class ColumnTotals(ColumnOperator):
 
         def refuse(place: int, error: Exception) -> None:
             row = int(rows[place])
-            self.guard.refused(error, rows_of(batch.slice(row, 1))[0], row)
+            self._operator.guard.refused(error, rows_of(batch.slice(row, 1))[0], row)
 
         return fitting_results(self._aggregates, states, rows, refuse)
 
@@ -172,38 +250,17 @@ class ColumnTotals(ColumnOperator):
         schema = pyarrow.schema(fields, metadata_of(form))
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
-    def end_of_time(self) -> None:
-        if self._emits is not Emits.END:
-            return
-        slots = self._table.live()
-        for first in range(0, len(slots), RESULTS_MAX):
-            self._pass_on(self._results(slots[first : first + RESULTS_MAX]))
-        self._remove(slots)  # a task that is restored after this must not emit them again
 
-
-class FinalTotals(ColumnTotals):
-    """Operator of final aggregates without a key: one row, of the results or of accumulators that a step merges."""
+class ColumnTotal(ColumnTotals):
+    """Accumulators of all records, whose results are one row."""
 
     def __init__(
-        self, step: str, aggregates: Sequence[ColumnAggregate], aggregation: Named[Any], is_part: bool
+        self, kind: ColumnTotalKind, operator: Operator, state: StateBackend, step: str, row_of: RowOf
     ) -> None:
-        """Creates the operator; ``is_part``: it emits accumulators, none without a record."""
-        super().__init__(step, aggregates, (), Emits.END, is_count=False)
-        self._aggregation, self._is_part = aggregation, is_part
+        super().__init__(kind, operator, state, step, is_paced=False)
+        self._row_of = row_of
 
-    def open(self, scope: Scope) -> None:
-        super().open(scope)
-        self._emitted = scope.state.table(f"{self._step}/{EMITTED_NAME}", is_small=True)
-
-    def end_of_time(self) -> None:
-        slots = self._table.live()
+    def _pass_parts(self, slots: Slots) -> None:
         if len(slots):
             parts = {each.name: each.accumulators(self._table.values, slots)[0] for each in self._aggregates}
-            self._emit(self._aggregation.joined(parts))
-        elif not self._is_part and not self._emitted.entries:
-            self._emit(self._aggregation.create())
-        self._emitted.set(0, True)  # a task that is restored after this must not emit it again
-        self._remove(slots)
-
-    def _emit(self, accumulator: Any) -> None:
-        self.out.rows([accumulator if self._is_part else self._aggregation.result(accumulator)])
+            self._operator.out.rows([self._row_of(parts)])

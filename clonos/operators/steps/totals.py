@@ -12,19 +12,19 @@ from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFuncti
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom
 from clonos.operators.aggregates.partial import Partial
-from clonos.operators.columnar.running.total_forms import FinalForm, RunningForm
+from clonos.operators.columnar.running.total_forms import RunningForm
 from clonos.operators.columnar.support import columns_read, name_reason, reason_for_rows
 from clonos.operators.emission_times import Emission
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.kinds.object_totals import ObjectTotalKind
 from clonos.operators.operator import Operator
 from clonos.operators.steps.keyed import RunningCount
 from clonos.operators.steps.running_aggregates import (
-    ChangedAggregate,
-    FinalAggregate,
+    ChangedTotals,
     FinalTotal,
-    PacedAggregate,
-    ReplacedAggregate,
-    RunningAggregate,
+    FinalTotals,
+    PacedTotals,
+    RunningTotals,
 )
 
 COUNT_COLUMN: Final = "count"
@@ -36,7 +36,8 @@ AFTER_EACH: Final = Emission(count=1)
 def count(given: KnownInputs) -> Facts:
     """Returns the facts of a running count of the records of each key."""
     facts = facts_of(partial(RunningCount, given.step), given)
-    return _over_columns(facts, given, Named({COUNT_COLUMN: Count()}), AFTER_EACH, is_keyed=True, is_count=True)
+    named = Named({COUNT_COLUMN: Count()})
+    return _over_columns(facts, given, named, AFTER_EACH, RunningTotals, is_keyed=True, is_count=True)
 
 
 def fold(
@@ -44,7 +45,8 @@ def fold(
 ) -> Facts:
     """Returns the facts of a fold, which begins with a copy of ``initial``."""
     aggregation = Custom(partial(copied, initial), function, None, None)
-    facts = facts_of(partial(_paced(emit, is_keyed), given.step, aggregation), given)
+    kind = ObjectTotalKind(aggregation, is_keyed=is_keyed)
+    facts = facts_of(partial(_paced(emit), given.step, kind), given)
     return replace(
         facts,
         calls=(UserFunction(function, None),),
@@ -56,8 +58,9 @@ def fold(
 
 def aggregate(given: KnownInputs, aggregation: Aggregation[Any, Any], emit: Emission, is_keyed: bool) -> Facts:
     """Returns the facts of an aggregation of all records, or of those of each key."""
+    chooser, kind = _operator(aggregation, emit, is_keyed), ObjectTotalKind(aggregation, is_keyed=is_keyed)
     facts = replace(
-        facts_of(partial(_operator(aggregation, emit, is_keyed), given.step, aggregation), given),
+        facts_of(partial(chooser, given.step, kind), given),
         calls=aggregation.functions,
         names_columns=not aggregation.functions,
         key_field="" if is_keyed else None,
@@ -65,24 +68,22 @@ def aggregate(given: KnownInputs, aggregation: Aggregation[Any, Any], emit: Emis
         emits_at_end=emit.is_final,
         ignores_order=emit.is_final and aggregation.ignores_order,
     )
-    return _over_columns(facts, given, aggregation, emit, is_keyed=is_keyed)
+    return _over_columns(facts, given, aggregation, emit, chooser, is_keyed=is_keyed)
 
 
 def _operator(aggregation: Aggregation[Any, Any], emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
     if emit.count == 1:
-        return partial(RunningAggregate, is_keyed=is_keyed)
-    if emit.has_before:
-        return partial(ReplacedAggregate, is_keyed=is_keyed)
+        return RunningTotals
     if not emit.is_final:
-        return _paced(emit, is_keyed)
+        return _paced(emit)
     is_part = isinstance(aggregation, Partial)
-    return partial(FinalAggregate, is_keyed=is_keyed) if is_keyed or is_part else FinalTotal
+    return FinalTotals if is_keyed or is_part else partial(FinalTotal, aggregation=aggregation)
 
 
-def _paced(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
+def _paced(emit: Emission) -> Callable[..., Operator]:
     if emit.is_per_batch:
-        return partial(ChangedAggregate, is_keyed=is_keyed)
-    return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
+        return partial(ChangedTotals, has_before=emit.has_before)
+    return partial(PacedTotals, count=emit.count, interval_ns=emit.interval_ns)
 
 
 def _over_columns(
@@ -90,6 +91,7 @@ def _over_columns(
     given: KnownInputs,
     aggregation: Aggregation[Any, Any],
     emit: Emission,
+    chooser: Callable[..., Operator],
     *,
     is_keyed: bool,
     is_count: bool = False,
@@ -103,19 +105,10 @@ def _over_columns(
     reads = columns_read(aggregation, has_members=has_members)
     if not (keys if is_keyed else given.has_columns) or reads is None or not isinstance(aggregation, Named):
         return facts
-    if not is_keyed and emit.is_final:
-        return with_form(facts, FinalForm(aggregation, (), is_part=is_part))
-    emits = _emits(emit)
-    pace = None if emits else (emit.count, emit.interval_ns)
     time = given.timestamp_column
-    form = RunningForm(aggregation, keys, emits, is_count, pace, None if time is None else time.name)
+    form = RunningForm(aggregation, keys, emit, chooser, is_count, is_part, None if time is None else time.name)
+    if not is_keyed and emit.is_final:
+        return with_form(facts, form)
     if reason := name_reason(form.names):
         return replace(facts, row_reason=reason)
     return replace(with_form(facts, form), reads=reads if is_keyed else reads or None)
-
-
-def _emits(emit: Emission) -> str:
-    """Returns the name of a member of ``Emits``; "" if results leave at a pace."""
-    if emit.is_per_batch:
-        return "REPLACEMENTS" if emit.has_before else "CHANGES"
-    return "EACH" if emit.count == 1 else "END" if emit.is_final else ""

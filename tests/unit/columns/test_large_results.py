@@ -20,7 +20,7 @@ from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.columnar.refused_results import fitting_results
 from clonos.operators.emission_times import Emission
-from clonos.operators.steps.running_aggregates import name_before
+from clonos.operators.kinds.total_kind import name_before
 from tests.harnesses.both_kernels import kernels
 from tests.unit.columns.test_column_aggregates import add, in_rows, made, new_state, results
 from tests.unit.columns.test_column_windows import START, ColumnsOf

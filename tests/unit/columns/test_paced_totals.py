@@ -17,7 +17,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
 from clonos.operators.emission_times import Emission
-from clonos.operators.kinds.column_totals import ColumnTotals
+from clonos.operators.kinds.column_totals import ColumnTotalKind
 from tests.unit.columns.test_column_totals import SCHEMA, START, aggregates, records
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -81,9 +81,9 @@ def test_paced_totals_restored_at_any_barrier_are_the_same(
 def opening(method: Any, opened: list[str]) -> Any:
     """A method that notes its calls."""
 
-    def wrapped(self: Any, scope: Any) -> Any:
+    def wrapped(self: Any, *args: Any) -> Any:
         opened.append(type(self).__name__)
-        return method(self, scope)
+        return method(self, *args)
 
     return wrapped
 
@@ -93,7 +93,7 @@ def opening(method: Any, opened: list[str]) -> Any:
 def test_totals_stay_in_columns(emit: Emission, has_key: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"key": "a", "other": True, "at": START, "x": x, "y": 0.5, "money": None} for x in range(20)]
     opened: list[str] = []
-    monkeypatch.setattr(ColumnTotals, "open", opening(ColumnTotals.open, opened))
+    monkeypatch.setattr(ColumnTotalKind, "totals", opening(ColumnTotalKind.totals, opened))
     graph = JobGraph("job")
     stream: Any = graph.source(ColumnsOf(rows, SCHEMA))
     totals = (stream.key_by("key") if has_key else stream).aggregate(emit=emit, name="totals", **aggregates())

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from clonos.operators.aggregates.aggregate import Named
-from clonos.operators.columnar.column_form import ColumnForm, ColumnOperator, Schemas
+from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.columnar.key_reasons import key_reason
 from clonos.operators.columnar.support import columns_read
-from clonos.operators.steps.running_aggregates import name_before
-
-Pace = tuple[int | None, int | None]
-"""Number of records and length of time in nanoseconds after which keys are emitted; one of them is None."""
+from clonos.operators.emission_times import Emission
+from clonos.operators.kinds.total_kind import name_before
+from clonos.operators.operator import Operator
 
 
 @dataclass(frozen=True)
 class RunningForm(ColumnForm):
-    """Aggregates by key, or of all records without one, whose results are columns.
+    """Aggregates by key, or of all records without one.
 
-    ``emits``: the name of a member of ``Emits``. ``is_count``: the only aggregate is that of ``count()``. ``pace``:
-    when it emits, in place of ``emits``. ``time``: the column of the timestamps, if records have them.
+    ``chooser`` creates the operator of a kind of records. ``is_count``: the only aggregate is that of ``count()``.
+    ``is_part``: accumulators leave, to be merged elsewhere. ``time``: the column of the timestamps, if there is one.
     """
 
     aggregation: Named[Any]
     keys: tuple[str, ...]
-    emits: str = "END"
+    emit: Emission
+    chooser: Callable[[str, Any], Operator]
     is_count: bool = False
-    pace: Pace | None = None
+    is_part: bool = False
     time: str | None = None
+
+    @property
+    def emits_columns(self) -> bool:
+        """See ``ColumnForm``."""
+        return not self._is_row
+
+    @property
+    def _is_row(self) -> bool:
+        """Whether there is one result, which is a row."""
+        return self.emit.is_final and not self.keys
 
     @property
     def names(self) -> list[str]:
         """Returns the columns of the results."""
         aggregates = tuple(self.aggregation.aggregations)
-        before = tuple(map(name_before, aggregates)) if self.emits == "REPLACEMENTS" else ()
-        has_time = self.emits == "EACH" and self.time is not None and self.time not in self.keys
+        before = tuple(map(name_before, aggregates)) if self.emit.has_before else ()
+        has_time = self.emit.count == 1 and self.time is not None and self.time not in self.keys
         return [*self.keys, *aggregates, *before, *([self.time] if has_time and self.time is not None else [])]
 
     def row_reason(self, schemas: Schemas) -> str:
@@ -61,44 +72,22 @@ class RunningForm(ColumnForm):
         """See ``ColumnForm``."""
         from clonos.operators.columnar.result_schemas import schema_of_totals
 
-        has_before = self.emits == "REPLACEMENTS"
+        has_before = self.emit.has_before
         return schema_of_totals(
             self.aggregation, self.keys, self.names, *schemas, has_before=has_before, is_count=self.is_count
         )
 
-    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
+    def operator(self, step: str, schemas: Schemas) -> Operator:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.running.paced_totals import PacedTotals
-        from clonos.operators.kinds.column_totals import ColumnTotals, Emits
-
-        aggregates, fields = self._aggregates(schema), [schema.field(name) for name in self.keys]
-        if self.pace is not None:
-            return PacedTotals(step, aggregates, fields, *self.pace)
-        return ColumnTotals(step, aggregates, fields, Emits[self.emits], self.is_count)
-
-    def _aggregates(self, schema: Any) -> list[Any]:
         from clonos.operators.columnar.aggregate_maker import column_aggregates
+        from clonos.operators.kinds.column_totals import ColumnTotalKind
 
         aggregates = column_aggregates(self.aggregation, schema, has_tables=True)
         assert aggregates is not None, "these columns have no reason to be rows"
-        return aggregates
+        fields, row_of = [schema.field(name) for name in self.keys], self._row_of if self._is_row else None
+        return self.chooser(step, ColumnTotalKind(aggregates, fields, is_count=self.is_count, row_of=row_of))
 
-
-@dataclass(frozen=True)
-class FinalForm(RunningForm):
-    """Aggregates of all records that emit a row at the end; ``is_part``: accumulators, to be merged elsewhere."""
-
-    is_part: bool = False
-
-    @property
-    def emits_columns(self) -> bool:
-        """See ``ColumnForm``."""
-        return False
-
-    def operator(self, step: str, schemas: Schemas) -> ColumnOperator:
-        """See ``ColumnForm``."""
-        (schema,) = schemas
-        from clonos.operators.kinds.column_totals import FinalTotals
-
-        return FinalTotals(step, self._aggregates(schema), self.aggregation, self.is_part)
+    def _row_of(self, parts: Mapping[str, Any]) -> Any:
+        accumulator = self.aggregation.joined(parts)
+        return accumulator if self.is_part else self.aggregation.result(accumulator)
