@@ -45,7 +45,7 @@ STAGES: Final = {
         "clonos.core.task.task_output:encode_timed_rows",
         "clonos.core.task.task_output:encode_columns",
     ],
-    "input: decode": ["clonos.core.task.inputs:decode_elements"],
+    "input: decode": ["clonos.core.task.inputs:decode_elements", "clonos.core.values.elements:RowParts.take"],
     "input: queue, cut, join": [
         "clonos.core.task.inputs:InputQueue.take",
         "clonos.core.task.inputs:InputQueue.run_length",

@@ -20,9 +20,9 @@ from clonos.api.columns.described_columns import maker_of
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
-from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE, ChainContext
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.operator import ROWS_AT_ONCE, InputSide, Scope
+from clonos.operators.operator import InputSide, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
 

@@ -378,9 +378,26 @@ static int list_nodes(PyObject *given, Node *nodes, int *count)
     return node->kind == INTS || node->kind == TEXTS || node->kind == FLOATS;
 }
 
-/* unpack_rows(specification): returns the rows of columns, each row with its cells at once, so that they lie together in
- * memory; None if the columns have other kinds or are malformed. */
-static PyObject *unpack_rows(PyObject *Py_UNUSED(module), PyObject *given)
+/* The place in columns up to which their rows were made. `nodes` point into the bytes of `given`. */
+typedef struct {
+    PyObject *given;
+    Py_ssize_t left; /* rows that are not made yet; -1 if a cell was malformed */
+    int count;
+    Node nodes[];
+} Reader;
+
+static const char READER[] = "clonos.kernels._native.Reader";
+
+static void close_reader(PyObject *capsule)
+{
+    Reader *reader = PyCapsule_GetPointer(capsule, READER);
+    Py_DECREF(reader->given);
+    PyMem_Free(reader);
+}
+
+/* open_rows(specification) -> (reader, count): a reader of the rows of columns, for next_rows, and how many they are; None
+ * if the columns have other kinds or other lengths. */
+static PyObject *open_rows(PyObject *Py_UNUSED(module), PyObject *given)
 {
     Node nodes[NODES_MAX];
     int count = 0, found = list_nodes(given, nodes, &count);
@@ -395,23 +412,60 @@ static PyObject *unpack_rows(PyObject *Py_UNUSED(module), PyObject *given)
         rows_count = cells;
     }
     if (!found) Py_RETURN_NONE;
-    PyObject *rows = PyList_New(rows_count);
-    for (Py_ssize_t index = 0; rows != NULL && index < rows_count; index++) {
+    Reader *reader = PyMem_Malloc(sizeof(Reader) + (size_t)count * sizeof(Node));
+    if (reader == NULL) return PyErr_NoMemory();
+    reader->left = rows_count;
+    reader->count = count;
+    memcpy(reader->nodes, nodes, (size_t)count * sizeof(Node));
+    PyObject *capsule = PyCapsule_New(reader, READER, close_reader);
+    if (capsule == NULL) {
+        PyMem_Free(reader);
+        return NULL;
+    }
+    reader->given = Py_NewRef(given);
+    return Py_BuildValue("(Nn)", capsule, rows_count);
+}
+
+/* Returns whether the columns end where the rows do. */
+static int is_at_end(const Reader *reader)
+{
+    for (int place = 0; place < reader->count; place++) {
+        const Node *node = &reader->nodes[place];
+        if (node->kind != TUPLES && node->kind != PLACE && node->at != node->end) return 0;
+    }
+    return 1;
+}
+
+/* next_rows(reader, count): returns the next rows, each with its cells at once, so that they lie together in memory; None
+ * if a cell of them or of earlier ones is malformed, or if something is left after the last one. */
+static PyObject *next_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *capsule;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "On", &capsule, &count)) return NULL;
+    Reader *reader = PyCapsule_GetPointer(capsule, READER);
+    if (reader == NULL) return NULL;
+    if (reader->left < 0) Py_RETURN_NONE;
+    if (count < 0 || count > reader->left)
+        return PyErr_Format(PyExc_IndexError, "%zd rows, and %zd are left", count, reader->left);
+    PyObject *rows = PyList_New(count);
+    for (Py_ssize_t index = 0; rows != NULL && index < count; index++) {
         int place = 0;
-        PyObject *row = take_cell(nodes, &place);
+        PyObject *row = take_cell(reader->nodes, &place);
         if (row == NULL) Py_CLEAR(rows);
         else PyList_SET_ITEM(rows, index, row);
     }
-    for (int place = 0; rows != NULL && place < count; place++)
-        if (nodes[place].kind != TUPLES && nodes[place].kind != PLACE && nodes[place].at != nodes[place].end)
-            Py_CLEAR(rows);
+    if (rows != NULL && count == reader->left && !is_at_end(reader)) Py_CLEAR(rows);
+    reader->left = rows == NULL ? -1 : reader->left - count;
     if (rows == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
     return rows;
 }
+
 PyMethodDef cells_methods[] = {
     {"pack_cells", pack_cells, METH_O, "Returns the kind and the msgpack of cells of one kind, or None."},
     {"pack_tuples", pack_tuples, METH_O, "Returns kind and msgpack of each column of tuples, or a list of its cells."},
     {"key_place", key_place, METH_VARARGS, "Returns the place at which all rows have their key, or None."},
-    {"unpack_rows", unpack_rows, METH_O, "Returns the rows of columns of ints, texts, floats and tuples of them, or None."},
+    {"open_rows", open_rows, METH_O, "Returns a reader of columns of ints, texts, floats and tuples of them, or None."},
+    {"next_rows", next_rows, METH_VARARGS, "next_rows(reader, count): makes the next rows, or None."},
     {NULL, NULL, 0, NULL},
 };

@@ -20,7 +20,7 @@ from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides, pass_in_parts
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.tap import tap
@@ -188,10 +188,10 @@ class OperatorChain:
     # --- data
 
     def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
-        """Processes a batch of rows of an input edge. The caller does not use the list again."""
+        """Processes a batch of rows of an input edge."""
         if rows:
             self._begin_step()
-            pass_in_parts(self._rows_inputs[port], rows, times, empties=True)
+            self._rows_inputs[port](rows, times)
 
     def process_columns(self, port: int, batch: RecordBatch) -> None:
         """Processes a batch of columns of an input edge."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
-from clonos.core.ports.operator_chain import ChainContext, StepFailed
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE, ChainContext, StepFailed
 from clonos.core.values.column_keys import python_keys
 from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.copying import copied_rows
-from clonos.core.values.elements import take_rows
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import python_rows, retained_records
 from clonos.operators.columnar.row_forms import has_own_form, rows_of
@@ -31,17 +30,8 @@ Times = Sequence[int] | None
 """Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
 
 
-ROWS_AT_ONCE: Final = 512
-"""Rows that pass all steps of a chain before the next ones do: what a step makes of them is still in the processor's
-cache when the next step reads it, and its memory is used again for the next rows."""
-
-
-def pass_in_parts(
-    take: Callable[[list[Any], Times], None], rows: list[Any], times: Times = None, *, empties: bool = False
-) -> None:
-    """Passes the rows of a step of the task to ``take`` in parts, which follow from their number alone.
-
-    ``empties``: the list is not used again, so that the memory of each part is free for what the next part makes.
+def pass_in_parts(take: Callable[[list[Any], Times], None], rows: list[Any], times: Times = None) -> None:
+    """Passes the rows that a source has read to ``take`` in parts, which follow from their number alone.
 
     Raises: StepFailed: user code raised; the index of the record is that in ``rows``.
     """
@@ -49,10 +39,9 @@ def pass_in_parts(
         take(rows, times)
         return
     for first in range(0, len(rows), ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, len(rows) - first)
-        part = take_rows([(rows, first, count)]) if empties else rows[first : first + count]
+        end = first + ROWS_AT_ONCE
         try:
-            take(part, None if times is None else times[first : first + count])
+            take(rows[first:end], None if times is None else times[first:end])
         except StepFailed as failed:
             if failed.at.index is not None:
                 failed.at = replace(failed.at, index=first + failed.at.index)

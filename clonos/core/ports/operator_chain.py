@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
+
+ROWS_AT_ONCE: Final = 512
+"""Rows that pass all steps of a chain before the next ones do: what a step makes of them is still in the processor's
+cache when the next step reads it, and its memory is used again for the next rows."""
 
 
 class Collector(Protocol):
@@ -132,7 +136,8 @@ class Chain(Protocol):
         """
 
     def process_rows(self, port: int, rows: list[Any], times: Sequence[int] | None = None) -> None:
-        """Processes one step's rows; ``port`` is the index of their edge among the vertex's input edges.
+        """Processes at most ``ROWS_AT_ONCE`` rows of a step, whose list the caller does not use again; ``port`` is the
+        index of their edge among the vertex's input edges.
 
         ``times``: the timestamp of each row, in nanoseconds since the Unix epoch, if the stream has them.
         """

@@ -10,10 +10,12 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import decode_watermark
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE
 from clonos.core.ports.task_port import Delivered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.latency import LatencyMarks
-from clonos.core.values.elements import can_join, cut_elements, decode_elements, join_elements, take_rows
+from clonos.core.values.elements import RowParts, can_join, cut_elements, decode_elements, join_elements
+from clonos.core.values.rows import take_rows
 
 
 class _Piece:
@@ -32,23 +34,25 @@ class _Piece:
         self.batch: Any = None
 
     def decode(self) -> Any:
-        """Returns all of its elements, as a list or a RecordBatch."""
+        """Returns its elements, as ``RowParts`` or a RecordBatch."""
         if self.batch is None:
-            self.batch = decode_elements(self.kind, self.payload)
+            if self.kind is ElementKind.ROWS:
+                self.batch = RowParts(self.payload)
+                if self.skip:
+                    self.batch.take(self.skip)
+            else:
+                self.batch = decode_elements(self.kind, self.payload)
             self.payload = b""
         return self.batch
 
     def take(self, count: int) -> Any:
-        """Takes the next ``count`` elements, as a list or a RecordBatch."""
-        self.decode()
-        start = self.skip
+        """Takes the next ``count`` elements, as rows or a RecordBatch."""
+        batch, start = self.decode(), self.skip
         self.skip += count
         self.left -= count
-        if start == 0 and self.left == 0:
-            return self.batch
-        if type(self.batch) is list:
-            return take_rows([(self.batch, start, count)])
-        return cut_elements(self.kind, self.batch, start, count)
+        if self.kind is ElementKind.ROWS:
+            return batch.take(count)
+        return batch if start == 0 and self.left == 0 else cut_elements(self.kind, batch, start, count)
 
 
 class InputQueue:
@@ -113,8 +117,8 @@ class InputQueue:
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark, and of
-        columns only up to the next change of their schema.
+        """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark, of rows
+        at most ``ROWS_AT_ONCE``, and of columns only up to the next change of their schema.
 
         Returns their kind and the batch; for a watermark its content, for a barrier its checkpoint and whether the job
         stops there.
@@ -125,6 +129,8 @@ class InputQueue:
             self._drop(head)
             is_watermark = head.kind is ElementKind.WATERMARK
             return head.kind, decode_watermark(head.payload) if is_watermark else (head.checkpoint, bool(head.payload))
+        if head.kind is ElementKind.ROWS:
+            count = min(count, ROWS_AT_ONCE)
         if head.left == count:
             self.next_seq += count
             self._drop(head)

@@ -37,7 +37,7 @@ from clonos.core.task.opening import chain_context, open_log
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
 from clonos.core.task.task_output import StepCollector, TaskOutputs
-from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process, process_rows, timed_inputs
+from clonos.core.task.watermarks import InputWatermarks, advance, process, timed_inputs
 from clonos.core.wire.recovery_messages import InputRange
 
 
@@ -232,52 +232,46 @@ class Task:
     # ------------------------------------------------------------------ steps
 
     def _step(self, queue: InputQueue, count: int, is_begun: bool = False) -> None:
-        """Processes the next ``count`` elements of an input as one batch, cut at watermarks."""
+        """Processes the next ``count`` elements of an input: records and the watermarks between them, or a barrier, or
+        the end."""
         if not is_begun:
             self.log.begin_step()
         self.at = InputRange(queue.channel, queue.next_seq, count)
-        end_seq = queue.next_seq + count
-        kind, batch = queue.take(count)
-        began_ns = self.pace.begin() if kind.is_data else 0
-        match kind:
-            case ElementKind.ROWS:
-                process_rows(self.chain, queue.port, batch)
-            case ElementKind.COLUMNS:
-                self.pace.expect_columns()
-                self.chain.process_columns(queue.port, batch)
+        match queue.pieces[0].kind:
             case ElementKind.BARRIER:
-                checkpoint, is_last = batch
+                _, (checkpoint, is_last) = queue.take(count)
                 if is_last:
                     self._stop_at(checkpoint)
                 self._align(queue, checkpoint)
-                return
             case ElementKind.END:
+                queue.take(count)
                 queue.end()
                 advance(self.chain, self.watermarks.end())
                 self._align_or_end()
-                return
-            case ElementKind.WATERMARK:
-                advance(self.chain, self.watermarks.take(queue.channel, batch))
-                self._cross_watermarks(queue, end_seq)
-                return
+            case ElementKind.ROWS | ElementKind.COLUMNS | ElementKind.WATERMARK:
+                self._process(queue, count)
             case _:
-                assert_never(kind)
-        if queue.next_seq == end_seq:
-            self.finish_step(count, began_ns)
-        else:
-            self.records_in += queue.next_seq - self.at.first_seq
-            self._cross_watermarks(queue, end_seq)
+                assert_never(queue.pieces[0].kind)
 
-    def _cross_watermarks(self, queue: InputQueue, end_seq: int) -> None:
-        """Processes the rest of a step that spans watermarks, and emits it. It does not change the size of later steps,
-        because the cost and the output of timers are not those of a record."""
-        for self.at, kind, batch in parts_of(queue, end_seq):
+    def _process(self, queue: InputQueue, count: int) -> None:
+        """Processes records and the watermarks between them in parts, which follow from the elements alone."""
+        began_ns = self.pace.begin()
+        end_seq, watermarks = queue.next_seq + count, 0
+        while (first_seq := queue.next_seq) < end_seq:
+            self.at = InputRange(queue.channel, first_seq, end_seq - first_seq)
+            kind, batch = queue.take(end_seq - first_seq)
             if kind is ElementKind.WATERMARK:
+                watermarks += 1
                 advance(self.chain, self.watermarks.take(queue.channel, batch))
-            else:
-                self.records_in += self.at.count
-                process(self.chain, kind, queue.port, batch)
-        self.emit()
+                continue
+            if kind is ElementKind.COLUMNS:
+                self.pace.expect_columns()
+            process(self.chain, kind, queue.port, batch)
+        if watermarks:  # the cost and the output of timers are not those of a record, so later steps keep their size
+            self.records_in += count - watermarks
+            self.emit()
+        else:
+            self.finish_step(count, began_ns)
 
     def begin_read(self, count: int | None) -> None:
         """Notes that the current step reads ``count`` records of a source; None: it has not begun."""

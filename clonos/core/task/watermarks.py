@@ -7,7 +7,7 @@ in steps only, so replay by the order of elements gives the same changes at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from clonos.core.model.element_kind import ElementKind
@@ -18,7 +18,6 @@ from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime
 from clonos.core.task.inputs import InputQueue
 from clonos.core.values import TimedRows
-from clonos.core.wire.recovery_messages import InputRange
 
 
 class InputWatermarks:
@@ -107,14 +106,6 @@ def advance(chain: Chain, changes: list[Watermark]) -> None:
     """Passes the changes of a task's watermark to its chain, which fires timers and forwards them."""
     for change in changes:
         chain.advance_watermark(change)
-
-
-def parts_of(queue: InputQueue, end_seq: int) -> Iterator[tuple[InputRange, ElementKind, Any]]:
-    """Takes the elements below ``end_seq``, cut at watermarks. Yields range, kind and batch of each part."""
-    while queue.next_seq < end_seq:
-        first_seq = queue.next_seq
-        kind, batch = queue.take(end_seq - first_seq)
-        yield InputRange(queue.channel, first_seq, queue.next_seq - first_seq), kind, batch
 
 
 def process(chain: Chain, kind: ElementKind, port: int, batch: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import chain
 from typing import Any, Final, NamedTuple, assert_never
 
@@ -19,11 +19,10 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.values import value_limits
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.columns import decode_columns
-from clonos.core.values.rows import Column, column_of, decode_rows, rows_of
+from clonos.core.values.rows import Column, LazyRows, column_of, decode_column, decode_rows, rows_of
 from clonos.core.values.tree import ENCODER
 from clonos.core.values.value import reason
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
-from clonos.kernels import choice
 
 TIMED_ROWS_FORMAT: Final = 2
 """First byte of encoded rows with timestamps."""
@@ -73,6 +72,14 @@ def decode_timed_rows(data: bytes | memoryview, *, bytes_max: int = value_limits
 
     Raises: ValueMalformed, if the bytes are no valid batch.
     """
+    column, times = _decode_timed(data, bytes_max)
+    rows = rows_of(column)
+    _check_count(rows, times)
+    return TimedRows(rows, times)
+
+
+def _decode_timed(data: bytes | memoryview, bytes_max: int) -> tuple[Column, Sequence[int]]:
+    """Returns the column of the rows, whose cells are not looked at, and the timestamps."""
     if len(data) > bytes_max:
         raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {bytes_max}")
     if not are_timed(data):
@@ -80,14 +87,42 @@ def decode_timed_rows(data: bytes | memoryview, *, bytes_max: int = value_limits
         raise ValueMalformed("batch", f"{wanted}, these with {bytes(data[:1])!r}")
     try:
         encoded = _decoder.decode(memoryview(data)[1:])
-        times = _unpacked(encoded.times)
+        return encoded.rows, _unpacked(encoded.times)
     # Wrong bytes may raise anything in the libraries below.
     except Exception as error:
         raise ValueMalformed("batch", reason(error)) from error
-    rows = rows_of(encoded.rows)
+
+
+def _check_count(rows: Sized, times: Sequence[int]) -> None:
     if len(rows) != len(times):
         raise ValueMalformed("batch", f"{len(times)} timestamps for {len(rows)} rows")
-    return TimedRows(rows, times)
+
+
+class RowParts:
+    """Rows of a payload with their timestamps, if they have them, in order; rows are made when they are taken."""
+
+    __slots__ = ("_rows", "_taken", "_times")
+
+    def __init__(self, payload: bytes | memoryview) -> None:
+        """Raises: ValueMalformed, if the bytes are no valid batch; for cells that ``take`` makes, it does."""
+        self._times: Sequence[int] | None = None
+        self._taken = 0
+        if are_timed(payload):
+            column, self._times = _decode_timed(payload, value_limits.BATCH_BYTES_MAX)
+        else:
+            column = decode_column(payload)
+        self._rows = LazyRows(column)
+        if self._times is not None:
+            _check_count(self._rows, self._times)
+
+    def take(self, count: int) -> list[Any] | TimedRows:
+        """Returns the next ``count`` rows, which were not returned before.
+
+        Raises: ValueMalformed, if a row is malformed, or something follows after the last one.
+        """
+        rows, first = self._rows.take(count), self._taken
+        self._taken += count
+        return rows if self._times is None else TimedRows(rows, self._times[first : first + count])
 
 
 def are_timed(data: bytes | memoryview) -> bool:
@@ -131,14 +166,6 @@ def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> An
             raise AssertionError(kind)
         case _:
             assert_never(kind)
-
-
-def take_rows(pieces: list[tuple[list[Any], int, int]]) -> list[Any]:
-    """Returns the rows of pieces (list, first, count) as one list. The lists are not used again, and may lose them."""
-    if choice.native is not None:
-        rows: list[Any] = choice.native.take_rows(pieces, sum([count for _, _, count in pieces]))
-        return rows
-    return list(chain.from_iterable([rows[first : first + count] for rows, first, count in pieces]))
 
 
 def can_join(kind: ElementKind, first: Any, second: Any) -> bool:

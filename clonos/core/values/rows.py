@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
+from functools import partial
 from itertools import chain, repeat
 from operator import add, attrgetter, floordiv, is_, itemgetter, sub
 from types import NoneType
@@ -159,19 +160,68 @@ def rows_of(column: Column) -> list[Any]:
         raise ValueMalformed("batch", reason(error)) from error
 
 
+class LazyRows:
+    """Rows of a batch in order, of which each is made when it is taken if the kernel can read them: all rows of a large
+    batch at once would not be in the processor's cache any more where the first ones are used.
+    """
+
+    __slots__ = ("_column", "_opened", "_rows", "_taken")
+
+    def __init__(self, column: Column) -> None:
+        """Raises: ValueMalformed, if the column is no valid batch; for cells that ``take`` makes, it does."""
+        self._column = column
+        self._opened = _open(column, 0)
+        self._rows: list[Any] = [] if self._opened else rows_of(column)
+        self._taken = 0
+
+    def __len__(self) -> int:
+        """Returns how many rows the batch has, with those that were taken."""
+        return self._opened[1] if self._opened else len(self._rows)
+
+    def take(self, count: int) -> list[Any]:
+        """Returns the next ``count`` rows, which were not returned before.
+
+        Raises: ValueMalformed, if a row is malformed, or something follows after the last one.
+        """
+        if self._opened is not None:
+            make, _ = self._opened
+            if (rows := make(count)) is not None:
+                self._taken += count
+                return rows
+            self._opened, self._rows = None, rows_of(self._column)  # finds out what is wrong
+        first = self._taken
+        self._taken += count
+        return self._rows if count == len(self._rows) else take_rows([(self._rows, first, count)])
+
+
+def take_rows(pieces: list[tuple[list[Any], int, int]]) -> list[Any]:
+    """Returns the rows of pieces (list, first, count) as one list. The lists are not used again, and may lose them."""
+    if choice.native is not None:
+        rows: list[Any] = choice.native.take_rows(pieces, sum([count for _, _, count in pieces]))
+        return rows
+    return list(chain.from_iterable([rows[first : first + count] for rows, first, count in pieces]))
+
+
 def decode_rows(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> list[Any]:
     """Returns exact copies of the encoded rows.
 
     Raises: ValueMalformed, if the bytes are no valid batch.
+    """
+    return rows_of(decode_column(data, bytes_max=bytes_max))
+
+
+def decode_column(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> Column:
+    """Returns the column of encoded rows, whose cells are not looked at.
+
+    Raises: ValueMalformed, if the bytes are no valid column.
     """
     if len(data) > bytes_max:
         raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {bytes_max}")
     if len(data) == 0 or data[0] != ROWS_FORMAT:
         raise ValueMalformed("batch", f"rows begin with the byte {ROWS_FORMAT}, these with {bytes(data[:1])!r}")
     try:
-        return _cells(COLUMN_DECODER.decode(memoryview(data)[1:]), 0)
-    # Wrong bytes may raise anything, in the libraries below or in __hash__ and __post_init__ of a registered class.
-    except Exception as error:
+        return COLUMN_DECODER.decode(memoryview(data)[1:])
+    except Exception as error:  # wrong bytes may raise anything in the library
         raise ValueMalformed("batch", reason(error)) from error
 
 
@@ -319,11 +369,20 @@ def _packed_cells(column: Column, depth: int) -> tuple[int, Any] | None:
     return None if None in parts else (TUPLES, parts)
 
 
+def _open(column: Column, depth: int) -> tuple[Callable[[int], list[Any] | None], int] | None:
+    """Returns a function of the kernel's that makes the next rows, or None for malformed ones, and how many there are.
+    None if the kernel cannot read the column.
+    """
+    if choice.native is None or (packed := _packed_cells(column, depth)) is None:
+        return None
+    opened = choice.native.open_rows(packed)
+    return None if opened is None else (partial(choice.native.next_rows, opened[0]), opened[1])
+
+
 def _cells(column: Column, depth: int) -> list[Any]:
-    native = choice.native if column.kind in (TUPLES, STR) else None
-    if native is not None and (packed := _packed_cells(column, depth)) is not None:
-        rows: list[Any] | None = native.unpack_rows(packed)
-        if rows is not None:
+    if column.kind in (TUPLES, STR) and (opened := _open(column, depth)) is not None:
+        make, count = opened
+        if (rows := make(count)) is not None:
             return rows  # else the code below finds out what is wrong
     decoder = SCALAR_DECODERS.get(column.kind)
     if decoder is not None:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.joins.match_rules import AsOfRules, Direction
 from clonos.operators.kinds.object_side import MISSING, ObjectSide
-from clonos.operators.operator import ROWS_AT_ONCE
 from clonos.operators.state.keyed_state import Table
 
 Version = tuple[int, int, Any]

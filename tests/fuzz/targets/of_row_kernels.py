@@ -79,9 +79,16 @@ def _unpack(native: Any, flag: int, first: bytes, second: bytes) -> None:
     """What the kernel reads, msgspec reads too."""
     one, other = flag % 5, flag // 5 % 5  # kinds of columns, with some that do not exist
     parts = ((one, first), (TUPLES, ((one, first), (other, second if flag & 128 else first))))
-    rows = native.unpack_rows((TUPLES, parts))
-    if rows is None:
+    opened = native.open_rows((TUPLES, parts))
+    if opened is None:
         return
+    reader, count = opened
+    cut = min(flag & 15, count)
+    pieces = [native.next_rows(reader, each) for each in (cut, count - cut)]
+    if None in pieces:
+        assert pieces[1] is None
+        return
+    rows = [row for piece in pieces for row in piece]
     try:
         columns = [SCALAR_DECODERS[kind].decode(each) for kind, each in ((one, first), parts[1][1][1])]
     except msgspec.MsgspecError as error:

@@ -17,16 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.core.values import Column, ValueMalformed, decode_rows, encode_rows, rows_of
-from clonos.core.values.elements import take_rows
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, split_rows
-from clonos.core.values.rows import key_place
+from clonos.core.values.rows import LazyRows, column_of, key_place, take_rows
 from clonos.kernels import choice
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.keyed import _beside, _pair_of
 from clonos.operators.windows.grid import UtcGrid
 from clonos.operators.windows.pane_windows import by_pane
 
+INTS, TUPLES, PLACE = 2, 7, 14
 EDGES = [edge + step for edge in (0, 32, 128, 1 << 8, 1 << 16, 1 << 32, 1 << 63, 1 << 64) for step in (-1, 0, 1)]
 
 cells = st.one_of(
@@ -84,6 +84,48 @@ def test_wrong_columns_give_the_same_rows_or_the_same_error(column: Column) -> N
     assert repr(on_kernels) == repr(without)
 
 
+@given(
+    st.one_of(columns, st.lists(st.tuples(st.integers(), st.text(), st.floats(allow_nan=False)), max_size=20)),
+    st.data(),
+)
+def test_rows_that_are_taken_in_pieces_are_those_that_are_made_at_once(rows: list[Any], data: st.DataObject) -> None:
+    column = column_of(rows)
+
+    def pieces() -> list[list[Any]]:
+        lazy, left = LazyRows(column), len(rows)
+        found = []
+        for count in counts:
+            found.append(lazy.take(min(count, left)))
+            left -= len(found[-1])
+        return [*found, lazy.take(left)]
+
+    counts = data.draw(st.lists(st.integers(0, 9), max_size=4))
+    on_kernels, without = with_and_without(pieces)
+    assert repr(on_kernels) == repr(without)
+    assert repr([row for piece in on_kernels for row in piece]) == repr(rows)  # no nan equals itself
+
+
+@pytest.mark.parametrize("data", [b"\x94\x01\x02\x03\xc0", b"\x94\x01\x02\x03\x04\x05"])
+def test_a_malformed_row_is_found_where_it_is_made(data: bytes) -> None:
+    reader = LazyRows(Column(TUPLES, parts=(Column(INTS, data=data),)))
+    assert reader.take(3) == [(1,), (2,), (3,)]
+    for _ in range(2):
+        with pytest.raises(ValueMalformed):
+            reader.take(1)
+
+
+def test_no_more_rows_are_made_than_there_are(native: Any) -> None:
+    reader, count = native.open_rows((INTS, b"\x92\x07\x08"))
+    assert count == 2
+    for wrong in (3, -1):
+        with pytest.raises(IndexError):
+            native.next_rows(reader, wrong)
+    assert native.next_rows(reader, 2) == [7, 8]
+    assert native.next_rows(reader, 0) == []
+    with pytest.raises(ValueError, match="PyCapsule"):
+        native.next_rows(7, 0)
+
+
 def test_decoded_rows_are_not_shared() -> None:
     data = encode_rows([((1, "a"), 2.5), ((300, "b"), 1.5)])
     first, second = decode_rows(data), decode_rows(data)
@@ -103,7 +145,7 @@ def test_texts_that_come_again_are_those_that_a_decoder_makes() -> None:
 @pytest.mark.parametrize("given", [(7,), 7, (7, ()), (7, []), (2, "text"), (9, b""), ("a", b""), (7, ((2, b""),) * 99)])
 def test_a_specification_of_another_form_is_refused(native: Any, given: Any) -> None:
     try:
-        assert native.unpack_rows(given) is None
+        assert native.open_rows(given) is None
     except TypeError:
         assert given == ("a", b"")
 
@@ -252,9 +294,6 @@ def test_a_place_of_keys_keeps_what_it_returns_alive() -> None:
     assert [key for key, _ in pairs] == ["key " + str(number) for number in range(100)]
 
 
-INTS, TUPLES, PLACE = 2, 7, 14
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -270,7 +309,7 @@ INTS, TUPLES, PLACE = 2, 7, 14
     ],
 )
 def test_a_place_of_keys_that_is_not_beside_its_rows_is_malformed(native: Any, given: Any) -> None:
-    assert native.unpack_rows(given) is None
+    assert native.open_rows(given) is None
 
     def column_of(each: Any) -> Column:
         kind, content = each

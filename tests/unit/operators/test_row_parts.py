@@ -1,19 +1,17 @@
-"""Large steps: their rows pass the chain in parts, which changes neither results nor the record that an error names."""
+"""Large reads: their rows pass the chain in parts, which changes neither results nor the record that an error names."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
-from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.kernels import choice
-from clonos.operators.operator import ROWS_AT_ONCE, pass_in_parts
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE, FailedAt, StepFailed
+from clonos.operators.operator import pass_in_parts
 from tests.unit.operators.driver import Given, GivenReader, Outbox, Run, run
 
 COUNT = 3 * ROWS_AT_ONCE + 7
@@ -40,20 +38,6 @@ def test_a_small_batch_is_passed_as_it_is() -> None:
     assert got[0] is rows
 
 
-@pytest.mark.skipif(choice.native is None, reason="all rows stay where the native kernels are not in use")
-def test_the_rows_of_a_part_are_freed_before_the_next_one() -> None:
-    rows = [array("b") for _ in range(COUNT)]
-    passed: list[Any] = []
-
-    def take(part: list[Any], times: object) -> None:
-        live.append(sum(each() is not None for each in passed))
-        passed[:] = map(ref, part)
-
-    live: list[int] = []
-    pass_in_parts(take, rows, empties=True)
-    assert max(live) <= 1  # a name of the loop above has one
-
-
 def refuse_last(value: int) -> int:
     if value == COUNT - 1:
         raise ValueError(value)
@@ -75,17 +59,6 @@ def test_an_error_names_the_place_of_its_record_among_those_that_a_source_read()
     job = Run(graph.compile(Options(), parallelism=1))
     with pytest.raises(StepFailed) as raised:
         job.finish(records_max=COUNT)
-    job.close()
-    assert raised.value.at == FailedAt("check", COUNT - 1, str(COUNT - 1))
-
-
-def test_an_error_names_the_place_of_its_record_in_the_input_of_a_step() -> None:
-    graph = JobGraph("job")
-    keyed = graph.source(Given([])).key_by(lambda value: "one")
-    keyed.stateful_map(lambda key, state, value: (1, refuse_last(value)), name="check").sink(Outbox())
-    job = Run(graph.compile(Options(), parallelism=1))
-    with pytest.raises(StepFailed) as raised:
-        job.chains[1].process_rows(0, [("one", value) for value in range(COUNT)])
     job.close()
     assert raised.value.at == FailedAt("check", COUNT - 1, str(COUNT - 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import pyarrow as pa
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.plan import Channel
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE
 from clonos.core.ports.task_port import Delivered
 from clonos.core.task.inputs import InputQueue
-from clonos.core.values import encode_columns
+from clonos.core.values import encode_columns, encode_rows, encode_timed_rows
+from clonos.kernels import choice
 
 INTS = pa.record_batch({"x": pa.array([1, 2], pa.int64())})
 FLOATS = pa.record_batch({"x": pa.array([0.5, 1.5], pa.float64())})
@@ -24,6 +27,41 @@ def queue_of(*batches: Any) -> InputQueue:
     for batch in batches:
         queue.put(Delivered(ChannelId(0), ElementKind.COLUMNS, 2, 0, CheckpointId(0), encode_columns(batch)))
     return queue
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize("made", [lambda each: (each, "text"), lambda each: {"n": each}], ids=["tuples", "dicts"])
+def test_rows_are_taken_in_parts_whatever_the_batches_in_which_they_came(made: Any, is_timed: bool) -> None:
+    queue = InputQueue(Channel(ChannelId(0), 0, 0, 0), 0, 3, False)  # type: ignore[arg-type]
+    first, skip = 0, 3
+    for count in (700, 20, 1, 900):
+        numbers = range(first, first + count)
+        given = [made(number) for number in numbers]
+        data = encode_timed_rows(given, numbers) if is_timed else encode_rows(given)
+        queue.put(Delivered(ChannelId(0), ElementKind.ROWS, count, skip, CheckpointId(0), data))
+        first, skip = first + count, 0
+    taken = []
+    while queue.next_seq < first - 10:
+        _, batch = queue.take(first - 10 - queue.next_seq)
+        taken.append(batch)
+    found = [batch.rows if is_timed else batch for batch in taken]
+    assert [*map(len, found)] == [ROWS_AT_ONCE] * 3 + [first - 13 - 3 * ROWS_AT_ONCE]
+    assert [row for rows in found for row in rows] == [made(number) for number in range(3, first - 10)]
+    if is_timed:
+        assert [time for batch in taken for time in batch.times] == [*range(3, first - 10)]
+    assert queue.waiting_count == 10
+
+
+@pytest.mark.skipif(choice.native is None, reason="all rows stay where the native kernels are not in use")
+def test_the_rows_of_a_part_are_freed_before_the_next_one() -> None:
+    queue = InputQueue(Channel(ChannelId(0), 0, 0, 0), 0, 0, False)  # type: ignore[arg-type]
+    count = 4 * ROWS_AT_ONCE
+    data = encode_rows([{number} for number in range(count)])  # the kernel does not read sets
+    queue.put(Delivered(ChannelId(0), ElementKind.ROWS, count, 0, CheckpointId(0), data))
+    passed: list[Any] = []
+    while queue.pieces:
+        passed += map(ref, queue.take(count)[1])
+        assert not any(each() for each in passed)
 
 
 @pytest.mark.parametrize("other", [FLOATS, NAMED])

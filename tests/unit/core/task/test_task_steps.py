@@ -18,7 +18,7 @@ from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
+from clonos.core.ports.operator_chain import ROWS_AT_ONCE, FailedAt, NothingToRead, StepFailed
 from clonos.core.ports.task_port import BudgetChanged, Command, Delivered, Journalled, TaskStopped, Triggered
 from clonos.core.ports.task_snapshot import stops_at
 from clonos.core.task.failure_report import describe_failure
@@ -36,6 +36,7 @@ from tests.harnesses.task_harness import (
     encoded,
     rows,
     tags_of,
+    watermark,
 )
 
 UNION = Plan(
@@ -429,6 +430,33 @@ def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record(
     assert (reported.step, reported.record, reported.error) == ("split", "'bad'", "ValueError: no such word")
     assert (reported.blame, reported.recourse) == (Blame.JOB, Recourse.RETRY)
     assert "no such word" in reported.traceback
+
+
+@pytest.mark.parametrize("between", [[], watermark(7)])
+def test_a_failure_in_a_large_step_names_its_element(between: list[Element]) -> None:
+    made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)), options=Options(step_records_first=3 * ROWS_AT_ONCE))
+    values: list[Any] = [*range(2 * ROWS_AT_ONCE), "bad", "e"]
+    parts = [rows(*values[:5]), between, rows(*values[5:])]
+    reported = failure(Scripted(made, [sent(1, part) for part in parts if part]))
+    assert reported.at == InputRange(ChannelId(1), 2 * ROWS_AT_ONCE + len(between), 1)
+
+
+def test_a_large_step_passes_in_parts_and_is_one_determinant_that_replays() -> None:
+    count = 2 * ROWS_AT_ONCE + 9
+    made: list[RecordingChain] = []
+
+    def new_chain(_: Random) -> RecordingChain:
+        made.append(RecordingChain((nothing,)))
+        return made[-1]
+
+    job = Job(UNION, TaskId(3), new_chain, options=Options(step_records_first=3 * ROWS_AT_ONCE))
+    script = [sent(1, rows(*range(count))), *[sent(channel, END) for channel in range(3)]]
+    first = Scripted(job, script).run()
+    assert d.elements_covered(first.log, 3) == [1, count + 1, 1]
+    assert tags_of(first.log).count(d.STEP) == 4
+    assert made[0].batches[:3] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 9]
+    check_repeats(first, Scripted(job, script, Start(first.log)).run())
+    assert made[1].batches == made[0].batches
 
 
 def test_g49_a_poison_record_of_a_source_has_the_same_number_in_incarnations_of_different_restores() -> None:
