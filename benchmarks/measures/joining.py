@@ -21,6 +21,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.ports.operator_chain import ROWS_AT_ONCE, ChainContext
+from clonos.io.system.collections_paused import collect_rarely
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import InputSide, Scope
 from clonos.operators.state.keyed_state import StateBackend
@@ -95,6 +96,7 @@ class Given:
 
 def run(session: Session) -> None:
     """Measures each join with rows and with columns."""
+    collect_rarely()  # as the processes of a job do
     count = RECORDS_QUICK if session.is_quick else RECORDS
     for case in CASES:
         for is_columnar in (False, True):

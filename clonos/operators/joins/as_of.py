@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.event_time.timestamps import from_timestamp_ns
-from clonos.operators.joins.buffered_join import WATERMARK_NAME
-from clonos.operators.joins.join import Join
+from clonos.operators.joins.join import WATERMARK_NAME, Join
 from clonos.operators.joins.match_rules import AsOfRules, Direction
 from clonos.operators.kinds.join_kind import BatchT, JoinKind
 from clonos.operators.operator import Scope

@@ -6,11 +6,13 @@ Their records may be of any kind, rows or columns: see ``clonos.operators.kinds`
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.kinds.join_kind import BatchT, JoinKind
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+
+WATERMARK_NAME: Final = "watermark"
 
 
 class Join(TwoInputOperator, Generic[BatchT]):

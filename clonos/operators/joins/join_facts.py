@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from clonos.operators.aggregates.aggregate import UserFunction
-from clonos.operators.columnar.joins.join_form import JoinForm, clock_columns, event_columns
+from clonos.operators.columnar.joins.join_form import JoinForm
 from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
@@ -16,7 +16,8 @@ from clonos.operators.joins.as_of import AsOfJoin
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
 from clonos.operators.joins.join import Lookup
 from clonos.operators.joins.match_rules import AsOfRules, How, Keys, MatchRule
-from clonos.operators.kinds.object_sides import ObjectJoinKind, Select
+from clonos.operators.kinds.object_results import Select
+from clonos.operators.kinds.object_sides import ObjectJoinKind
 from clonos.operators.operator import Operator
 
 
@@ -25,9 +26,9 @@ def join(
 ) -> Facts:
     """Returns the facts of a join. ``match``: the text of ``rule``. ``is_timed``: by timestamps, else by the clock."""
     arguments: dict[str, Any] = {"rule": rule, "how": how, **({"late": late} if is_timed else {})}
-    operator: Callable[..., Operator] = EventJoin if is_timed else ClockJoin
+    make: Callable[..., Any] = partial(EventJoin if is_timed else ClockJoin, **arguments)
     facts = replace(
-        _facts(given, partial(operator, given.step, select=select, **arguments), select, late),
+        _facts(given, partial(make, given.step, ObjectJoinKind(select)), select, late),
         has_times=is_timed,
         state=(("how", str(how)), ("match", match if is_timed else f"{match} by the clock")),
     )
@@ -36,7 +37,7 @@ def join(
     has_join_time = how.gives_pairs and is_timed
     form = JoinForm(
         keys,
-        partial(event_columns if is_timed else clock_columns, **arguments),
+        make,
         select=select,
         pair_times=TimestampColumn(JOIN_TIME) if has_join_time else given.timestamp_column if is_timed else None,
         may_lack=(how.keeps(False), how.keeps(True)) if how.gives_pairs else None,

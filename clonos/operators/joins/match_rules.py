@@ -6,6 +6,7 @@ side exactly when that one matches it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -73,12 +74,25 @@ class MatchRule(Protocol):
     def partners(self, is_left: bool, timestamp_ns: int) -> tuple[int, int]:
         """Returns the first and the last timestamp of the other side that match one of this side."""
 
+    def partners_of(self, is_left: bool, times: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the partners of several timestamps."""
+
+    def needed_from(self, is_left: bool, reached_ns: int) -> int:
+        """Returns the earliest timestamp of this side that matches one of the other side from an instant on."""
+
+    def on_time_from(self, watermark_ns: int) -> int:
+        """Returns the earliest timestamp whose partners were all needed when the watermark came that far."""
+
     def earliest(self, watermark_ns: int, how: How) -> int:
         """Returns the earliest timestamp that a result may still have when the watermark has come that far."""
 
     @property
     def shared_ns(self) -> int:
         """Returns how long the stretches are in which all timestamps match the same ones; 0 if there are none."""
+
+    @property
+    def span_ns(self) -> int:
+        """Returns how long a record's partners may be apart."""
 
 
 def passed_on(rule: MatchRule, how: How, watermark_ns: int, before_ns: int | None) -> int | None:
@@ -101,6 +115,16 @@ class Between:
             return timestamp_ns + self.lower_ns, timestamp_ns + self.upper_ns
         return timestamp_ns - self.upper_ns, timestamp_ns - self.lower_ns
 
+    def partners_of(self, is_left: bool, times: Sequence[int]) -> list[tuple[int, int]]:
+        first_ns, last_ns = self.partners(is_left, 0)
+        return [(timestamp_ns + first_ns, timestamp_ns + last_ns) for timestamp_ns in times]
+
+    def needed_from(self, is_left: bool, reached_ns: int) -> int:
+        return reached_ns - self.upper_ns if is_left else reached_ns + self.lower_ns
+
+    def on_time_from(self, watermark_ns: int) -> int:
+        return watermark_ns
+
     def earliest(self, watermark_ns: int, how: How) -> int:
         """A pair bears the time of a record that is on time; a waiting record is as old as its last partner allows."""
         left_ns = self.upper_ns if how.may_wait(True) else 0
@@ -110,6 +134,10 @@ class Between:
     @property
     def shared_ns(self) -> int:
         return 0
+
+    @property
+    def span_ns(self) -> int:
+        return self.upper_ns - self.lower_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +151,19 @@ class SameWindow:
         start_ns = self._start(timestamp_ns)
         return start_ns, start_ns + self.size_ns - 1
 
+    def partners_of(self, is_left: bool, times: Sequence[int]) -> list[tuple[int, int]]:
+        if not times or (pair := self.partners(is_left, min(times))) == self.partners(is_left, max(times)):
+            return [pair] * len(times) if times else []
+        size_ns, offset_ns = self.size_ns, self.offset_ns
+        starts = [timestamp_ns - (timestamp_ns - offset_ns) % size_ns for timestamp_ns in times]
+        return [(start_ns, start_ns + size_ns - 1) for start_ns in starts]
+
+    def needed_from(self, is_left: bool, reached_ns: int) -> int:
+        return self._start(reached_ns)
+
+    def on_time_from(self, watermark_ns: int) -> int:
+        return self._start(watermark_ns)
+
     def earliest(self, watermark_ns: int, how: How) -> int:
         """A record that is behind the watermark is on time while its window is open."""
         return self._start(watermark_ns)
@@ -130,6 +171,10 @@ class SameWindow:
     @property
     def shared_ns(self) -> int:
         return self.size_ns
+
+    @property
+    def span_ns(self) -> int:
+        return self.size_ns - 1
 
     def _start(self, timestamp_ns: int) -> int:
         return timestamp_ns - (timestamp_ns - self.offset_ns) % self.size_ns

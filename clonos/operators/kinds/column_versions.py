@@ -20,7 +20,7 @@ from clonos.operators.columnar.joins.sides import NO_SLOT
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.event_time.column_times import distances
 from clonos.operators.joins.match_rules import AsOfRules, Direction
-from clonos.operators.kinds.column_side import ColumnSide
+from clonos.operators.kinds.column_side import ColumnSide, KeysOf
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
 
@@ -28,9 +28,6 @@ KEYS_NAME: Final = "keys"
 ROWS_NAME: Final = "rows"
 ROW: Final = "row"
 """Column of the table with the number of the row of a key."""
-
-KeysOf = Callable[[Any], list[Any]]
-"""Returns the key columns of rows."""
 
 
 class Found(NamedTuple):
@@ -77,7 +74,7 @@ class ColumnLefts:
         for first in range(0, len(times), SortedRuns.pairs_max):
             part = slice(first, first + SortedRuns.pairs_max)
             rows = self._rows.take(numbers[part])
-            yield ColumnSide(rows, self._keys_of(rows), times[part])
+            yield ColumnSide(rows, self._keys_of, times[part])
         self._rows.discard(numbers)
 
 

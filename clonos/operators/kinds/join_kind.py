@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_batch import LateBatch
-from clonos.operators.joins.match_rules import AsOfRules
+from clonos.operators.joins.match_rules import AsOfRules, How, MatchRule
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
 
 
@@ -22,6 +22,12 @@ class SideBatch(Protocol):
 
     def earlier(self, instant_ns: int) -> list[int]:
         """Returns the places of the records before an instant."""
+
+    def parted(self, needed_ns: int | None) -> tuple[Any, Any | None]:
+        """Returns the records with keys from an instant on, and the batch of the others; None if there are none."""
+
+    def by_the_clock(self, now_ns: int) -> Any:
+        """Returns the batch with an instant as the timestamp of each record."""
 
     def keyed(self) -> Any:
         """Returns the batch without the records whose keys match nothing."""
@@ -71,6 +77,44 @@ class Latest(Protocol[GivenT]):
         """Returns what ``Sides.emit`` takes: the row that each left record meets, or none."""
 
 
+class Buffers(Protocol[GivenT]):
+    """Records of both sides that may still match."""
+
+    @property
+    def first_end_ns(self) -> int | None:
+        """Last timestamp that may match the record that ends first."""
+
+    def pair(self, is_left: bool, batch: GivenT, needed_ns: int | None) -> None:
+        """Emits the pairs of records with those of the other side, and buffers the records from an instant on.
+
+        Others, and those whose keys match nothing, leave if they have no match and the join keeps their side. Pairs
+        come by the order of the batch, then by timestamp and arrival of the other side.
+        """
+
+    def parted(self, batch: GivenT) -> tuple[Any, Any]:
+        """Returns the left records that match a right one, and the others."""
+
+    def first_of_windows(self, batch: GivenT) -> Any:
+        """Returns the right records that are the first of their key in their window: the others decide nothing more."""
+
+    def decide(self, batch: GivenT, emits: bool) -> None:
+        """Removes the left records that match one of a batch of the right side; emits them if ``emits``."""
+
+    def add(self, is_left: bool, batch: GivenT) -> None:
+        """Buffers records with keys."""
+
+    def pass_on(self, batch: GivenT) -> None:
+        """Emits left records alone."""
+
+    def forget(self, needed_ns: tuple[int, int] | None, reached_ns: int | None) -> None:
+        """Forgets the records that nothing from an instant on matches (None: all): those of each side before another
+        instant. Emits those without a match that the join keeps.
+
+        They leave in the order of the last timestamp that could have matched, then of arrival. It may keep some of the
+        others for a while.
+        """
+
+
 class Sides(Protocol[BatchT]):
     """Both sides of an open join."""
 
@@ -91,6 +135,9 @@ class Sides(Protocol[BatchT]):
 
     def latest(self) -> Latest[BatchT]:
         """Returns the last right row of each key."""
+
+    def buffers(self, rule: MatchRule, how: How, has_times: bool) -> Buffers[BatchT]:
+        """Returns the buffers of both sides. ``has_times``: results have timestamps."""
 
     def emit(self, lefts: BatchT, found: Any, is_inner: bool) -> None:
         """Emits left records with what they meet; those that meet nothing too unless ``is_inner``."""

@@ -5,35 +5,38 @@ Nothing here loads numpy or pyarrow, which jobs of rows do not need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from clonos.core.values.copying import copied
+from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_batch import LateBatch
-from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.match_rules import AsOfRules
-from clonos.operators.kinds.object_side import MISSING, ObjectSide, object_side
+from clonos.operators.joins.match_rules import AsOfRules, How, MatchRule
+from clonos.operators.kinds.object_buffers import ObjectBuffers
+from clonos.operators.kinds.object_results import ObjectResults, Select
+from clonos.operators.kinds.object_side import ObjectSide
 from clonos.operators.kinds.object_versions import ObjectLatest, ObjectLefts, ObjectVersions
-from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator, without
+from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+from clonos.operators.warn_once import WarnOnce
 
 LEFT_NAME: Final = "left"
 RIGHT_NAME: Final = "right"
+UNMATCHED_NAME: Final = "unmatched"
 
-Select = Callable[[Any, Any], Any]
+KEY_CHARACTERS_MAX: Final = 60
 
 
-class ObjectSides:
+class ObjectSides(ObjectResults):
     """See ``Sides``."""
 
     def __init__(self, join: TwoInputOperator, step: str, select: Select | None, scope: Scope) -> None:
-        self._join, self._step, self._select, self._state = join, step, select, scope.state
+        super().__init__(join, select)
+        self._step, self._state = step, scope.state
         self._key_types = KeyTypes(step, scope.context.recorder)
 
     def of_rows(self, is_left: bool, rows: list[Any], times: Times) -> ObjectSide:
         """See ``Sides``."""
         self._key_types.see(is_left, rows[0][0])
-        return object_side(rows, times)
+        return ObjectSide([key for key, _ in rows], [row for _, row in rows], times)
 
     def of_columns(self, is_left: bool, batch: RecordBatch, key: Any, side: InputSide) -> ObjectSide | None:
         """See ``Sides``."""
@@ -42,7 +45,7 @@ class ObjectSides:
 
     def add_late(self, late: LateBatch, batch: ObjectSide) -> None:
         """See ``Sides``."""
-        for (_, row), timestamp_ns in zip(batch.rows, batch.instants, strict=True):
+        for row, timestamp_ns in zip(batch.rows, batch.instants, strict=True):
             late.add(row, timestamp_ns)
 
     def lefts(self) -> ObjectLefts:
@@ -57,24 +60,12 @@ class ObjectSides:
         """See ``Sides``."""
         return ObjectLatest(self._state.table(f"{self._step}/{RIGHT_NAME}"))
 
-    def emit(self, lefts: ObjectSide, found: Sequence[Any], is_inner: bool) -> None:
+    def buffers(self, rule: MatchRule, how: How, has_times: bool) -> ObjectBuffers:
         """See ``Sides``."""
-        rows, times = lefts.rows, lefts.times
-        if is_inner and MISSING in found:
-            places = [place for place, row in enumerate(found) if row is not MISSING]
-            rows, found = [rows[place] for place in places], [found[place] for place in places]
-            times = times and [times[place] for place in places]
-        self.give(
-            [(left, None if row is MISSING else copied(row)) for (_, left), row in zip(rows, found, strict=True)], times
+        left, right, unmatched = (
+            self._state.table(f"{self._step}/{name}") for name in (LEFT_NAME, RIGHT_NAME, UNMATCHED_NAME)
         )
-
-    def give(self, pairs: list[Any], times: Times) -> None:
-        """Emits pairs, or what ``select`` makes of them."""
-        if (select := self._select) is not None and pairs:
-            pairs, failed = self._join.guard.each(lambda pair: select(*pair), pairs)
-            times = without(times, failed) if failed and times is not None else times
-        if pairs:
-            self._join.out.rows(pairs, times)
+        return ObjectBuffers(self, (left, right), unmatched, rule, how, has_times)
 
 
 class ObjectJoinKind:
@@ -86,3 +77,52 @@ class ObjectJoinKind:
     def sides(self, join: TwoInputOperator, step: str, scope: Scope) -> ObjectSides:
         """See ``JoinKind``."""
         return ObjectSides(join, step, self._select, scope)
+
+
+class KeyTypes:
+    """Lookout of a join for sides whose keys have unequal types; warns once, and not in a replay."""
+
+    __slots__ = ("_keys", "_step", "_warning")
+
+    def __init__(self, step: str, recorder: Recorder) -> None:
+        self._step = step
+        self._warning = WarnOnce(step, recorder)
+        self._keys: dict[bool, Any] | None = {}
+        """The first key of each side, by whether it is the left one; None when both are known."""
+
+    def see(self, is_left: bool, key: Any) -> None:
+        """Takes a key of a side, and compares the first ones of both."""
+        if self._keys is None or key is None:
+            return
+        self._keys.setdefault(is_left, key)
+        if len(self._keys) < 2:
+            return
+        left, right = self._keys[True], self._keys[False]
+        self._keys = None
+        if not _may_be_equal(left, right):
+            self._warning.warn(lambda: _text(self._step, left, right))
+
+
+def _may_be_equal(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return True
+    if type(left) is tuple and type(right) is tuple:
+        return len(left) == len(right) and all(map(_may_be_equal, left, right))
+    return type(left) is type(right)
+
+
+def _text(step: str, left: Any, right: Any) -> str:
+    return (
+        f"the step {step} joins the key {_shown(left)} of the left stream with {_shown(right)} of the right one:"
+        " keys of different types never match. Convert one of them in on=(..., ...)."
+    )
+
+
+def _shown(key: Any) -> str:
+    return f"{key!r:.{KEY_CHARACTERS_MAX}} ({_type_of(key)})"
+
+
+def _type_of(key: Any) -> str:
+    if type(key) is tuple:
+        return f"tuple of {', '.join(map(_type_of, key))}"
+    return type(key).__name__

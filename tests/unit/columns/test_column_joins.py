@@ -13,8 +13,8 @@ from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.sorted_runs import SortedRuns
+from clonos.operators.kinds.column_buffers import ColumnBuffers
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
@@ -24,7 +24,7 @@ from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 @pytest.fixture(autouse=True)
 def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are forgotten when there are a few."""
-    monkeypatch.setattr(BufferedColumns, "records_min", 2)
+    monkeypatch.setattr(ColumnBuffers, "records_min", 2)
 
 
 HOWS = st.sampled_from(["inner", "left", "right", "full", "full", "full", "semi", "anti"])
@@ -124,16 +124,16 @@ def test_joins_stay_in_columns() -> None:
 
 def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     most = [0, 0, 0]
-    drop = BufferedColumns.drop_before
+    drop = ColumnBuffers.drop_before
 
-    def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
-        drop(self, reached_ns, at_once=at_once)
-        if reached_ns is not None:
-            held = [*map(len, self._sides), len(self._index)]
+    def dropping(self: ColumnBuffers, needed_ns: Any, *, at_once: bool) -> None:
+        drop(self, needed_ns, at_once=at_once)
+        if needed_ns is not None:
+            held = [*map(len, self._rows), len(self._index)]
             most[:] = [max(*each) for each in zip(most, held, strict=True)]
 
-    monkeypatch.setattr(BufferedColumns, "drop_before", dropping)
-    monkeypatch.setattr(BufferedColumns, "keys_spare", 8)
+    monkeypatch.setattr(ColumnBuffers, "drop_before", dropping)
+    monkeypatch.setattr(ColumnBuffers, "keys_spare", 8)
     count = 300
     lefts = [{"key": f"k{at}", "at": START + at, "x": at} for at in range(count)]
     rights = [{"key": f"k{at}", "at": START + at, "name": "n", "x": at} for at in range(count)]
@@ -153,13 +153,13 @@ def test_a_window_keeps_one_right_record_of_a_key_where_results_are_of_the_left_
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     held: list[int] = []
-    drop = BufferedColumns.drop_before
+    drop = ColumnBuffers.drop_before
 
-    def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
-        held.append(len(self._sides[1]))
-        drop(self, reached_ns, at_once=at_once)
+    def dropping(self: ColumnBuffers, needed_ns: Any, *, at_once: bool) -> None:
+        held.append(len(self._rows[1]))
+        drop(self, needed_ns, at_once=at_once)
 
-    monkeypatch.setattr(BufferedColumns, "drop_before", dropping)
+    monkeypatch.setattr(ColumnBuffers, "drop_before", dropping)
     lefts = [{"key": key, "at": START + 1 + at, "x": at} for at, key in enumerate("aabc")]
     rights = [{"key": "ab"[at % 2], "at": START + at % 10, "name": "n", "x": at} for at in range(100)]
 

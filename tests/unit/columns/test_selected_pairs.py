@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.operators.columnar.joins.timed_columns import EventColumns
 from clonos.operators.kinds.column_sides import ColumnSides
 from tests.unit.columns.joined_sides import SIDES, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
@@ -73,7 +72,6 @@ def test_a_function_of_pairs_over_columns_restored_at_any_barrier_gives_the_same
 @pytest.mark.parametrize("join", JOINS)
 def test_joins_with_a_function_of_pairs_keep_columns(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    monkeypatch.setattr(EventColumns, "take", _counting(taken, EventColumns.take))
     monkeypatch.setattr(ColumnSides, "of_columns", _counting(taken, ColumnSides.of_columns))
     graph = JobGraph("job")
     rows = [{"key": "a", "at": 1_700_000_000, "x": 1, "name": "x"}]

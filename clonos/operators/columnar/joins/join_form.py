@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.joins.buffered_join import Select
-from clonos.operators.joins.match_rules import How, Keys, MatchRule
+from clonos.operators.joins.match_rules import Keys
+from clonos.operators.kinds.object_results import Select
 from clonos.operators.operator import TwoInputOperator
 
 if TYPE_CHECKING:
-    from clonos.operators.columnar.joins.column_join import ColumnJoin
     from clonos.operators.kinds.column_sides import ColumnJoinKind
 
 MakeJoin = Callable[[str, "ColumnJoinKind"], TwoInputOperator]
@@ -73,27 +72,9 @@ class JoinForm(ColumnForm):
 
     def operator(self, step: str, schemas: Schemas) -> TwoInputOperator:
         """See ``ColumnForm``."""
-        from clonos.operators.kinds.column_sides import ColumnJoinKind, JoinPlan
+        from clonos.operators.kinds.column_results import JoinPlan
+        from clonos.operators.kinds.column_sides import ColumnJoinKind
 
         left, right = schemas
         plan = JoinPlan(self.keys, (left, right), self.select, self.pair_times, self.may_lack, self.has_join_time)
         return self.make(step, ColumnJoinKind(plan))
-
-
-def event_columns(step: str, kind: ColumnJoinKind, rule: MatchRule, how: How, late: str | None) -> ColumnJoin:
-    """Returns a join over columns by timestamps."""
-    from clonos.operators.columnar.joins.timed_columns import EventColumns
-
-    return _with_select(EventColumns(step, kind.plan.keys, kind.plan.schemas, rule, how, late), kind)
-
-
-def clock_columns(step: str, kind: ColumnJoinKind, rule: MatchRule, how: How) -> ColumnJoin:
-    """Returns a join over columns by the clock."""
-    from clonos.operators.columnar.joins.timed_columns import ClockColumns
-
-    return _with_select(ClockColumns(step, kind.plan.keys, kind.plan.schemas, rule, how), kind)
-
-
-def _with_select(join: ColumnJoin, kind: ColumnJoinKind) -> ColumnJoin:
-    join.select, join.pair_times = kind.plan.select, kind.plan.pair_times
-    return join

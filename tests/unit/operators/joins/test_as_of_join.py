@@ -153,7 +153,7 @@ def test_versions_that_no_record_can_meet_are_forgotten() -> None:
     for changes in running.barrier(1)[-1][0]:
         image.apply(changes)
     versions = image.tables["as_of/right"]
-    assert sorted((key, row.at) for key, _, row in versions.values()) == [("a", 89), ("b", 100)]
+    assert sorted((key, row.at) for _, _, row, key in versions.values()) == [("a", 89), ("b", 100)]
 
 
 def test_of_several_versions_with_one_timestamp_the_last_to_arrive_counts() -> None:

@@ -15,6 +15,7 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.joins.buffered_join import EventJoin
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.kinds.object_sides import ObjectJoinKind
 from clonos.operators.operator import Scope
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Run
@@ -164,10 +165,12 @@ def test_one_right_record_of_a_key_is_retained_where_all_of_a_window_decide_the_
     how: How, rule: MatchRule, retained: list[int]
 ) -> None:
     state = StateBackend(None)
-    join = EventJoin("join", rule, how, None, None)
+    join = EventJoin("join", ObjectJoinKind(None), rule, how, None)
     join.open(Scope(cast(Any, SimpleNamespace(recorder=None)), state))
-    join.second([("a", "row")] * 4 + [("b", "row")], [12, 19, 10, 20, 12])
-    assert list(state.table("join/right").entries) == retained
+    records = [("a", 12), ("a", 19), ("a", 10), ("a", 20), ("b", 12)]
+    join.second([(key, "row") for key, _ in records], [at for _, at in records])
+    found = [(key, at) for at, _, _, key in state.table("join/right").entries.values()]
+    assert found == [records[place] for place in retained]
 
 
 @pytest.mark.parametrize("how", ["left", "anti", "full"])
