@@ -138,7 +138,9 @@ def row_reason(step: Step, steps: Sequence[Step], keys: tuple[StepInput, ...], i
         return step.row_reason
     classes = list(_classes(step.make))
     method = "keyed_columns" if keys else "columns"
-    if all(getattr(cls, method) is getattr(Operator, method) for cls in classes if issubclass(cls, Operator)):
+    operators = [cls for cls in classes if issubclass(cls, Operator)]
+    has_kind_of_rows = any(getattr(cls, "takes_columns", True) is False for cls in classes if cls not in operators)
+    if has_kind_of_rows or all(getattr(cls, method) is getattr(Operator, method) for cls in operators):
         return "it works on rows"
     if any(issubclass(cls, WindowAggregate) and cls.add_columns is WindowAggregate.add_columns for cls in classes):
         return "its aggregate works on rows"

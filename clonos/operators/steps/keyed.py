@@ -184,10 +184,6 @@ class RunningCount(Keyed):
         super().open(scope)
         self._counters = Counters(self._table, self._counters_max)
 
-    def fill(self, accumulators: dict[Any, Any]) -> None:
-        """Gives the empty operator the counts of stored keys."""
-        self._table.update(accumulators)
-
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self.keys([key for key, _ in rows], times)
 

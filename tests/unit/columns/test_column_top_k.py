@@ -145,6 +145,7 @@ def _tracking(used: set[type], process: Any) -> Any:
     [
         (lambda keyed: keyed.top_k(2, "x", rank="rank"), ""),
         (lambda keyed: keyed.top_k(2, "x"), ""),
+        (lambda keyed: keyed.top_k(2), "it works on rows"),
         (lambda keyed: keyed.top_k(2, "key"), "ranks of the type string work on rows"),
         (lambda keyed: keyed.top_k(2, "key", rank="rank"), "ranks of the type string work on rows"),
         (lambda keyed: keyed.top_k(2000, "x", rank="rank"), "k above 1,024 works on rows"),
@@ -156,6 +157,7 @@ def _tracking(used: set[type], process: Any) -> Any:
     ids=[
         "top_k",
         "lists",
+        "lists of records",
         "lists by texts",
         "texts",
         "large k",
