@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -191,10 +193,10 @@ class _Fitting:
 
     def fitted(self, batch: RecordBatch) -> Any:
         """Returns a batch of the file with the columns of the source."""
-        from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor
+        from pyiceberg.io.pyarrow import ArrowAccessor
         from pyiceberg.schema import visit_with_partner
 
-        visitor = ArrowProjectionVisitor(
+        visitor = _projection()(
             self._found,
             self._is_downcast,
             projected_missing_fields=self._missing,
@@ -202,6 +204,27 @@ class _Fitting:
         )
         columns = visit_with_partner(self._columns.fields, batch, visitor, ArrowAccessor(self._found))
         return pyarrow.RecordBatch.from_struct_array(columns).cast(self._columns.arrow)
+
+
+@cache
+def _projection() -> Any:
+    """Returns the projection of pyiceberg, which makes empty ones of lists and maps of structs that are null."""
+    from pyiceberg.io.pyarrow import ArrowProjectionVisitor
+
+    class Projection(ArrowProjectionVisitor):
+        def list(self, list_type: Any, list_array: Any, value_array: Any) -> Any:
+            return _with_nulls(super().list(list_type, list_array, value_array), list_array)
+
+        def map(self, map_type: Any, map_array: Any, key_result: Any, value_result: Any) -> Any:
+            return _with_nulls(super().map(map_type, map_array, key_result, value_result), map_array)
+
+    return Projection
+
+
+def _with_nulls(found: Any, given: Any) -> Any:
+    if found is None or found.null_count == given.null_count:
+        return found
+    return pyarrow.compute.if_else(given.is_valid(), found, pyarrow.nulls(len(found), found.type))
 
 
 def _partition_values(given: SnapshotFile, numbers: set[int]) -> dict[int, Any]:

@@ -151,6 +151,8 @@ class IcebergTable:
         """
 
         def append(found: Any, transaction: Any) -> None:
+            if {file.table for file in files} != {str(found.metadata.table_uuid)}:  # its fields have other numbers
+                raise OutputFailed(self.place, "committed", "it was dropped and made again since it was written")
             specs = {file.spec for file in files}
             if specs != {found.metadata.default_spec_id}:
                 raise OutputFailed(self.place, "committed", "it is partitioned in another way than when it was written")

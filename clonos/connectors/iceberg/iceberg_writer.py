@@ -191,9 +191,7 @@ class IcebergWriter:
         schema, columns = self._found.schema(), []
         for field in self._found.spec().fields:
             source = schema.find_field(field.source_id)
-            column = table
-            for name in schema.find_column_name(field.source_id).split("."):
-                column = column.column(name) if column is table else pyarrow.compute.struct_field(column, name)
+            column = _column_of(table, schema, field.source_id)
             columns.append(field.transform.pyarrow_transform(source.field_type)(column))
         return columns
 
@@ -223,7 +221,8 @@ class IcebergWriter:
             parquet_path_to_id_mapping(found.schema()),
         )
         partition = packed_values([key.partition[at] for at in range(len(values))]) if key is not None else []
-        return PreparedFile(path, size_bytes, spec.spec_id, partition, statistics.to_serialized_dict())
+        identity = str(found.metadata.table_uuid)
+        return PreparedFile(identity, path, size_bytes, spec.spec_id, partition, statistics.to_serialized_dict())
 
 
 def arrow_schema(connector: str, schema: Any, has_numbers: bool = True) -> Any:
@@ -239,6 +238,26 @@ def arrow_schema(connector: str, schema: Any, has_numbers: bool = True) -> Any:
             problem = f"the column {field.name!r} of the table is {field.type}"
             raise InvalidConnector(connector, problem, "Use a table that has it as a text or as bytes.")
     return found
+
+
+def _column_of(table: Any, schema: Any, number: int) -> Any:
+    """Returns the column of a field, which may be within structs."""
+    for field in schema.fields:
+        if field.field_id == number:
+            return table.column(field.name)
+        if field.field_type.is_struct and (path := _path_in(field.field_type, number)):
+            return pyarrow.compute.struct_field(table.column(field.name), path)
+    raise AssertionError("a table is partitioned by its own fields")
+
+
+def _path_in(struct: Any, number: int) -> list[int]:
+    """Returns the places that lead to a field of a struct; [] if it is not there."""
+    for place, field in enumerate(struct.fields):
+        if field.field_id == number:
+            return [place]
+        if field.field_type.is_struct and (path := _path_in(field.field_type, number)):
+            return [place, *path]
+    return []
 
 
 def _divided(table: Any, columns: list[Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:

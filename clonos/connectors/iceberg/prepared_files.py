@@ -16,8 +16,10 @@ FORMAT: Final = 1
 
 
 class PreparedFile(msgspec.Struct, frozen=True, array_like=True):
-    """File that is in the store. ``spec``: number of the partitioning, whose values ``partition`` has."""
+    """File that is in the store, for the table of this identity. ``spec``: number of the partitioning, whose values
+    ``partition`` has."""
 
+    table: str
     path: str
     size_bytes: int
     spec: int

@@ -168,6 +168,23 @@ def test_values_that_the_sink_has_written_are_read_as_they_were(tmp_path_factory
     assert found == rows
 
 
+def test_lists_and_maps_of_structs_that_are_null_do_not_become_empty(catalog: dict[str, str]) -> None:
+    place = pyarrow.struct([("x", pyarrow.int32())])
+    kinds = {"listed": pyarrow.list_(place), "mapped": pyarrow.map_(pyarrow.string(), place)}
+    schema = pyarrow.schema([("n", pyarrow.int64()), *kinds.items(), ("within", pyarrow.struct(list(kinds.items())))])
+    values: list[dict[str, Any]] = [
+        {"listed": None, "mapped": None},
+        {"listed": [], "mapped": {}},
+        {"listed": [{"x": 1}, None], "mapped": {"a": {"x": 2}}},
+    ]
+    rows = [{"n": number, **each, "within": each} for number, each in enumerate(values)]
+    source = filled(catalog, rows, schema=schema)
+    found = read_all(source)
+    assert [(row["listed"], row["within"]["listed"]) for row in found] == [(each["listed"],) * 2 for each in values]
+    assert [row["mapped"] for row in found] == [None, [], [("a", {"x": 2})]]
+    assert [row["within"]["mapped"] for row in found] == [None, [], [("a", {"x": 2})]]
+
+
 def test_a_snapshot_that_has_expired_is_an_error(catalog: dict[str, str]) -> None:
     source = filled(catalog, [row(1)], [row(2)])
     first = opened(catalog).snapshots()[0].snapshot_id

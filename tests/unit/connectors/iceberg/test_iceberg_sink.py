@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
-from pyiceberg.transforms import DayTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from clonos.connectors import iceberg
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, OutputFailed, RowNotWritable
@@ -225,6 +225,33 @@ def test_a_start_that_fails_gives_the_table_back(catalog: dict[str, str]) -> Non
     sink.commit(JOB, 1, [part_of(sink, 1, [row(1)])])
     sink.release_output(JOB)
     assert sink.table.last_checkpoint(JOB) == 1
+
+
+def test_a_table_is_partitioned_by_a_column_with_a_dot_and_by_a_field_of_a_struct(catalog: dict[str, str]) -> None:
+    schema = pyarrow.schema(
+        [("n", pyarrow.int64()), ("a.b", pyarrow.string()), ("a", pyarrow.struct([("c", pyarrow.string())]))]
+    )
+    started(catalog, schema=schema, partition_by="a.b")
+    with opened(catalog).update_spec() as update:
+        update.add_field("a.c", IdentityTransform(), "c")
+    sink = iceberg.table(NAME, catalog=catalog)
+    sink.prepare_output(OTHER, resume=False, overwrite=False)
+    rows = [{"n": 1, "a.b": "x", "a": {"c": "y"}}, {"n": 2, "a.b": "x", "a": None}]
+    sink.commit(JOB, 1, [part_of(sink, 1, rows)])
+    assert found(catalog) == rows
+    assert len(list(opened(catalog).scan().plan_files())) == 2
+
+
+def test_files_of_a_table_that_was_dropped_and_made_again_are_refused(
+    catalog: dict[str, str],
+) -> None:
+    sink = started(catalog)
+    part = part_of(sink, 1, [row(1)])
+    load_catalog(**catalog).drop_table(NAME)
+    started(catalog, OTHER, schema=pyarrow.schema([*reversed(SCHEMA)]))
+    with pytest.raises(OutputFailed, match="it was dropped and made again"):
+        sink.commit(JOB, 1, [part])
+    assert found(catalog) == []
 
 
 def test_a_data_file_that_is_gone_is_an_error_of_the_commit(catalog: dict[str, str], tmp_path: Path) -> None:
