@@ -14,6 +14,7 @@ from clonos.connectors import collect, delta
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos_services import random
+from tests.connectors.delta.test_delta_objects import delta_options
 from tests.connectors.table_writing import (
     LINES,
     OPTIONS,
@@ -23,6 +24,7 @@ from tests.connectors.table_writing import (
     kill_each_task,
     kill_one,
 )
+from tests.harnesses.s3_server import S3Server
 from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint
 from tests.processes.harness.running_job import RunningJob, running
 
@@ -56,8 +58,9 @@ def test_a_resume_after_the_death_of_all_processes_leaves_each_row_in_the_table_
 class FollowingJob:
     """Changes of a table that is appended to and compacted -> 2 tasks -> draw -> collect."""
 
-    def __init__(self, folder: Path) -> None:
-        self.table, self.given = folder / "followed", 0
+    def __init__(self, table: str, store: dict[str, str] | None = None) -> None:
+        """``store``: options of the library for a table in an object store."""
+        self.table, self.store, self.given = table, store, 0
         self.give()
         self.graph = JobGraph("following")
         self.collected = collect()
@@ -69,14 +72,18 @@ class FollowingJob:
         """Appends a version of three files, and compacts the table every other time."""
         numbers = range(self.given * LINES, (self.given + 1) * LINES)
         rows = pyarrow.table({"n": list(numbers), "part": [number % 3 for number in numbers]})
-        write_deltalake(self.table, rows, mode="append", partition_by=["part"])
+        place = self.table.partition("?")[0]
+        write_deltalake(place, rows, mode="append", partition_by=["part"], storage_options=self.store)
         if self.given % 2:
-            DeltaTable(self.table).optimize.compact()
+            DeltaTable(place, storage_options=self.store).optimize.compact()
         self.given += 1
 
 
-def test_kills_of_tasks_that_follow_a_table_leave_each_change_once(tmp_path: Path) -> None:
-    following = FollowingJob(tmp_path)
+@pytest.mark.parametrize("place", ["folder", "store"])
+def test_kills_of_tasks_that_follow_a_table_leave_each_change_once(tmp_path: Path, s3: S3Server, place: str) -> None:
+    in_store = place == "store"
+    table = s3.url("lake/followed-by-delta") if in_store else str(tmp_path / "followed")
+    following = FollowingJob(table, delta_options(s3) if in_store else None)
     with running(following.graph, tmp_path, OPTIONS) as job:
         job.wait_for(is_quiescent)
         for task in (TaskId(0), TaskId(1)):

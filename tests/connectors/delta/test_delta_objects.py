@@ -20,11 +20,15 @@ pytestmark = [pytest.mark.connectors, pytest.mark.keeps_sockets]
 SCHEMA = pyarrow.schema([("n", pyarrow.int64()), ("day", pyarrow.string())])
 
 
+def delta_options(s3: S3Server) -> dict[str, str]:
+    """Options of the library for tables in the store."""
+    options = {name.lower(): value for name, value in CREDENTIALS.items()}
+    return options | {"aws_endpoint": s3.address, "aws_region": "us-east-1", "allow_http": "true"}
+
+
 def found(s3: S3Server, path: str) -> list[Any]:
     """The rows of the table, as another program reads them."""
-    options = {name.lower(): value for name, value in CREDENTIALS.items()}
-    options |= {"aws_endpoint": s3.address, "aws_region": "us-east-1", "allow_http": "true"}
-    rows = DeltaTable(f"s3://bucket/{path}", storage_options=options).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(f"s3://bucket/{path}", storage_options=delta_options(s3)).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: int(row["n"]))
 
 

@@ -24,12 +24,24 @@ from tests.connectors.table_writing import (
     kill_one,
 )
 from tests.harnesses.iceberg_tables import NAME, catalog_in, opened
+from tests.harnesses.s3_server import CREDENTIALS, S3Server
 from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint
 from tests.processes.harness.running_job import running
 
 pytestmark = [pytest.mark.connectors, pytest.mark.keeps_sockets, pytest.mark.timeout(240)]
 
 FOLLOWED = pyarrow.schema([("n", pyarrow.int64())])
+
+
+def in_store(s3: S3Server, folder: str) -> dict[str, str]:
+    """Properties of a catalog whose tables are in an object store."""
+    return {
+        "warehouse": f"s3://bucket/{folder}",
+        "s3.endpoint": s3.address,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
 
 
 class IcebergJob(TableJob):
@@ -53,8 +65,8 @@ def test_a_resume_after_the_death_of_all_processes_leaves_each_row_in_the_table_
 class CopyingJob:
     """Appends of a table that another program writes to -> 2 tasks -> draw -> another table."""
 
-    def __init__(self, folder: Path, given: int = 0) -> None:
-        self.catalog, self.given = catalog_in(folder), given
+    def __init__(self, catalog: dict[str, str], given: int = 0) -> None:
+        self.catalog, self.given = catalog, given
         made = load_catalog(**self.catalog)
         made.create_namespace_if_not_exists("shop")
         made.create_table_if_not_exists(NAME, FOLLOWED, properties={"write.parquet.row-group-limit": "50"})
@@ -77,8 +89,12 @@ class CopyingJob:
         return sorted(opened(self.catalog, "shop.copy").scan().to_arrow().column("n").to_pylist())
 
 
-def test_kills_of_tasks_and_of_all_processes_that_follow_a_table_leave_each_row_once(tmp_path: Path) -> None:
-    copying = CopyingJob(tmp_path)
+@pytest.mark.parametrize("place", ["folder", "store"])
+def test_kills_of_tasks_and_of_all_processes_that_follow_a_table_leave_each_row_once(
+    tmp_path: Path, s3: S3Server, place: str
+) -> None:
+    catalog = catalog_in(tmp_path) | (in_store(s3, "lake/followed") if place == "store" else {})
+    copying = CopyingJob(catalog)
     with running(copying.graph, tmp_path, OPTIONS) as job:
         job.wait_for(is_quiescent)
         for task in (TaskId(0), TaskId(1)):
@@ -88,7 +104,7 @@ def test_kills_of_tasks_and_of_all_processes_that_follow_a_table_leave_each_row_
             kill_one(job, task)
         job.wait_for(lambda _: len(copying.copied()) >= LINES)
         copying.give()
-    copying = CopyingJob(tmp_path, copying.given)
+    copying = CopyingJob(catalog, copying.given)
     with running(copying.graph, tmp_path, OPTIONS, resume=True) as job:
         job.wait_for(is_quiescent)
         copying.give()
