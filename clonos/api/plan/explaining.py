@@ -108,7 +108,9 @@ class _Explainer:
         takes_columns = any(map(self._graph.gives_columns, step.inputs))
         keys = tuple(each for each in step.inputs if each.key is not None)
         is_immediate = isinstance(step.sink, ImmediateSink) and not writes_columns(step.sink)
-        reason = step_texts.row_reason(step, self._graph.steps, keys, is_immediate) if takes_columns else ""
+        reason = getattr(step.source, "row_reason", "")
+        if takes_columns:
+            reason = step_texts.row_reason(step, self._graph.steps, keys, is_immediate)
         if step.sink is not None:
             reason = reason or step_texts.sink_reason(step, self._graph.steps)
         vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]

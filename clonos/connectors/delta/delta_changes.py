@@ -38,6 +38,7 @@ from clonos.connectors.delta.table_versions import CHANGE_FEED, CHANGES, TableVe
 from clonos.connectors.filesystem.file_sinks import absolute
 from clonos.connectors.filesystem.file_splits import SPLIT_FORMAT, regular_status
 from clonos.connectors.filesystem.output_files import files_of
+from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
 from clonos.core.model.errors import ClonosError
@@ -124,6 +125,15 @@ class DeltaChanges(DataFileSource, OrderChoice):
             _Share(1, self.path, first, last, feed, index, count, schema, is_partitioned) for index in range(count)
         ]
         return [msgspec.msgpack.encode(share) for share in shares]
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``.
+
+        Raises: LateCut: it begins after the newest version, and the history may have another one.
+        """
+        if self.first is None:
+            advice = "Read a version= as the history, and give from_version= the next one"
+            raise LateCut(repr(self), "without from_version= it begins after the newest version", advice)
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split is of this table.

@@ -19,6 +19,7 @@ from clonos.connectors.iceberg.data_rows import DataRows, SnapshotFile, TableCol
 from clonos.connectors.iceberg.iceberg_catalog import CHANGES, IcebergTable
 from clonos.connectors.iceberg.iceberg_errors import AppendsUnknown
 from clonos.connectors.iceberg.snapshot_appends import AFRESH, NONE, Done, appended_files, done_with, snapshots_after
+from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice
 from clonos.core.model.errors import ClonosError
@@ -92,6 +93,15 @@ class IcebergChanges(NarrowedSource, OrderChoice):
         identity, schema = str(table.metadata.table_uuid), zlib.compress(table.schema().model_dump_json().encode(), 9)
         shares = [_Share(1, identity, done, last, index, count, schema) for index in range(count)]
         return [msgspec.msgpack.encode(share) for share in shares]
+
+    def check_cut(self) -> None:
+        """See ``kit.history.CutSource``.
+
+        Raises: LateCut: it begins after the newest snapshot, and the history may have another one.
+        """
+        if self.after is None:
+            advice = "Read a snapshot= as the history, and give it as after_snapshot= too"
+            raise LateCut(repr(self), "without after_snapshot= it begins after the newest snapshot", advice)
 
     def check_split(self, split: bytes) -> None:
         """Checks that a split is of this table.

@@ -6,7 +6,8 @@ driver fixes where ``live`` begins, the cut, before it lists the history: at the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
@@ -15,6 +16,14 @@ from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kit.external_system import InputLost
 from clonos.connectors.kit.splits import decoded_split
 from clonos.core.model.errors import JobError
+from clonos.operators.column_contract import (
+    Bound,
+    DescribedSource,
+    NarrowableSource,
+    PlannedSource,
+    SampledSource,
+    gives_columns,
+)
 from clonos.operators.connector_contract import (
     PushSource,
     Source,
@@ -88,7 +97,7 @@ def part_of(split: bytes) -> _Part:
 
 class HistoryThenLive(HistorySource):
     """Source of several in their order, mostly a history and a live one (``PhasedSource``, ``WatchedSource``,
-    ``CheckingSource``, ``AcknowledgedSource``).
+    ``CheckingSource``, ``AcknowledgedSource``). It gives columns if all of them do, with the contracts of columns.
     """
 
     routes_malformed = True
@@ -101,6 +110,12 @@ class HistoryThenLive(HistorySource):
             raise InvalidConnector(CONNECTOR, problem, 'Leave out watch=, or give until="latest".')
         self.own_timestamps = _own_timestamps(history, live)
         self.sources: tuple[Any, ...] = (*_sources_of(history), *_sources_of(live))
+        rows = [source for source in self.sources if not gives_columns(source)]
+        self.gives_columns = not rows
+        is_mixed = 0 < len(rows) < len(self.sources)
+        self.row_reason = (
+            f"{rows[0]!r:.80} gives rows, and columns of the other half become rows too" if is_mixed else ""
+        )
         self.discovery_interval_ns = discovery_interval_ns(live)
         self.is_bounded = bool(getattr(live, "is_bounded", not self.discovery_interval_ns))
 
@@ -146,6 +161,52 @@ class HistoryThenLive(HistorySource):
         source = self.sources[part.place]
         if isinstance(source, AcknowledgedSource):
             source.acknowledge(part.split, mark)
+
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``: what all sources have."""
+        return self._common(
+            [source.column_schema() if isinstance(source, DescribedSource) else None for source in self.sources]
+        )
+
+    def sampled_schema(self, splits: Sequence[bytes]) -> Any | None:
+        """See ``column_contract.SampledSource``: what all sources have had when the job began."""
+        parts = [part_of(split) for split in splits]
+        return self._common(
+            [
+                source.sampled_schema([part.split for part in parts if part.place == place])
+                if isinstance(source, SampledSource)
+                else source.column_schema()
+                if isinstance(source, DescribedSource)
+                else None
+                for place, source in enumerate(self.sources)
+            ]
+        )
+
+    def _common(self, schemas: Sequence[Any | None]) -> Any | None:
+        if not self.gives_columns or any(schema is None for schema in schemas):
+            return None
+        from clonos.operators.columnar.plain_columns import plain_schema  # loads pyarrow
+
+        first, *others = map(plain_schema, schemas)
+        return first if all(first.equals(other) for other in others) else None
+
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> HistoryThenLive:
+        """See ``column_contract.NarrowableSource``."""
+        return self._with(
+            source.narrowed(columns, bounds) if isinstance(source, NarrowableSource) else source
+            for source in self.sources
+        )
+
+    def planned(self, schema: Any) -> HistoryThenLive:
+        """See ``column_contract.PlannedSource``."""
+        return self._with(
+            source.planned(schema) if isinstance(source, PlannedSource) else source for source in self.sources
+        )
+
+    def _with(self, sources: Iterable[Any]) -> HistoryThenLive:
+        both = copy.copy(self)
+        both.sources = tuple(sources)
+        return both
 
     def reader(self) -> PartReader:
         """Creates a reader."""

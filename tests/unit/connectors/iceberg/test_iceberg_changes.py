@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
+from clonos import LateCut
 from clonos.connectors import iceberg
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.iceberg.iceberg_errors import AppendsUnknown, SnapshotGone, TableReplaced
@@ -284,3 +285,18 @@ def test_a_job_reads_a_snapshot_and_then_what_follows(catalog: dict[str, str]) -
     append(catalog, 3)
     both = iceberg.read(NAME, catalog=catalog, snapshot=at).then(source_of(catalog, at, until="latest"))
     assert sorted(row["n"] for row in read_all(both)) == [1, 2, 3]
+
+
+def test_a_snapshot_of_an_iceberg_table_is_followed_by_its_appends_in_columns(catalog: dict[str, str]) -> None:
+    made(catalog, 1, 2)
+    last = append(catalog, 3)
+    append(catalog, 4)
+    history = iceberg.read(NAME, catalog=catalog, snapshot=last)
+    both = history.then(source_of(catalog, last, until="latest"))
+    columns = both.sampled_schema(both.splits(1))
+    assert columns == both.column_schema() == history.column_schema()
+    assert columns is not None
+    assert columns.names == COLUMNS.names
+    assert sorted(numbers(read_all(both))) == [1, 2, 3, 4]
+    with pytest.raises(LateCut, match="without after_snapshot= it begins after the newest snapshot"):
+        history.then(source_of(catalog, None)).splits(1)
