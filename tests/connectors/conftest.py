@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from clonos.connectors.postgres.table_copies import OWN_SCHEMA
 from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
@@ -58,6 +59,9 @@ def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
         connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
         for (name,) in connection.execute("SELECT pubname FROM pg_publication").fetchall():
             connection.execute(f'DROP PUBLICATION "{name}"')
+        copies = "SELECT nspname FROM pg_namespace WHERE starts_with(obj_description(oid, 'pg_namespace'), %s)"
+        for (name,) in connection.execute(copies, [OWN_SCHEMA]).fetchall():
+            connection.execute(f'DROP SCHEMA "{name}" CASCADE')
 
 
 @pytest.fixture(scope="session")

@@ -95,6 +95,11 @@ def part_of(split: bytes) -> _Part:
     return decoded_split(_decoder, "split of a history or of what follows", split)
 
 
+def parts_of(place: int, splits: Sequence[bytes]) -> list[bytes]:
+    """Returns the splits of the source at a place as those of the whole."""
+    return [_encode(_Part(place, split)) for split in splits]
+
+
 class HistoryThenLive(HistorySource):
     """Source of several in their order, mostly a history and a live one (``PhasedSource``, ``WatchedSource``,
     ``CheckingSource``, ``AcknowledgedSource``). It gives columns if all of them do, with the contracts of columns.
@@ -132,7 +137,7 @@ class HistoryThenLive(HistorySource):
         for place, source in reversed([*enumerate(self.sources)]):
             if place:
                 _check_cut(source)
-            found = [_encode(_Part(place, split)) for split in source.splits(parallelism)] + found
+            found = parts_of(place, source.splits(parallelism)) + found
         return found
 
     def phase_of(self, split: bytes) -> int:
@@ -153,7 +158,7 @@ class HistoryThenLive(HistorySource):
         """See ``connector_contract.WatchedSource``: in the last source, which alone may not end."""
         place = len(self.sources) - 1
         parts = [part.split for part in map(part_of, known) if part.place == place]
-        return [_encode(_Part(place, split)) for split in self.sources[place].discover(parts, index, parallelism)]
+        return parts_of(place, self.sources[place].discover(parts, index, parallelism))
 
     def acknowledge(self, split: bytes, mark: bytes) -> None:
         """See ``split_source.AcknowledgedSource``."""

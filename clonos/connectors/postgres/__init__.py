@@ -9,6 +9,7 @@ from clonos.connectors.postgres.change_stream import Change
 from clonos.connectors.postgres.changes import ChangesLost, changes
 from clonos.connectors.postgres.query import QueryChanged, QueryKeyUnusable, query
 from clonos.connectors.postgres.table import table
+from clonos.connectors.postgres.table_copies import SnapshotLost
 from clonos.core.model.missing_names import explains_names
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ChangesLost",
     "QueryChanged",
     "QueryKeyUnusable",
+    "SnapshotLost",
 ]
 
 explains_names(

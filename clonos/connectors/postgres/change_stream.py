@@ -38,16 +38,17 @@ SELECT type::int8, oid::int8 FROM base WHERE typtype <> 'd'
 """
 """Types on which domains are based, also those on other domains."""
 
-Kind = Literal["insert", "update", "delete", "truncate"]
+Kind = Literal["insert", "update", "delete", "truncate", "read"]
 
 
 @register(name="clonos.postgres.Change")
 class Change(msgspec.Struct, frozen=True):
-    """Change of a row, or of a whole table by TRUNCATE.
+    """Change of a row, or of a whole table by TRUNCATE; or a row as a snapshot has found it, of the kind "read".
 
     ``row`` is the row as it is now, a dict by column, or None if it is gone. ``old`` has what the server reports of the
     row before: with a deletion and with an update of the key the columns of the replica identity, else None. ``lsn``
-    and ``committed`` are those of the transaction's commit, ``xid`` is its number.
+    and ``committed`` are those of the transaction's commit, ``xid`` is its number. A
+    row of a snapshot has those of the snapshot, and no number, 0.
     """
 
     kind: Kind

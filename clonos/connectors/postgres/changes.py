@@ -1,30 +1,31 @@
 """``postgres.changes``: the changes of tables by logical replication, with a replication slot as their keeper.
 
 The server keeps the changes after the slot's position. A restart reads them again from the mark of its checkpoint, and
-the job lets go of what no restart reads again.
+the job lets go of what no restart reads again. With ``snapshot=True`` the rows that the tables had when the slot was
+created come first (``table_copies``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import InputLost, SystemRefused, SystemUnreachable
-from clonos.connectors.kit.history import LATER_ADVICE, LateCut
+from clonos.connectors.kit.history import LATER_ADVICE, HistoryThenLive, LateCut, parts_of
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
+from clonos.connectors.postgres.table_copies import SYSTEM, TableCopies
 from clonos.connectors.secrets import Secret
 from clonos.core.model.wrong_calls import explains_calls
 
 CONNECTOR: Final = "postgres.changes"
-SYSTEM: Final = "(SELECT system_identifier FROM pg_control_system())"
 INVALIDATED: Final = "was invalidated, because it kept more than max_slot_wal_keep_size"
 NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 
@@ -61,6 +62,7 @@ class PostgresChanges:
     """Source of the changes of a publication, read by one task. It does not end: the job runs until it is stopped."""
 
     routes_malformed = True
+    is_bounded = False
 
     def __init__(
         self, server: PostgresAddress, tables: tuple[str, ...], publication: str, slot: str, as_text: frozenset[str]
@@ -75,6 +77,7 @@ class PostgresChanges:
         self.server, self.slot, self.publication = server, slot, publication or slot
         if "'" in self.publication or '"' in self.publication or "," in self.publication:
             raise InvalidConnector(CONNECTOR, f"publication is {publication!r}", "Give the name of one publication.")
+        self.copies: TableCopies | None = None  # which are dropped when no restart reads them
         self.acknowledged: dict[bytes, int] = {}  # by split, filled in the process that reads it
 
     def __repr__(self) -> str:
@@ -88,9 +91,9 @@ class PostgresChanges:
 
         Raises: SystemRefused: the server does not do so. SystemUnreachable.
         """
+        self.create_publication()
         connection = self.server.connect(autocommit=True)
         try:
-            self._create_publication(connection)
             lsn = self._create_slot(connection)
             (system,) = connection.execute(f"SELECT {SYSTEM}").fetchone()
         except self.server.library().Error as error:
@@ -98,6 +101,19 @@ class PostgresChanges:
         finally:
             connection.close()
         return [msgspec.msgpack.encode(_Stream(1, self.slot, self.publication, lsn, system))]
+
+    def create_publication(self) -> None:
+        """Creates the publication unless it exists.
+
+        Raises: SystemRefused: there is none and no tables are named, or it has other tables. SystemUnreachable.
+        """
+        connection = self.server.connect(autocommit=True)
+        try:
+            self._publish(connection)
+        except self.server.library().Error as error:
+            raise self.refusal(error) from None
+        finally:
+            connection.close()
 
     def check_cut(self) -> None:
         """See ``kit.history.CutSource``: a slot that the start creates would begin after the history has ended.
@@ -151,7 +167,7 @@ class PostgresChanges:
         advice = "Changes need wal_level=logical, a user with REPLICATION who owns or may read the tables, and a slot."
         return SystemRefused(POSTGRESQL, self.server.place, "the job", text, advice)
 
-    def _create_publication(self, connection: Any) -> None:
+    def _publish(self, connection: Any) -> None:
         find = "SELECT oid FROM pg_publication WHERE pubname = %s"
         if found := connection.execute(find, [self.publication]).fetchone():
             if self.tables:
@@ -191,6 +207,28 @@ class PostgresChanges:
         return int(lsn)
 
 
+class SnapshotThenChanges(HistoryThenLive):
+    """Source of the rows that the tables of a publication had, and then of its changes."""
+
+    def __init__(self, changes: PostgresChanges) -> None:
+        self._changes = changes
+        self._changes.copies = TableCopies(changes.server, changes.slot, changes.publication, changes.as_text)
+        super().__init__(changes.copies, changes)
+
+    def __repr__(self) -> str:
+        return f"postgres.changes({self._changes.server!r}, slot={self._changes.slot!r}, snapshot=True)"
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Creates the publication, the slot and the copies; returns the copies, and the slot as the last split.
+
+        Raises: SystemRefused: the server does not do so, or the slot is not the job's. SystemUnreachable.
+        """
+        copies, changes = self.sources
+        changes.create_publication()
+        copied = copies.splits(parallelism)  # and the slot, which is there from now on
+        return parts_of(0, copied) + parts_of(1, changes.splits(parallelism))
+
+
 class ChangesReader:
     """Reader of a slot. A mark is a ``ChangePosition``."""
 
@@ -200,6 +238,7 @@ class ChangesReader:
         self._position = ChangePosition(0, 0)
         self._stream: ChangeStream | None = None
         self._acknowledged_lsn = 0
+        self._has_copies = source.copies is not None
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens the slot at a mark.
@@ -272,6 +311,8 @@ class ChangesReader:
         if lsn > self._acknowledged_lsn:
             stream.acknowledge(lsn)
             self._acknowledged_lsn = lsn
+            if self._has_copies and self._source.copies is not None:
+                self._has_copies = not self._source.copies.drop(self._source.stream_of(self._split).lsn)
 
     def _end_other_reader(self, is_in_use: bool) -> None:
         """Ends the connection of an earlier incarnation, which may be a process that was believed dead."""
@@ -294,6 +335,36 @@ def _is_in_use(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) == "55006"
 
 
+class ChangesOptions(TypedDict, total=False):
+    """Options of ``changes`` that its overloads share."""
+
+    publication: str | None
+    as_text: Sequence[str]
+    password: str | Secret | None
+
+
+@overload
+def changes(
+    dsn: str | Secret,
+    table: str | Sequence[str] | None = None,
+    *,
+    slot: str,
+    snapshot: Literal[False] = False,
+    **options: Unpack[ChangesOptions],
+) -> PostgresChanges: ...
+
+
+@overload
+def changes(
+    dsn: str | Secret,
+    table: str | Sequence[str] | None = None,
+    *,
+    slot: str,
+    snapshot: Literal[True],
+    **options: Unpack[ChangesOptions],
+) -> SnapshotThenChanges: ...
+
+
 @explains_calls
 def changes(
     dsn: str | Secret,
@@ -301,10 +372,13 @@ def changes(
     *,
     slot: str,
     publication: str | None = None,
+    snapshot: bool = False,
     as_text: Sequence[str] = (),
     password: str | Secret | None = None,
-) -> PostgresChanges:
+) -> PostgresChanges | SnapshotThenChanges:
     """Source of the changes of tables, as ``postgres.Change``, from the moment on at which the slot was created.
+
+    With ``snapshot=True`` the rows that the tables had at this moment come first, as changes of the kind "read".
 
     One task reads them, in the order of commits. The server keeps its log back to the slot's position until the job has
     two checkpoints after it: drop the slot when the job is gone for good.
@@ -314,6 +388,8 @@ def changes(
         table: a table or several, with their schemas before a dot, for which a publication is created.
         slot: name of the replication slot, created at the first start. It belongs to this job alone.
         publication: an existing publication, in place of ``table``.
+        snapshot: True for the rows of the tables and then their changes. The first start copies the tables in the
+            database, into a schema of the slot's name.
         as_text: names of columns that come as the text of the server, such as dates that may be ``infinity``.
         password: the password, better a secret than a text.
 
@@ -327,6 +403,6 @@ def changes(
     tables = () if table is None else (table,) if isinstance(table, str) else tuple(table)
     if isinstance(as_text, str):
         raise InvalidConnector(CONNECTOR, f"as_text is {as_text!r}", "Give a list of names of columns.")
-    return PostgresChanges(
-        PostgresAddress(CONNECTOR, dsn, password), tables, publication or "", slot, frozenset(as_text)
-    )
+    server = PostgresAddress(CONNECTOR, dsn, password)
+    source = PostgresChanges(server, tables, publication or "", slot, frozenset(as_text))
+    return SnapshotThenChanges(source) if snapshot else source

@@ -251,6 +251,27 @@ def test_changes_of_a_table_are_followed_once(
     expect("`postgres.changes`", report)
 
 
+def test_rows_of_a_table_and_then_its_changes_are_read_once(
+    replicated: PostgresServer, postgres_link: NetworkLink, expect: Any
+) -> None:
+    """The first fault comes in the snapshot, the second one near the cut."""
+
+    def make(place: str) -> Any:
+        name = place.replace("-", "_")
+        replicated.run(f"CREATE TABLE s_{name} (n bigint PRIMARY KEY)")
+        replicated.run(f"INSERT INTO s_{name} SELECT generate_series(0, {HISTORY - 1})")
+        return pg.changes(postgres_url(postgres_link), f"s_{name}", slot=f"copied_{name}", snapshot=True)
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        live = ", ".join(f"({number})" for number in numbers if number >= HISTORY)
+        if live:
+            replicated.run(f"INSERT INTO s_{place.replace('-', '_')} VALUES {live}")
+
+    outages = postgres_link.outages() | server_outages(replicated)
+    report = check_source(make, write, lambda change: int(change.row["n"]), outages=outages)
+    expect("`postgres.changes(snapshot=True)`", report)
+
+
 def test_messages_of_a_queue_count_once(rabbit: RabbitServer, rabbit_link: NetworkLink, expect: Any) -> None:
     def make(place: str) -> Any:
         name, url = declare(rabbit, f"in-{place}"), rabbit_url(rabbit_link)
