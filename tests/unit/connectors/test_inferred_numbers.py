@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,14 @@ def test_no_number_that_differs_from_its_text_is_overlooked(cells: list[str], be
     for cell, value in zip(cells, values, strict=True):
         plain = cell.lstrip("+-")
         is_zeroed = len(plain) > 1 and plain[0] == "0" and plain[1].isdigit()
-        digits = plain.partition("e")[0].replace(".", "").lstrip("0")
+        mantissa = plain.lower().partition("e")[0]
+        digits = mantissa.replace(".", "").lstrip("0")
+        digits = digits.rstrip("0") if "." in mantissa else digits
         if value in (float("inf"), float("-inf")):
             is_rounded = "inf" not in cell
-        else:
-            is_rounded = Decimal(f"{value:.{max(len(digits), 1) - 1}e}") != Decimal(cell)
+        else:  # farther from the text than half a unit of its last digit
+            unit = Fraction(10) ** (Decimal(cell).adjusted() - len(digits) + 1)
+            is_rounded = bool(digits) and (not value or 2 * abs(Fraction(value) - Fraction(cell)) > unit)
         if is_zeroed or is_rounded:
             assert problem
             assert may_differ(signs_of(data, ord(",")), batch)
