@@ -47,7 +47,7 @@ def _check_names(record: RunRecord) -> set[str]:
 
 
 def test_unknown_peers_crowds_floods_and_a_lying_slot_do_not_change_the_result(tmp_path: Path) -> None:
-    record = _attack('lasts = "12s"\n', tmp_path)
+    record = _attack('lasts = "20s"\n', tmp_path)
     assert {"memory taken by a process while attacked", "healthy tasks disturbed", "lost"} <= _check_names(record)
     log = (tmp_path / "driver.log").read_text("utf-8")
     assert "malformed" in log
