@@ -7,7 +7,6 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -43,8 +42,7 @@ def pass_in_parts(take: Callable[[list[Any], Times], None], rows: list[Any], tim
         try:
             take(rows[first:end], None if times is None else times[first:end])
         except StepFailed as failed:
-            if failed.at.index is not None:
-                failed.at = replace(failed.at, index=first + failed.at.index)
+            failed.move(first)
             raise
 
 

@@ -7,7 +7,7 @@ returns: it reads no clock, queue or view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -257,3 +257,9 @@ class StepFailed(Exception):
     def __init__(self, at: FailedAt) -> None:
         super().__init__(at)
         self.at = at
+
+    def move(self, passed: int | None) -> None:
+        """Counts the record from ``passed`` elements before those that the chain was given; None: it is not one of the
+        step's input."""
+        index = self.at.index
+        self.at = replace(self.at, index=None if index is None or passed is None else passed + index)

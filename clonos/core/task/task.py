@@ -15,7 +15,7 @@ from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import CallingChain, Chain, ChainSnapshot, Pieces, ReadyPieces
+from clonos.core.ports.operator_chain import CallingChain, Chain, ChainSnapshot, Pieces, ReadyPieces, StepFailed
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
@@ -256,17 +256,20 @@ class Task:
     def _process(self, queue: InputQueue, count: int) -> None:
         """Processes records and the watermarks between them in parts, which follow from the elements alone."""
         began_ns = self.pace.begin()
-        end_seq, watermarks = queue.next_seq + count, 0
-        while (first_seq := queue.next_seq) < end_seq:
-            self.at = InputRange(queue.channel, first_seq, end_seq - first_seq)
-            kind, batch = queue.take(end_seq - first_seq)
-            if kind is ElementKind.WATERMARK:
-                watermarks += 1
-                advance(self.chain, self.watermarks.take(queue.channel, batch))
-                continue
-            if kind is ElementKind.COLUMNS:
-                self.pace.expect_columns()
-            process(self.chain, kind, queue.port, batch)
+        first_seq, watermarks = queue.next_seq, 0
+        while (passed := queue.next_seq - first_seq) < count:
+            kind, batch = queue.take(count - passed)
+            try:
+                if kind is ElementKind.WATERMARK:
+                    watermarks += 1
+                    advance(self.chain, self.watermarks.take(queue.channel, batch))
+                    continue
+                if kind is ElementKind.COLUMNS:
+                    self.pace.expect_columns()
+                process(self.chain, kind, queue.port, batch)
+            except StepFailed as failed:
+                failed.move(None if kind is ElementKind.WATERMARK else passed)
+                raise
         if watermarks:  # the cost and the output of timers are not those of a record, so later steps keep their size
             self.records_in += count - watermarks
             self.emit()

@@ -422,6 +422,13 @@ def failure(life: ScriptedTask) -> TaskFailed:
     return describe_failure(life.task, raised.value)
 
 
+def in_one_step(job: Job, *parts: list[Element]) -> Scripted:
+    """A life whose second channel has all parts before a step takes the first one."""
+    life = Scripted(job, [])
+    life.arrivals = [sent(1, part) for part in parts if part]
+    return life
+
+
 def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record() -> None:
     made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)))
     script = [sent(1, rows("a", "b", "c")), sent(1, rows("d", "bad", "e"))]
@@ -436,9 +443,35 @@ def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record(
 def test_a_failure_in_a_large_step_names_its_element(between: list[Element]) -> None:
     made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)), options=Options(step_records_first=3 * ROWS_AT_ONCE))
     values: list[Any] = [*range(2 * ROWS_AT_ONCE), "bad", "e"]
-    parts = [rows(*values[:5]), between, rows(*values[5:])]
-    reported = failure(Scripted(made, [sent(1, part) for part in parts if part]))
+    reported = failure(in_one_step(made, rows(*values[:5]), between, rows(*values[5:])))
     assert reported.at == InputRange(ChannelId(1), 2 * ROWS_AT_ONCE + len(between), 1)
+
+
+class Unencodable(RecordingChain):
+    def process_rows(self, port: int, rows: list[Any], times: Any = None) -> None:
+        super().process_rows(port, [object() if row == "bad" else row for row in rows])
+
+
+@pytest.mark.parametrize("between", [[], watermark(7)])
+def test_a_result_without_an_encoding_may_come_from_any_element_of_its_step(between: list[Element]) -> None:
+    options = Options(step_records_first=3 * ROWS_AT_ONCE)
+    made = Job(UNION, TaskId(3), lambda _: Unencodable((nothing,)), options=options)
+    reported = failure(in_one_step(made, rows(0, "bad", 2), between, rows(*range(2 * ROWS_AT_ONCE))))
+    assert reported.at == InputRange(ChannelId(1), 0, 3 + len(between) + 2 * ROWS_AT_ONCE)
+
+
+class RaisingAtWatermarks(RecordingChain):
+    def advance_watermark(self, watermark: Any) -> None:
+        raise StepFailed(FailedAt("window", 4, "the result of the fifth window"))
+
+
+@pytest.mark.parametrize("before", [[], rows("a", "b")])
+def test_a_failure_at_a_watermark_names_no_record_of_its_step(before: list[Element]) -> None:
+    options = Options(step_records_first=100)
+    made = Job(UNION, TaskId(3), lambda _: RaisingAtWatermarks((nothing,)), options=options)
+    life = in_one_step(made, before, watermark(7), rows(*range(9)))
+    life.arrivals = [sent(0, watermark(8)), sent(2, watermark(8)), None, None, *life.arrivals]
+    assert failure(life).at == InputRange(ChannelId(1), 0, len(before) + 10)
 
 
 def test_a_large_step_passes_in_parts_and_is_one_determinant_that_replays() -> None:
