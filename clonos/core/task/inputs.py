@@ -16,6 +16,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.values.elements import RowParts, can_join, cut_elements, decode_elements, join_elements
 from clonos.core.values.rows import take_rows
+from clonos.core.values.value_errors import ValueMalformed
 
 
 class _Piece:
@@ -34,15 +35,18 @@ class _Piece:
         self.batch: Any = None
 
     def decode(self) -> Any:
-        """Returns its elements, as ``RowParts`` or a RecordBatch."""
+        """Returns its elements, as ``RowParts`` or a RecordBatch.
+
+        Raises: ValueMalformed, if they are no valid batch, or others in number than was said.
+        """
         if self.batch is None:
-            if self.kind is ElementKind.ROWS:
-                self.batch = RowParts(self.payload)
-                if self.skip:
-                    self.batch.take(self.skip)
-            else:
-                self.batch = decode_elements(self.kind, self.payload)
-            self.payload = b""
+            are_rows, count = self.kind is ElementKind.ROWS, self.skip + self.left
+            batch = RowParts(self.payload) if are_rows else decode_elements(self.kind, self.payload)
+            if len(batch) != count:
+                raise ValueMalformed("batch", f"{len(batch)} records for {count} elements")
+            if are_rows and self.skip:
+                batch.take(self.skip)
+            self.batch, self.payload = batch, b""
         return self.batch
 
     def take(self, count: int) -> Any:

@@ -115,6 +115,10 @@ class RowParts:
         if self._times is not None:
             _check_count(self._rows, self._times)
 
+    def __len__(self) -> int:
+        """Returns how many rows there are, with those that were taken."""
+        return len(self._rows)
+
     def take(self, count: int) -> list[Any] | TimedRows:
         """Returns the next ``count`` rows, which were not returned before.
 

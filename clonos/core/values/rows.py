@@ -170,7 +170,10 @@ class LazyRows:
     def __init__(self, column: Column) -> None:
         """Raises: ValueMalformed, if the column is no valid batch; for cells that ``take`` makes, it does."""
         self._column = column
-        self._opened = _open(column, 0)
+        try:
+            self._opened = _open(column, 0)
+        except Exception as error:  # as in rows_of
+            raise ValueMalformed("batch", reason(error)) from error
         self._rows: list[Any] = [] if self._opened else rows_of(column)
         self._taken = 0
 

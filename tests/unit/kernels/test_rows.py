@@ -114,6 +114,15 @@ def test_a_malformed_row_is_found_where_it_is_made(data: bytes) -> None:
             reader.take(1)
 
 
+@pytest.mark.parametrize(
+    "place", [b"", b"\xc0", b"\x01\x01", b"\xcf" + b"\xff" * 8], ids=["none", "nil", "two", "large"]
+)
+def test_a_malformed_place_of_keys_is_a_malformed_batch(place: bytes) -> None:
+    beside = Column(TUPLES, parts=(Column(INTS, data=b"\x91\x01"),))
+    with pytest.raises(ValueMalformed):
+        LazyRows(Column(TUPLES, parts=(Column(PLACE, data=place), beside)))
+
+
 def test_no_more_rows_are_made_than_there_are(native: Any) -> None:
     reader, count = native.open_rows((INTS, b"\x92\x07\x08"))
     assert count == 2

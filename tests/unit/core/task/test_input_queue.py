@@ -14,7 +14,7 @@ from clonos.core.model.plan import Channel
 from clonos.core.ports.operator_chain import ROWS_AT_ONCE
 from clonos.core.ports.task_port import Delivered
 from clonos.core.task.inputs import InputQueue
-from clonos.core.values import encode_columns, encode_rows, encode_timed_rows
+from clonos.core.values import ValueMalformed, encode_columns, encode_rows, encode_timed_rows
 from clonos.kernels import choice
 
 INTS = pa.record_batch({"x": pa.array([1, 2], pa.int64())})
@@ -50,6 +50,17 @@ def test_rows_are_taken_in_parts_whatever_the_batches_in_which_they_came(made: A
     if is_timed:
         assert [time for batch in taken for time in batch.times] == [*range(3, first - 10)]
     assert queue.waiting_count == 10
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("kind", [ElementKind.ROWS, ElementKind.COLUMNS])
+def test_a_batch_whose_records_are_not_as_many_as_its_count_is_malformed(kind: ElementKind, count: int) -> None:
+    three = pa.record_batch({"x": pa.array([1, 2, 3], pa.int64())})
+    data = encode_rows([1, 2, 3]) if kind is ElementKind.ROWS else encode_columns(three)
+    queue = InputQueue(Channel(ChannelId(0), 0, 0, 0), 0, 0, False)  # type: ignore[arg-type]
+    queue.put(Delivered(ChannelId(0), kind, count, 0, CheckpointId(0), data))
+    with pytest.raises(ValueMalformed, match=f"3 records for {count} elements"):
+        queue.take(count)
 
 
 @pytest.mark.skipif(choice.native is None, reason="all rows stay where the native kernels are not in use")
