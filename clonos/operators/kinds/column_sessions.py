@@ -58,11 +58,11 @@ class ColumnSessionsKind:
         """Creates it for batches in which ``keys`` are the columns of the key."""
         self.gap_ns, self.aggregates, self.keys = gap_ns, tuple(aggregates), WindowKeys(keys)
 
-    def of_rows(self, rows: list[Any], times: Times) -> ColumnBatch:
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch:
         """See ``WindowsKind``."""
         raise AssertionError("the plan says that records are columns")
 
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> ColumnBatch:
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
         """See ``WindowsKind``."""
         return ColumnBatch(operator, batch, self.keys.of(batch))
 

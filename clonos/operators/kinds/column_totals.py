@@ -69,7 +69,7 @@ class ColumnTotalKind:
         """See ``TotalKind``."""
         raise AssertionError("the plan says that records are columns")
 
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> ColumnBatch:
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
         """See ``TotalKind``."""
         return ColumnBatch(operator, batch, self.keys.of(batch))
 

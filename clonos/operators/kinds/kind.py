@@ -38,6 +38,7 @@ class KeyedBatch(Protocol):
 
 BatchT = TypeVar("BatchT", bound=KeyedBatch)
 GivenT = TypeVar("GivenT", bound=KeyedBatch, contravariant=True)
+MadeT = TypeVar("MadeT", bound=KeyedBatch, covariant=True)
 
 
 class KeyChoice(Protocol[GivenT]):
@@ -94,22 +95,26 @@ class Highest(Protocol[GivenT]):
         """
 
 
-class Kind(Protocol[BatchT]):
-    """Kind of the records of an operator that chooses among those of each key."""
+class RecordKind(Protocol[MadeT]):
+    """Kind of the records of an operator (``kind_step.KindStep``)."""
 
     @property
     def takes_columns(self) -> bool:
-        """Whether a step before should give columns."""
+        """Whether records are columns, which a step before should give."""
+
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> MadeT | None:
+        """Returns a batch of rows, (key, record) if they have keys; None if no record is left."""
+
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> MadeT | None:
+        """Returns a batch of columns with the key columns ``key``, None without any; None if no record is left."""
+
+
+class Kind(RecordKind[BatchT], Protocol[BatchT]):
+    """Kind of the records of an operator that chooses among those of each key."""
 
     @property
     def changes_rows(self) -> bool:
         """Whether user code gets the records."""
-
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> BatchT | None:
-        """Returns a batch of rows (key, record); None if no record is left."""
-
-    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> BatchT | None:
-        """Returns a batch of columns with the key columns ``key``; None if no record is left."""
 
     def firsts(self, state: StateBackend, step: str) -> KeyChoice[BatchT]:
         """Returns the state that chooses the first record of each key of all time."""

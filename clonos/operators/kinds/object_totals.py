@@ -37,7 +37,7 @@ class ObjectTotalKind:
         """See ``TotalKind``."""
         return self._kind.of_rows(operator, rows if self._is_keyed else [(None, row) for row in rows], times)
 
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> ObjectBatch:
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ObjectBatch:
         """See ``TotalKind``."""
         raise AssertionError("the plan says that records are rows")
 

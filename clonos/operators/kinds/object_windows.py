@@ -68,12 +68,12 @@ class ObjectWindowsKind:
         """See ``WindowsKind``."""
         return self.trigger is None
 
-    def of_rows(self, rows: list[Any], times: Times) -> ObjectBatch:
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ObjectBatch:
         """See ``WindowsKind``."""
         pairs = rows if self.is_keyed else [(None, row) for row in rows]
         return ObjectBatch(state_keys([key for key, _ in pairs]), pairs, times)
 
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> ObjectBatch:
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ObjectBatch:
         """See ``WindowsKind``."""
         raise AssertionError("the operator gets rows of columns")
 

@@ -6,11 +6,10 @@ or a slot of a table in columns (``column_totals``). Without keys all records ha
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.kinds.kind import BatchT, GivenT
-from clonos.operators.operator import Operator, Times
+from clonos.operators.kinds.kind import BatchT, GivenT, RecordKind
+from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateBackend
 
 BEFORE_SUFFIX: Final = "_before"
@@ -53,18 +52,8 @@ class KeyTotals(Protocol[GivenT]):
         """Passes on the results of all keys, by first arrival, and forgets them."""
 
 
-class TotalKind(Protocol[BatchT]):
+class TotalKind(RecordKind[BatchT], Protocol[BatchT]):
     """Kind of the records of aggregates over the whole input."""
-
-    @property
-    def takes_columns(self) -> bool:
-        """Whether records are columns."""
-
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> BatchT | None:
-        """Returns a batch of rows; None if no record is left."""
-
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> BatchT:
-        """Returns a batch of columns."""
 
     def totals(self, operator: Operator, state: StateBackend, step: str, is_paced: bool) -> KeyTotals[BatchT]:
         """Returns the accumulators of a step. ``is_paced``: keys may wait."""

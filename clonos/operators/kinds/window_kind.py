@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
-from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.kinds.kind import BatchT, GivenT
-from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.kinds.kind import BatchT, GivenT, RecordKind
+from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.window_rules import WindowRules
 
@@ -70,22 +69,12 @@ class KeyedWindows(Protocol[GivenT]):
         """Emits what windows owe, by their end and first arrival, and forgets them."""
 
 
-class WindowsKind(Protocol[BatchT]):
+class WindowsKind(RecordKind[BatchT], Protocol[BatchT]):
     """Kind of the records of windows whose state is per key."""
-
-    @property
-    def takes_columns(self) -> bool:
-        """Whether records are columns."""
 
     @property
     def fires_in_spans(self) -> bool:
         """Whether the windows that end at several instants may emit at once."""
-
-    def of_rows(self, rows: list[Any], times: Times) -> BatchT:
-        """Returns a batch of rows."""
-
-    def of_columns(self, operator: Operator, batch: RecordBatch) -> BatchT:
-        """Returns a batch of columns."""
 
     def windows(self, step: WindowedStep) -> KeyedWindows[BatchT]:
         """Returns the open windows of a step."""

@@ -5,26 +5,26 @@ The operators serve records of any kind, rows and columns: see ``clonos.operator
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, Final, Generic
+from typing import Any, Final
 
-from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.kinds.kind import BatchT
+from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.total_kind import TotalKind
-from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.operator import Scope
 from clonos.operators.state.interval_timer import LeavesAtIntervals
 
 EMITTED_NAME: Final = "emitted"
 """Table with at most one entry, which is there once the total is emitted."""
 
 
-class InputTotals(Operator, Generic[BatchT]):
+class InputTotals(KindStep[BatchT]):
     """Base of aggregates over all records, or over those of each key."""
 
     runs_user_code = True
     keeps_times = False
     is_paced = False
+    _kind: TotalKind[BatchT]
 
     def __init__(self, step: str, kind: TotalKind[BatchT]) -> None:
         self._step, self._kind = step, kind
@@ -32,27 +32,6 @@ class InputTotals(Operator, Generic[BatchT]):
 
     def open(self, scope: Scope) -> None:
         self._totals = self._kind.totals(self, scope.state, self._step, self.is_paced)
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        batch = self._kind.of_rows(self, rows, times)
-        if batch is not None:
-            self._take(batch)
-
-    def columns(self, batch: RecordBatch) -> None:
-        if self.takes_columns:
-            self._take(self._kind.of_columns(self, batch))
-        else:
-            super().columns(batch)
-
-    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        if self.takes_columns:
-            self._take(self._kind.of_columns(self, batch))
-        else:
-            super().keyed_columns(batch, key)
-
-    @abstractmethod
-    def _take(self, batch: BatchT) -> None:
-        """Takes a batch, which has records."""
 
 
 class RunningTotals(InputTotals[BatchT]):

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
@@ -25,15 +25,17 @@ from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.fields import compared, compared_text, itself
 from clonos.operators.kinds.kind import BatchT, Kind
+from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.object_kind import ObjectKind
-from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.operator import DueTimer, Scope
 
 
-class Deduplicate(Operator, Generic[BatchT]):
+class Deduplicate(KindStep[BatchT]):
     """Base of operators that pass on some of the records of each key."""
 
     selects_rows = True
     passes_records = True
+    _kind: Kind[BatchT]
 
     @classmethod
     def facts(
@@ -69,19 +71,8 @@ class Deduplicate(Operator, Generic[BatchT]):
         self._within_ns, self._has_times = rules.within_ns or 0, rules.has_times
         self.takes_columns, self.changes_rows = kind.takes_columns, kind.changes_rows
 
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        batch = self._kind.of_rows(self, rows, times)
-        if batch is not None:
-            self._take(batch)
-
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        found = self._kind.of_columns(self, batch, key)
-        if found is not None:
-            self._take(found)
-
-    @abstractmethod
-    def _take(self, batch: BatchT) -> None:
-        """Takes a batch, which has records."""
+        self._take_columns(batch, key)  # of rows too, whose values may be in a column
 
 
 class FirstOfKey(Deduplicate[BatchT]):

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
-from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.columnar.choosing.choice_forms import TopKForm
 from clonos.operators.columnar.row_forms import RECORDS
@@ -17,11 +16,12 @@ from clonos.operators.columnar.support import name_reason
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.fields import compared_text
 from clonos.operators.kinds.kind import BatchT, By, Kind
+from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.object_kind import ObjectKind
-from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.operator import Scope
 
 
-class TopK(Operator, Generic[BatchT]):
+class TopK(KindStep[BatchT]):
     """The ``k`` records of each key with the highest rank, highest first; of equal ranks the earlier record.
 
     With ``rank`` they are records with their rank in a field of this name: the ranks that a batch has changed, once,
@@ -30,6 +30,7 @@ class TopK(Operator, Generic[BatchT]):
 
     runs_user_code = True
     key_field: ClassVar[str | None] = ""
+    _kind: Kind[BatchT]
 
     @classmethod
     def facts(cls, given: KnownInputs, by: By, k: int, rank: str | None) -> Facts:
@@ -67,16 +68,6 @@ class TopK(Operator, Generic[BatchT]):
 
     def open(self, scope: Scope) -> None:
         self._highest = self._kind.highest(scope.state, self._step, self._by, self._k)
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        batch = self._kind.of_rows(self, rows, times)
-        if batch is not None:
-            self._take(batch)
-
-    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        found = self._kind.of_columns(self, batch, key)
-        if found is not None:
-            self._take(found)
 
     def _take(self, batch: BatchT) -> None:
         if self._rank is None:

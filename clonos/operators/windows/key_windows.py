@@ -9,14 +9,14 @@ The operator serves records of any kind, rows and columns: see ``clonos.operator
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Generic
+from typing import ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
-from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.kinds.kind import BatchT
+from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.window_kind import WindowedStep, WindowsKind
-from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.late_text import late_text, torn_session_text
 from clonos.operators.windows.paned import WATERMARK_NAME
@@ -26,12 +26,14 @@ ARRIVALS_NAME: Final = "arrivals"
 """Table with one entry, the number of records that have come."""
 
 
-class KeyWindows(Operator, Generic[BatchT]):
+class KeyWindows(KindStep[BatchT]):
     """Operator of windows whose state is per key."""
 
     keeps_times = False
     has_timers: ClassVar[bool] = True
     has_event_timers: ClassVar[bool] = True
+
+    _kind: WindowsKind[BatchT]
 
     def __init__(self, step: str, kind: WindowsKind[BatchT], rules: WindowRules) -> None:
         self._step, self._kind, self._rules = step, kind, rules
@@ -50,21 +52,6 @@ class KeyWindows(Operator, Generic[BatchT]):
         self._arrivals.set(0, self._next_number)
 
     # --- records
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        self._take(self._kind.of_rows(rows, times))
-
-    def columns(self, batch: RecordBatch) -> None:
-        if self.takes_columns:
-            self._take(self._kind.of_columns(self, batch))
-        else:
-            super().columns(batch)
-
-    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        if self.takes_columns:
-            self._take(self._kind.of_columns(self, batch))
-        else:
-            super().keyed_columns(batch, key)
 
     def _take(self, batch: BatchT) -> None:
         instants = batch.times if self._rules.has_times else batch.at(self._recorder.instant_ns(False))
