@@ -87,7 +87,7 @@ class LineDecoder(Generic[T]):
             found = list(map(self._decode, lines))
         except (msgspec.DecodeError, RecursionError):
             return None
-        if (not self._keys or keys_max(lines) != self._keys * len(lines)) and parse_json_lines(lines) is None:
+        if not self._has_all_keys(lines) and parse_json_lines(lines) is None:
             return None  # a key may be there twice
         return found if self._build is None else list(map(self._build, found))
 
@@ -104,12 +104,17 @@ class LineDecoder(Generic[T]):
             _forget_caches(self._classes)
         return cast("T", found if self._build is None else self._build(found))
 
+    def _has_all_keys(self, lines: list[str]) -> bool:
+        """Returns whether no key is there twice in lines of the class; False if that cannot be told at once."""
+        return bool(self._keys) and keys_max(lines) == self._keys * len(lines)
+
     def _decoded(self, line: str) -> Any:
         if self._is_typed:  # a field of decimals gets all digits
             check_depth(line)
             with suppress(msgspec.DecodeError, RecursionError):
                 found = self._decode(line)
-                check_keys(line, msgspec.json.decode(line))
+                if not self._has_all_keys([line]):
+                    check_keys(line, msgspec.json.decode(line))
                 return found
         return msgspec.convert(parse_json(line), self._twin)
 

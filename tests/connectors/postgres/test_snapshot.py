@@ -65,7 +65,7 @@ def rows(source: SnapshotThenChanges, split: bytes, mark: bytes | None = None, s
 
 
 def followed(source: SnapshotThenChanges, split: bytes, count: int) -> list[Any]:
-    """So many changes after the copies."""
+    """That many changes after the copies."""
     found: list[Any] = []
     with closing(source.sources[1].reader()) as reader:
         reader.open(msgspec.msgpack.decode(split)[1], None)
