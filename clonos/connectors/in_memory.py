@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
-from clonos.connectors.order_choice import OrderChoice
+from clonos.connectors.order_choice import OrderChoice, note_of_order
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.copying import copied_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
@@ -76,10 +76,7 @@ class ValueList(OrderChoice, Generic[AnyValue]):
         """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
         if parallelism == 1 or len(splits) > 1 or len(self.records) <= LONG_LIST:
             return ""
-        return (
-            f"values is read by 1 of {parallelism} tasks, so that its order is kept;"
-            " ordered=False deals it to all, in any order"
-        )
+        return note_of_order("values", 1, parallelism, "deals it to all, in any order")
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the list as one split, or ``splits`` shares of it, by default one per task."""

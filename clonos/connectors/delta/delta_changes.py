@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow
-from xxhash import xxh3_64_intdigest
 
+from clonos.connectors.columns.followed_tables import Looks, TableChanges, files_of_share
 from clonos.connectors.connector_errors import InputUnreadable, InvalidConnector, UnexpectedInput
 from clonos.connectors.delta.data_files import (
     WHOLE,
@@ -40,9 +40,7 @@ from clonos.connectors.filesystem.file_splits import SPLIT_FORMAT, regular_statu
 from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
-from clonos.connectors.order_choice import OrderChoice
 from clonos.core.model.errors import ClonosError
-from clonos.io.system import wall_clock
 from clonos.operators.columnar.plain_columns import plain_schema
 
 ADDED: Final = pyarrow.schema(
@@ -85,25 +83,18 @@ _shares: Final = msgspec.msgpack.Decoder(_Share)
 _marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
-class DeltaChanges(DataFileSource, OrderChoice):
-    """Unbounded source of the changes of a table. ``watch_ns``: time between two looks for another version."""
+class DeltaChanges(DataFileSource, TableChanges):
+    """Unbounded source of the changes of a table."""
 
-    is_columnar = True
+    connector = CHANGES
     routes_malformed = True
 
     def __init__(self, path: str, first: int | None, is_bounded: bool, watch_ns: int, ordered: bool | None) -> None:
-        self.path = absolute(path)
-        self.first, self.is_bounded, self.watch_ns, self.ordered = first, is_bounded, watch_ns, ordered
+        super().__init__(is_bounded, watch_ns, ordered)
+        self.path, self.first = absolute(path), first
 
     def __repr__(self) -> str:
         return f"{CHANGES}({self.path!r})"
-
-    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
-        """See ``connector_contract.OrderedSource``."""
-        if len(splits) >= parallelism:
-            return ""
-        reads = f"{CHANGES} is read by {len(splits)} of {parallelism} tasks, so that its order is kept"
-        return f"{reads}; ordered=False deals its files to all"
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns shares of the files from the first version on.
@@ -188,8 +179,8 @@ class TableFollower:
         self._commit: VersionChanges | None = None
         self._files: list[ChangedFile] = []
         self._reader: DataFileReader | None = None
-        self._looks = 0
-        self._looked_ns = 0
+        self._looks = Looks(source.watch_ns)
+        self._missed = 0  # looks that found no version
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a share at a mark.
@@ -203,7 +194,8 @@ class TableFollower:
             at = decoded_split(_marks, "position in the changes of a Delta table", mark)
         self._schema = unpacked_schema(share.schema)
         self._version, self._file, self._mark, self._has_feed = at.version, at.file, at.mark, at.has_feed
-        self._commit, self._looks, self._looked_ns = None, 0, 0
+        self._commit, self._missed = None, 0
+        self._looks.reset()
 
     def read(self, records_max: int) -> Any | None:
         """Returns the next changes; [] if there are none now, None after the last version.
@@ -226,7 +218,8 @@ class TableFollower:
                 self._open(self._files[self._file], self._commit)
             else:
                 self._version, self._file, self._has_feed = self._version + 1, 0, self._commit.has_feed
-                self._commit, self._looks, self._looked_ns = None, 0, 0
+                self._commit, self._missed = None, 0
+                self._looks.reset()
 
     def mark(self) -> bytes:
         """Returns the version, the file and the position in it."""
@@ -242,23 +235,20 @@ class TableFollower:
     def _load(self) -> bool:
         """Reads the commit of the version; returns False if it is not there now."""
         assert self._share is not None, "a reader is opened before it is read"
-        now_ns = wall_clock.wall_ns()
-        if 0 <= now_ns - self._looked_ns < self._source.watch_ns:
+        if not self._looks.is_due():
             return False
-        self._looked_ns = now_ns
         table = self._source.path
         data = content_of(table, self._version)
         if data is None:
-            if self._looks % LOOKS_UNTIL_LISTED == 0:
+            if self._missed % LOOKS_UNTIL_LISTED == 0:
                 self._check_not_gone()
-            self._looks += 1
+            self._missed += 1
             return False
         share = self._share
         self._commit = read_commit(
             table, self._version, data, self._has_feed, self._schema, is_partitioned=share.is_partitioned
         )
-        index, count = share.index, share.count
-        self._files = [file for file in self._commit.files if xxh3_64_intdigest(file.path.encode()) % count == index]
+        self._files = files_of_share(self._commit.files, share.index, share.count)
         return True
 
     def _check_not_gone(self) -> None:

@@ -18,7 +18,7 @@ from clonos.connectors.connector_errors import InputChanged, InputUnreadable, Sp
 from clonos.connectors.filesystem.file_patterns import could_match
 from clonos.connectors.object_stores.object_input import ObjectInput, stamp_ns, statuses_of
 from clonos.connectors.object_stores.urls import is_url, name_of
-from clonos.connectors.order_choice import OrderChoice
+from clonos.connectors.order_choice import OrderChoice, note_of_order
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 
@@ -186,10 +186,7 @@ class OrderedFiles(OrderChoice):
             return ""
         names = [os.path.basename(pattern) or pattern for pattern in self.patterns]
         several = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return (
-            f"{names[0]}{several} is read by {count} of {parallelism} tasks, so that its order is kept;"
-            " ordered=False reads it in blocks, in any order"
-        )
+        return note_of_order(f"{names[0]}{several}", count, parallelism, "reads it in blocks, in any order")
 
     def can_cut(self, split: FileSplit) -> bool:
         """Returns whether the file of a split has more than one block."""

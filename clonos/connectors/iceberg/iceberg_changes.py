@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from xxhash import xxh3_64_intdigest
 
+from clonos.connectors.columns.followed_tables import Looks, TableChanges, files_of_share
 from clonos.connectors.columns.narrowed_source import NarrowedSource
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.iceberg.data_rows import DataRows, SnapshotFile, TableColumns, columns_of
@@ -21,9 +21,7 @@ from clonos.connectors.iceberg.iceberg_errors import AppendsUnknown
 from clonos.connectors.iceberg.snapshot_appends import AFRESH, NONE, Done, appended_files, done_with, snapshots_after
 from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
-from clonos.connectors.order_choice import OrderChoice
 from clonos.core.model.errors import ClonosError
-from clonos.io.system import wall_clock
 
 
 class _Share(msgspec.Struct, frozen=True, array_like=True):
@@ -51,26 +49,19 @@ _shares: Final = msgspec.msgpack.Decoder(_Share)
 _marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
-class IcebergChanges(NarrowedSource, OrderChoice):
-    """Unbounded source of the rows that are appended. ``watch_ns``: time between two looks for another snapshot."""
+class IcebergChanges(NarrowedSource, TableChanges):
+    """Unbounded source of the rows that are appended."""
 
-    is_columnar = True
+    connector = CHANGES
 
     def __init__(
         self, table: IcebergTable, after: int | None, is_bounded: bool, watch_ns: int, ordered: bool | None
     ) -> None:
+        super().__init__(is_bounded, watch_ns, ordered)
         self.table, self.after = table, after
-        self.is_bounded, self.watch_ns, self.ordered = is_bounded, watch_ns, ordered
 
     def __repr__(self) -> str:
         return f"{CHANGES}({self.table.name!r})"
-
-    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
-        """See ``connector_contract.OrderedSource``."""
-        if len(splits) >= parallelism:
-            return ""
-        reads = f"{CHANGES} is read by {len(splits)} of {parallelism} tasks, so that its order is kept"
-        return f"{reads}; ordered=False deals its files to all"
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns shares of the files after the first snapshot.
@@ -140,7 +131,7 @@ class AppendsFollower:
         self._waiting: list[Any] = []  # snapshots that follow, latest first
         self._files: list[SnapshotFile] | None = None  # of the snapshot
         self._rows: DataRows | None = None
-        self._looked_ns = 0
+        self._looks = Looks(source.watch_ns)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a share at a mark.
@@ -153,7 +144,8 @@ class AppendsFollower:
         self._at = _Mark(share.done, NONE, 0, b"")
         if mark is not None:
             self._at = decoded_split(_marks, "position in the appends of an Iceberg table", mark)
-        self._waiting, self._files, self._looked_ns = [], None, 0
+        self._waiting, self._files = [], None
+        self._looks.reset()
 
     def read(self, records_max: int) -> Any | None:
         """Returns the next rows; [] if there are none now, None after the last snapshot.
@@ -199,18 +191,15 @@ class AppendsFollower:
             reason = f"was read in part, and {snapshot.snapshot_id} is in its place: the table was set back"
             raise AppendsUnknown(place, at.snapshot, reason, f"{AFRESH}, and with the rows that the table has now.")
         files = appended_files(place, self._table, snapshot, self._columns.fields)
-        index, count = self._share.index, self._share.count
-        self._files = [file for file in files if xxh3_64_intdigest(file.path.encode()) % count == index]
+        self._files = files_of_share(files, self._share.index, self._share.count)
         self._at = _Mark(at.done, snapshot.snapshot_id, at.file, at.mark)
         return True
 
     def _look(self) -> bool:
         """Looks for snapshots that follow; returns False if there are none now."""
         assert self._share is not None, "a reader is opened before it is read"
-        now_ns = wall_clock.wall_ns()
-        if 0 <= now_ns - self._looked_ns < self._source.watch_ns:
+        if not self._looks.is_due():
             return False
-        self._looked_ns = now_ns
         table = self._source.table.found(self._share.table)
         self._waiting = snapshots_after(self._source.table.place, table, self._at.done, self._share.last)[::-1]
         self._table = table

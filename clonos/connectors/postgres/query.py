@@ -17,7 +17,7 @@ from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed,
 from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.kit.splits import decoded_split
-from clonos.connectors.order_choice import OrderChoice
+from clonos.connectors.order_choice import OrderChoice, note_of_order
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret
@@ -98,9 +98,7 @@ class PostgresQuery(OrderChoice):
         """See ``connector_contract.OrderedSource``."""
         if parallelism == 1 or len(splits) > 1:
             return ""
-        return (
-            f"{CONNECTOR} is read by 1 of {parallelism} tasks, so that its order is kept; ordered=False deals it to all"
-        )
+        return note_of_order(CONNECTOR, 1, parallelism, "deals it to all")
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Lists the ranges, with about as many rows each; none if the query has no rows.
