@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -76,8 +77,13 @@ CASES: Final = (
 class Given:
     """Source that is only described."""
 
-    def __init__(self, is_columnar: bool) -> None:
-        self.is_columnar = is_columnar
+    def __init__(self, schema: Any | None) -> None:
+        self._schema = schema
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether it gives columns."""
+        return self._schema is not None
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns one split."""
@@ -89,7 +95,7 @@ class Given:
 
     def column_schema(self) -> Any:
         """Returns the columns of its batches; None for rows."""
-        return SCHEMA if self.is_columnar else None
+        return self._schema
 
 
 class Counted(Operator):
@@ -123,16 +129,25 @@ def run(session: Session) -> None:
 
 def measure(session: Session, cases: Sequence[Case]) -> None:
     """Measures each of these steps with rows and with columns."""
-    count = RECORDS_QUICK if session.is_quick else RECORDS
     for case in cases:
-        records = _records(case, count)
+        records = _records(case, records_of(session))
         for is_columnar in (False, True):
-            shape = "columns" if is_columnar else "rows"
             batches = _columns(records) if is_columnar else _rows(records, case.is_timed)
-            runs = [_measured(case, batches, is_columnar) for _ in range(RUNS_QUICK if session.is_quick else RUNS)]
-            session.progress(f"{case.name} in {shape}: {runs[0][1]:,} results")
-            figure = min(spent_s for spent_s, _ in runs) / count * 1e9  # what disturbs a run only adds to it
-            session.figure(f"{case.name} in {shape}", figure, "ns a record")
+            note(session, case.name, is_columnar, partial(_measured, case, batches, is_columnar))
+
+
+def records_of(session: Session) -> int:
+    """Returns how many records a step gets."""
+    return RECORDS_QUICK if session.is_quick else RECORDS
+
+
+def note(session: Session, name: str, is_columnar: bool, measured: Callable[[], tuple[float, int]]) -> None:
+    """Notes the least time of some runs. ``measured`` returns the seconds of one, and the number of its results."""
+    shape = "columns" if is_columnar else "rows"
+    runs = [measured() for _ in range(RUNS_QUICK if session.is_quick else RUNS)]
+    session.progress(f"{name} in {shape}: {runs[0][1]:,} results")
+    figure = min(spent_s for spent_s, _ in runs) / records_of(session) * 1e9  # what disturbs a run only adds to it
+    session.figure(f"{name} in {shape}", figure, "ns a record")
 
 
 def _records(case: Case, count: int) -> list[tuple[str, int, int]]:
@@ -161,32 +176,47 @@ def _columns(records: list[tuple[str, int, int]]) -> list[Any]:
     found = []
     for first in range(0, len(records), COLUMN_ROWS):
         part = records[first : first + COLUMN_ROWS]
-        columns = [[key for key, _, _ in part], [at_ns // 1000 for _, at_ns, _ in part], [x for _, _, x in part]]
-        arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
-        found.append((pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA), None, part[0][1]))
+        found.append((batch_of(part, SCHEMA), None, part[0][1]))
     return found
+
+
+def batch_of(records: list[tuple[str, int, int]], schema: Any) -> Any:
+    """Returns records as columns."""
+    columns = [[key for key, _, _ in records], [at_ns // 1000 for _, at_ns, _ in records], [x for _, _, x in records]]
+    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _operator(case: Case, is_columnar: bool) -> Operator:
     graph = JobGraph("job")
     timestamps: Any = Timestamps("at", out_of_order="1s") if case.is_timed else None
-    source: Any = Given(is_columnar)
+    source: Any = Given(SCHEMA if is_columnar else None)
     keyed = graph.source(source, parallelism=1, timestamps=timestamps).key_by("key")
     case.add(keyed)
+    return made_step(graph)
+
+
+def made_step(graph: JobGraph) -> Operator:
+    """Creates the operator of the step with the name "step"."""
     step = next(step for step in graph.steps if step.name == "step")
     make = maker_of(step, graph.steps)
-    assert make is not None, case.name
+    assert make is not None, step
     return make()
+
+
+def open_alone(operator: Operator, out: Operator, state: StateBackend) -> None:
+    """Opens an operator without a chain around it."""
+    nobody: Any = None
+    operator.out, operator.guard = out, Guard("step", True, nobody, None)
+    recorder: Any = Clock()
+    operator.open(Scope(ChainContext("task", 0, 0, 1, 128, "job", 0, 0, recorder, nobody, ""), state))
 
 
 def _measured(case: Case, batches: list[Any], is_columnar: bool) -> tuple[float, int]:
     """Returns the processor time of all batches, and the number of results."""
     operator, out, state = _operator(case, is_columnar), Counted(), StateBackend(None)
-    nobody: Any = None
-    operator.out, operator.guard = out, Guard("step", True, nobody, None)
     operator.timestamp_column = TimestampColumn("at") if case.is_timed and is_columnar else None
-    recorder: Any = Clock()
-    operator.open(Scope(ChainContext("task", 0, 0, 1, 128, "job", 0, 0, recorder, nobody, ""), state))
+    open_alone(operator, out, state)
     started_s = time.process_time()
     for number, (batch, times, at_ns) in enumerate(batches):
         if is_columnar:
