@@ -6,8 +6,8 @@ A plan is pure data and equal in every process. The functions of the vertices tr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -180,6 +180,28 @@ class Plan:
                     for receiver in self._tasks_of(edge.target):
                         add(number, sender, receiver)
         return tuple(found)
+
+    def with_widths(self, widths: Mapping[str, int]) -> Plan:
+        """Returns the plan in which the vertices of these names have other numbers of tasks, and so have those that
+        forward edges connect with them.
+        """
+        number_of = {vertex.name: number for number, vertex in enumerate(self.vertices)}
+        width_of = {self.scaling_group[number_of[name]]: width for name, width in widths.items()}
+        vertices = tuple(
+            replace(vertex, parallelism=width_of.get(group, vertex.parallelism))
+            for vertex, group in zip(self.vertices, self.scaling_group, strict=True)
+        )
+        return replace(self, vertices=vertices)
+
+    @cached_property
+    def scaling_group(self) -> tuple[int, ...]:
+        """For each vertex, the first of those that have its width, because forward edges connect them."""
+        group = list(range(len(self.vertices)))
+        for edge in self.edges:
+            if edge.partitioning is Partitioning.FORWARD:
+                ends = group[edge.source], group[edge.target_vertex]
+                group = [min(ends) if each in ends else each for each in group]
+        return tuple(group)
 
     def _tasks_of(self, vertex: int) -> range:
         first = self.first_task[vertex]

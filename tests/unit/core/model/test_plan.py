@@ -96,3 +96,13 @@ def test_each_task_has_one_external_channel_without_a_receiving_task() -> None:
     plan = Plan("sink", vertices, (Edge(0, None, Partitioning.EXTERNAL, 0),))
     assert [(c.sender, c.receiver) for c in plan.channels] == [(0, None), (1, None), (2, None)]
     assert plan.inputs == ((), (), ())
+
+
+def test_a_plan_with_other_widths_has_them_in_all_vertices_that_forward_edges_connect() -> None:
+    names = [Vertex("a", 2, is_source=True), Vertex("b", 2), Vertex("c", 2), Vertex("d", 1)]
+    edges = (Edge(0, 1, HASH, 0), Edge(1, 2, FORWARD, 0), Edge(2, 3, HASH, 0))
+    plan = Plan("widths", tuple(names), edges)
+    wider = plan.with_widths({"c": 4})
+    assert [vertex.parallelism for vertex in wider.vertices] == [2, 4, 4, 1]
+    assert plan.scaling_group == (0, 1, 1, 3)
+    assert wider.with_widths({"b": 2}) == plan
