@@ -352,7 +352,7 @@ class _Compiler:
             return self._connect_by_key(step_input, step_input.key, vertex, port, reader, place)
         output: Callable[[], Operator] = partial(ToEdge, port, bool(getattr(reader.sink, "is_columnar", False)))
         if step_input.route is not None:
-            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            output = step_input.route.output(port)
             vertex.runs_user_code |= step_input.route.runs_user_code
             name = step_input.route.name
         node = PlannedNode(name, output, False, self._timestamp_column(step_input))

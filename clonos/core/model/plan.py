@@ -260,6 +260,15 @@ class Plan:
         inner = [(number, edge) for number, edge in enumerate(self.edges) if edge.target is not None]
         return tuple(tuple(n for n, edge in inner if edge.source == vertex) for vertex in range(len(self.vertices)))
 
+    @cached_property
+    def receivers(self) -> tuple[dict[int, int], ...]:
+        """Number of tasks that a task of each vertex sends to, by output port, at the edges inside the job."""
+        found: tuple[dict[int, int], ...] = tuple({} for _ in self.vertices)
+        for edge in self.edges:
+            if edge.target is not None:
+                found[edge.source][edge.port] = self.vertices[edge.target].parallelism
+        return found
+
     def _within_depth(self, hops: int) -> bool:
         return self.sharing_depth is None or hops <= self.sharing_depth
 

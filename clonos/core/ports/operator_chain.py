@@ -6,8 +6,8 @@ returns: it reads no clock, queue or view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -73,6 +73,7 @@ class ChainContext:
     inline_bytes_max: int = 4 << 20  # changes up to this size are encoded at the barrier, larger ones afterwards
     is_shadow: bool = False  # the chain belongs to a shadow, which repeats its task's work in a standby's slot
     has_input: Callable[[], bool] = lambda: False  # whether input waits or may wait; for ``next_timer_ns`` only
+    receivers: Mapping[int, int] = field(default_factory=dict)  # number of tasks at the edge of each output port
 
 
 class Mirror(Protocol):

@@ -47,11 +47,12 @@ def chain_context(
     has_input: Callable[[], bool],
 ) -> ChainContext:
     """Returns what the operators of an incarnation get when they are opened."""
+    vertex = plan.vertex_of[task]
     return ChainContext(
         task_name=plan.task_name(task),
-        vertex=plan.vertex_of[task],
+        vertex=vertex,
         index=plan.index_of(task),
-        parallelism=plan.vertices[plan.vertex_of[task]].parallelism,
+        parallelism=plan.vertices[vertex].parallelism,
         max_parallelism=plan.max_parallelism,
         job_id=activation.job_id,
         generation=activation.generation,
@@ -62,4 +63,5 @@ def chain_context(
         inline_bytes_max=inline_bytes_max,
         is_shadow=activation.is_shadow,
         has_input=has_input,
+        receivers=plan.receivers[vertex],
     )

@@ -26,17 +26,17 @@ from clonos.operators.row_errors import RecordError
 class ToTask(ToEdge, ABC):
     """Base of outputs that choose the receiving task of each row."""
 
-    def __init__(self, port: int, name: str, tasks: int, max_parallelism: int) -> None:
+    def __init__(self, port: int, name: str) -> None:
         super().__init__(port)
         self._name = name
-        self._tasks = tasks
-        self._max_parallelism = max_parallelism
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._context = scope.context
-        self._keys = keys_of_tasks(self._tasks, self._max_parallelism)
-        self._groups = [groups_of_task(task, self._tasks, self._max_parallelism)[0] for task in range(self._tasks)]
+        tasks, most = scope.context.receivers[self._port], scope.context.max_parallelism
+        self._tasks = tasks
+        self._keys = keys_of_tasks(tasks, most)
+        self._groups = [groups_of_task(task, tasks, most)[0] for task in range(tasks)]
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         if self.guard.routes and (deep := routed_deep(self.guard, rows)):
@@ -142,15 +142,15 @@ class TaskUnknown(RecordError):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Way to a task that the sender chooses. ``make`` gets port, name, number of tasks and ``max_parallelism``."""
+    """Way to a task that the sender chooses. ``make`` gets the port and the name."""
 
     name: str
     make: Callable[..., Operator]
     runs_user_code: bool = False
 
-    def output(self, port: int, tasks: int, max_parallelism: int) -> Callable[[], Operator]:
-        """Returns the function that creates the output to a vertex with this number of tasks."""
-        return partial(self.make, port, self.name, tasks, max_parallelism)
+    def output(self, port: int) -> Callable[[], Operator]:
+        """Returns the function that creates the output at a port. It learns the number of receivers when it opens."""
+        return partial(self.make, port, self.name)
 
 
 def keys_of_tasks(tasks: int, max_parallelism: int) -> list[int]:

@@ -196,6 +196,7 @@ class Run:
             recorder=self.clock,
             collector=self.collectors[task],
             local_folder="",
+            receivers=self.plan.receivers[vertex],
         )
         if restored is None:
             chain.open(context, None, None)

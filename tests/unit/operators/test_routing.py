@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from clonos.api.stream import Stream
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.keys import Router
+from clonos.operators.job_image import JobImage
 from clonos.operators.state.state_descriptors import ValueState
 from clonos.operators.transforms.routed_outputs import keys_of_tasks
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -29,7 +31,12 @@ def received(
     graph = JobGraph("job")
     stream = graph.source(source or Given(range(count)), parallelism=senders, name="read")
     route(stream).map(lambda record: record, parallelism=receivers, name="next").sink(Outbox())
-    going = Run(graph.compile(Options()))
+    return received_by(graph.compile(Options()), receivers)
+
+
+def received_by(image: JobImage, receivers: int) -> list[list[Any]]:
+    """Returns what each task of the step ``next`` gets."""
+    going = Run(image)
     vertex = next(i for i, each in enumerate(going.plan.vertices) if each.name == "next")
     found: list[list[Any]] = []
     for task in range(going.plan.first_task[vertex], going.plan.first_task[vertex] + receivers):
@@ -62,6 +69,15 @@ def test_a_custom_function_chooses_the_task(senders: int, receivers: int) -> Non
     found = received(lambda s: s.partition_custom(lambda n, tasks: n // 3 % tasks), senders, receivers)
     for task, rows in enumerate(found):
         assert sorted(rows) == [n for n in range(48) if n // 3 % receivers == task]
+
+
+def test_a_route_serves_the_width_that_the_next_step_has_when_it_opens() -> None:
+    graph = JobGraph("job")
+    chosen = graph.source(Given(range(48)), name="read").partition_custom(lambda n, tasks: n % tasks)
+    chosen.map(lambda record: record, parallelism=2, name="next").rebalance().sink(Outbox())
+    image = graph.compile(Options())
+    found = received_by(replace(image, plan=image.plan.with_widths({"next": 4})), 4)
+    assert [sorted(rows) for rows in found] == [[n for n in range(48) if n % 4 == task] for task in range(4)]
 
 
 def test_a_custom_function_gets_the_key() -> None:
