@@ -180,6 +180,20 @@ class CheckpointState:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointProgress:
+    """Savepoint that is being written. ``left_s``: about how long the rest takes; None before enough is done to tell.
+
+    ``text``: one line that says so.
+    """
+
+    path: str
+    objects_done: int
+    objects_total: int
+    left_s: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """State of a job at one instant. ``checkpoint``: number of the last completed checkpoint, which also numbers the
     epoch after it."""
@@ -194,6 +208,7 @@ class Status:
     tasks: tuple[TaskState, ...] = ()
     recoveries: tuple[RecoveryState, ...] = ()
     moves: tuple[RecoveryState, ...] = ()  # of tasks that had not failed, to a slot without tasks
+    savepoints: tuple[SavepointProgress, ...] = ()  # that are being written
     alarms: tuple[str, ...] = ()
     alarms_count: int = 0  # raised since the driver began, with those that ``alarms`` has no more
     totals: Mapping[str, int] = field(default_factory=dict)

@@ -56,12 +56,14 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
 
 
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yields the error, the last recoveries and the last alarms of a job."""
+    """Yields the error, the last recoveries, the savepoints under way and the last alarms of a job."""
     if error := document["job"]["error"]:
         yield f"error: {error}"
     for recovery in document["recoveries"][:3]:
         took = "is under way" if recovery["duration_ms"] is None else f"{recovery['duration_ms']:.0f} ms"
         yield f"recovery of {recovery['task']}: {recovery['cause']}, {took}"
+    for savepoint in document["savepoints"]:
+        yield savepoint["text"]
     for alarm in document["alarms"][-3:]:
         yield f"alarm: {alarm['text']} {alarm['advice']}"
 

@@ -123,12 +123,13 @@ class StateLocation:
         Raises: CheckpointRemoved, StateLost and other faults of the store.
         """
         from clonos.io.store.object_files import ObjectMissing
-        from clonos.io.system.shown_progress import WorkUnit, shown_progress
+        from clonos.io.system.shown_progress import Progress, WorkUnit, shown_progress
         from clonos.spark.frames.state_rows import rows_of_task, tasks_of
 
         tasks = tasks_of(self.metadata, step)
         try:
-            with shown_progress(f"reading the state of {step} in {self.url}", 1.0, WorkUnit.SHARE) as progress:
+            work = Progress(f"reading the state of {step} in {self.url}", 1.0, WorkUnit.SHARE)
+            with shown_progress(work) as progress:
                 for number, task in enumerate(tasks):
                     restored, row_share = (number + RESTORING_SHARE) / len(tasks), 0.0
 

@@ -201,7 +201,8 @@ class Handle:
         """Returns the current status of the job."""
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         status = self._shown_metrics.applied_to(self._launched.driver.ask(query))
-        return replace(status, fault_points=self._fault_points, alarms_count=self._alarms_count)
+        savepoints = self._requested.written_now()
+        return replace(status, fault_points=self._fault_points, alarms_count=self._alarms_count, savepoints=savepoints)
 
     def metrics(self) -> list[MetricValue]:
         """Returns the metrics of user code (``clonos.metrics``) by task, also after the end of the job."""

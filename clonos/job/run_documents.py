@@ -109,6 +109,7 @@ class RunDocuments:
                 for recovery in reversed(status.recoveries[-RECOVERIES_MAX:])
             ],
             "alarms": [{"text": text, "advice": ""} for text in status.alarms],
+            "savepoints": [{"path": each.path, "text": each.text} for each in status.savepoints],
             "totals": dict(status.totals),
         }
 

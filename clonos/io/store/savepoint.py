@@ -34,7 +34,7 @@ from clonos.io.store.envelope import (
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.store.store import JOB_NAME, OBJECTS, STORE_FORMAT, CheckpointStore, HashSeed, StoredJob, open_files
 from clonos.io.system.entropy import random_bytes
-from clonos.io.system.shown_progress import WorkUnit, shown_progress
+from clonos.io.system.shown_progress import Progress, WorkUnit, shown_progress
 from clonos.io.system.wall_clock import wall_ns
 
 SAVEPOINT_FORMAT: Final = 1
@@ -138,8 +138,13 @@ def check_free(url: str) -> None:
             raise SavepointExists(url, what)
 
 
-def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: str) -> Savepoint:
-    """Copies a completed checkpoint from a store into a savepoint.
+def writing_of(metadata: CheckpointMetadata, url: str) -> Progress:
+    """Returns the progress of ``write_savepoint``, which has not begun."""
+    return Progress(f"writing the savepoint {url}", len(metadata.objects()), WorkUnit.OBJECTS)
+
+
+def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: str, writing: Progress) -> Savepoint:
+    """Copies a completed checkpoint from a store into a savepoint. ``writing``: from ``writing_of``.
 
     Raises: SavepointExists: the place is taken, or was taken meanwhile. ObjectMissing, ObjectCorrupt: the checkpoint is
     damaged. StoreUnsupported, StoreFailed.
@@ -147,16 +152,16 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, url: s
     check_free(url)
     files, record = open_files(url), store.record
     folder = f"{OBJECTS}/{random_bytes(8).hex()}"
-    objects, names = [], sorted(metadata.objects())
-    with shown_progress(f"writing the savepoint {url}", len(names), WorkUnit.OBJECTS) as progress:
-        for name in names:
+    objects = []
+    with shown_progress(writing):
+        for name in sorted(metadata.objects()):
             full_name = f"{OBJECTS}/{name_of_object(name)}"
             data = store.files.read(full_name)
             for _ in unseal_pieces(data, full_name, digest_of_object(name)):  # verifies each piece
                 pass
             files.write(f"{folder}/{name_of_object(name)}", data)
             objects.append(SavepointObject(name, len(data), xxh3_128_hexdigest(data)))
-            progress.add(1)
+            writing.add(1)
     manifest = SavepointManifest(
         format=SAVEPOINT_FORMAT,
         job_name=record.name,
@@ -227,7 +232,7 @@ class SavepointReader:
     def shown(self, doing: str) -> Iterator[None]:
         """Shows how much of the savepoint is read in a ``with`` block."""
         total_bytes = sum(self._objects[name].size_bytes for name in self.metadata().objects() if name in self._objects)
-        with shown_progress(f"{doing} the savepoint {self.url}", total_bytes, WorkUnit.BYTES) as progress:
+        with shown_progress(Progress(f"{doing} the savepoint {self.url}", total_bytes, WorkUnit.BYTES)) as progress:
             self._note = progress.add
             try:
                 yield

@@ -47,7 +47,7 @@ class Progress:
     """
 
     def __init__(self, what: str, total: float, unit: WorkUnit, clock: Callable[[], int] = monotonic_ns) -> None:
-        self._what, self._total, self._unit, self._clock = what, total, unit, clock
+        self._what, self.total, self._unit, self._clock = what, total, unit, clock
         self._began_ns = clock()
         self.done = 0.0
 
@@ -57,36 +57,45 @@ class Progress:
 
     def reach(self, done: float) -> None:
         """Sets what has been done."""
-        self.done = max(self.done, min(done, self._total))
+        self.done = max(self.done, min(done, self.total))
 
     @property
     def elapsed_ns(self) -> int:
         """Time since the work began."""
         return self._clock() - self._began_ns
 
+    @property
+    def left_s(self) -> float | None:
+        """About how long the rest takes; None before enough is done to tell."""
+        share = self._share
+        return None if share < ESTIMATED_FROM else self.elapsed_ns / SECOND_NS * (1 / share - 1)
+
+    @property
+    def _share(self) -> float:
+        return self.done / self.total if self.total else 1.0
+
     def text(self) -> str:
         """Returns one line without an end."""
-        share = self.done / self._total if self._total else 1.0
         amount = (
             "" if self._unit is WorkUnit.SHARE else self._bytes() if self._unit is WorkUnit.BYTES else self._objects()
         )
-        elapsed_s = self.elapsed_ns / SECOND_NS
-        left = "" if share < ESTIMATED_FROM else f", about {_length(elapsed_s * (1 / share - 1))} left"
-        return f"{self._what}: {amount}{share:.0%} in {_length(elapsed_s)}{left}"
+        left_s = self.left_s
+        left = "" if left_s is None else f", about {_length(left_s)} left"
+        return f"{self._what}: {amount}{self._share:.0%} in {_length(self.elapsed_ns / SECOND_NS)}{left}"
 
     def last_text(self) -> str:
         """Returns the line about work that has ended."""
         return f"{self._what}: done in {_length(self.elapsed_ns / SECOND_NS)}"
 
     def _objects(self) -> str:
-        return f"{self.done:,.0f} of {self._total:,.0f} objects, "
+        return f"{self.done:,.0f} of {self.total:,.0f} objects, "
 
     def _bytes(self) -> str:
         power = 0
-        while power < len(BYTE_UNITS) - 1 and self._total >= 1000 ** (power + 1):
+        while power < len(BYTE_UNITS) - 1 and self.total >= 1000 ** (power + 1):
             power += 1
         digits = 1 if power else 0
-        done, total = self.done / 1000**power, self._total / 1000**power
+        done, total = self.done / 1000**power, self.total / 1000**power
         return f"{done:,.{digits}f} of {total:,.{digits}f} {BYTE_UNITS[power]}, "
 
 
@@ -132,9 +141,8 @@ class Display:
 
 
 @contextmanager
-def shown_progress(what: str, total: float, unit: WorkUnit) -> Iterator[Progress]:
+def shown_progress(progress: Progress) -> Iterator[Progress]:
     """Shows the work in a ``with`` block, which adds what it has done to the ``Progress``."""
-    progress = Progress(what, total, unit)
     display, is_over = Display(progress, sys.stderr), threading.Event()
 
     def show() -> None:

@@ -17,7 +17,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoredJob
-from clonos.io.system.shown_progress import WorkUnit, shown_progress
+from clonos.io.system.shown_progress import Progress, WorkUnit, shown_progress
 
 
 def retained_before(
@@ -47,9 +47,8 @@ def checkpoint_to_resume(
     chosen = metadata_of(store, record, run.checkpoint)
     check_resumable(plan, chosen)
     names, missing = sorted(chosen.objects()), []
-    with shown_progress(
-        f"verifying checkpoint {run.checkpoint} of {store.url}", len(names), WorkUnit.OBJECTS
-    ) as progress:
+    work = Progress(f"verifying checkpoint {run.checkpoint} of {store.url}", len(names), WorkUnit.OBJECTS)
+    with shown_progress(work) as progress:
         for name in names:
             if not _is_complete(store, name):
                 missing.append(name)

@@ -18,9 +18,11 @@ from clonos.core.coordinator.coordinator_effects import Ending, JobDone
 from clonos.core.coordinator.coordinator_events import CheckpointReleased, CheckpointRequested
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.io.store.object_files import LocalFiles
-from clonos.io.store.savepoint import Savepoint, check_free, write_savepoint
+from clonos.io.store.savepoint import Savepoint, check_free, write_savepoint, writing_of
 from clonos.io.store.store import CheckpointStore
+from clonos.io.system.shown_progress import Progress
 from clonos.io.system.wall_clock import wall_ns
+from clonos.status import SavepointProgress
 from clonos_standby.driver.driver import Driver
 
 logger = logging.getLogger("clonos.run")
@@ -45,6 +47,7 @@ class RequestedCheckpoints:
         self._job, self._driver, self._store = job, driver, store
         self._requests = itertools.count(1)
         self._saving: list[threading.Thread] = []
+        self._written_now: dict[Progress, str] = {}
 
     def begin(self, timeout: float | None) -> int:
         """Begins a checkpoint; returns its number. Raises: NoCheckpoint: the job has ended. TimeoutError."""
@@ -84,6 +87,13 @@ class RequestedCheckpoints:
         """Copies the last checkpoint of a job that has ended. Raises: as ``save``."""
         return self._written(self._driver.ask(lambda coordinator: coordinator.completed), url)
 
+    def written_now(self) -> tuple[SavepointProgress, ...]:
+        """Returns the savepoints that are being written, oldest first."""
+        return tuple(
+            SavepointProgress(url, int(each.done), int(each.total), each.left_s, each.text())
+            for each, url in tuple(self._written_now.items())
+        )
+
     def default_url(self) -> str:
         """Returns a new place for a savepoint, beside the store. Raises: JobError: the store is no folder."""
         if not isinstance(self._store.files, LocalFiles):
@@ -97,7 +107,12 @@ class RequestedCheckpoints:
             logger.error("no savepoint was written to %s: %s", url, error)
 
     def _written(self, metadata: CheckpointMetadata, url: str) -> Savepoint:
-        savepoint = write_savepoint(self._store, metadata, url)
+        writing = writing_of(metadata, url)
+        self._written_now[writing] = url
+        try:
+            savepoint = write_savepoint(self._store, metadata, url, writing)
+        finally:
+            del self._written_now[writing]
         logger.warning(
             "savepoint of %s written to %s: checkpoint %d, %d bytes",
             *(self._job, url, savepoint.checkpoint, savepoint.size_bytes),

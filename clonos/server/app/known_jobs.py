@@ -87,7 +87,9 @@ def _empty(name: str, record: JobRecord) -> dict[str, Any]:
             plan: dict[str, Any] = {"steps": [], "vertices": [], "edges": []}
             return {"plan": plan, "options": {key: masked(text) for key, text in record.options.items()}, "outputs": []}
         case "status":
-            lists: dict[str, Any] = {key: [] for key in ("tasks", "slots", "edges", "recoveries", "alarms")}
+            lists: dict[str, Any] = {
+                key: [] for key in ("tasks", "slots", "edges", "recoveries", "savepoints", "alarms")
+            }
             at = _time(record.ended_at_ms or record.created_at_ms)
             return {"at": at, **lists, "totals": {}, "injection_allowed": False, "savepoints_supported": False}
         case "checkpoints":

@@ -182,6 +182,16 @@ class RecoveryList(BaseModel):
     recoveries: list[RecoveryDocument]
 
 
+class SavepointDocument(BaseModel):
+    """Savepoint that is being written. ``left_s``: an estimate; null before there is one. ``text``: one line of it."""
+
+    path: str
+    objects_done: int
+    objects_total: int
+    left_s: float | None
+    text: str
+
+
 class AlarmDocument(BaseModel):
     """Alarm of the runtime, with what to do."""
 
@@ -200,6 +210,7 @@ class StatusDocument(BaseModel):
     slots: list[SlotDocument]
     edges: list[EdgeDocument]
     recoveries: list[RecoveryDocument]
+    savepoints: list[SavepointDocument]
     alarms: list[AlarmDocument]
     totals: dict[str, int]
     injection_allowed: bool

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from clonos.connectors.secrets import masked
 from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
 from clonos.io.system.wall_clock import time_text, wall_ns
 from clonos.job.job_status import JobStatus, status_now
@@ -26,6 +27,7 @@ from clonos.server.job_api.documents import (
     JobSummary,
     RecoveryDocument,
     RecoveryPhase,
+    SavepointDocument,
     SeriesDocument,
     SlotDocument,
     StatusDocument,
@@ -35,7 +37,15 @@ from clonos.server.job_api.documents import (
 from clonos.server.job_api.job_rates import JobRates
 from clonos.server.job_api.job_source import JobSource
 from clonos.server.job_api.log_ring import LogRing
-from clonos.status import CheckpointState, MetricValue, RecoveryState, SlotState, Status, metric_values
+from clonos.status import (
+    CheckpointState,
+    MetricValue,
+    RecoveryState,
+    SavepointProgress,
+    SlotState,
+    Status,
+    metric_values,
+)
 from clonos_standby.driver.driver import Progress
 
 SAMPLE_EVERY_S: Final = 1.0
@@ -207,6 +217,7 @@ class JobWatch:
             slots=list(map(_slot, status.slots)),
             edges=self.rates.edges(status),
             recoveries=self._recoveries.documents(status, RECOVERIES_SHOWN_MAX),
+            savepoints=list(map(_savepoint, status.savepoints)),
             alarms=list(self._alarms),
             totals=dict(status.totals),
             injection_allowed=self.source.allows_injection,
@@ -301,6 +312,16 @@ def _slot(found: SlotState) -> SlotDocument:
         domain=found.domain,
         cpu_s=round(found.cpu_s, 3),
         memory_bytes=found.memory_bytes,
+    )
+
+
+def _savepoint(found: SavepointProgress) -> SavepointDocument:
+    return SavepointDocument(
+        path=masked(found.path),
+        objects_done=found.objects_done,
+        objects_total=found.objects_total,
+        left_s=None if found.left_s is None else round(found.left_s, 1),
+        text=masked(found.text),
     )
 
 

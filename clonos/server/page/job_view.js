@@ -60,6 +60,7 @@ export class JobView {
     const graph = panel("Graph", this.graph.element, graphLegend());
     setText(graph.note, "a click on a step shows its tasks, one on an arrow its rows");
     this.alarms = new Alarms();
+    this.savepoints = new Savepoints();
     this.recoveries = new Recoveries();
     this.log = new LogView();
     this.tasks = new Tasks(this.id, status.injection_allowed, this.log);
@@ -72,7 +73,7 @@ export class JobView {
     this.checkpoints = new Checkpoints();
     this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
     this.userMetrics = new UserMetrics();
-    this.main.replaceChildren(head, this.failure, this.alarms.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
+    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
       this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
@@ -111,6 +112,7 @@ export class JobView {
     this.graph.update({ ...status, tasks: status.tasks.map((task) => (down.has(task.name) && task.phase !== "live" ? { ...task, isDown: true } : task)) });
     this.tasks.update(status);
     this.alarms.add(status.alarms);
+    this.savepoints.update(isOver ? [] : status.savepoints);
     this.showFigures(status);
     const totals = this.totals(status);
     const at = new Date(status.at) / 1000;
@@ -211,6 +213,34 @@ class Alarms {
     const shown = [...this.found.values()].sort((one, other) => other.number - one.number);
     setText(this.note, `${format.plural(shown.length, "alarm")}${shown.length > 5 ? ", the last 5 shown" : ""}`);
     this.rows.update(shown.slice(0, 5));
+  }
+}
+
+/** Savepoints that are being written. */
+class Savepoints {
+  constructor() {
+    this.list = el("ul", { class: "savepoints" });
+    const { element, note } = panel("Savepoints", this.list);
+    setText(note, "being written");
+    this.element = element;
+    this.element.hidden = true;
+    this.rows = new KeyedList(this.list, (savepoint) => savepoint.path, (savepoint) => {
+      const bar = el("progress", { "aria-label": `Objects of the savepoint ${savepoint.path}` });
+      const text = el("p", { class: "text" });
+      return {
+        element: el("li", {}, text, bar),
+        update: (now) => {
+          setText(text, now.text);
+          setAttribute(bar, "max", Math.max(1, now.objects_total));
+          setAttribute(bar, "value", now.objects_done);
+        },
+      };
+    });
+  }
+
+  update(savepoints) {
+    this.element.hidden = savepoints.length === 0;
+    this.rows.update(savepoints);
   }
 }
 

@@ -19,6 +19,7 @@ from clonos.api.windows import Tumbling
 from clonos.cli import main
 from clonos.connectors import files, sqlite, values
 from clonos.core.coordinator.coordinator_effects import Ending
+from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.savepoint import (
     MANIFEST_NAME,
     SavepointCorrupt,
@@ -163,6 +164,29 @@ def _state(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
     """What ``clonos state`` prints as JSON."""
     assert main(["state", *arguments, "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_status_has_the_progress_of_a_savepoint_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, place, write, seen = Words(tmp_path), str(tmp_path / "savepoint"), LocalFiles.write, []
+
+    def noting_write(self: LocalFiles, name: str, data: bytes) -> None:
+        if str(self.root) == place:
+            seen.extend(handle.status().savepoints)
+        write(self, name, data)
+
+    monkeypatch.setattr(LocalFiles, "write", noting_write)
+    with words.started(4 * WINDOW) as handle:
+        handle.savepoint(place)
+        assert handle.status().savepoints == ()
+        handle.stop()
+        handle.wait(LIMIT_S)
+    assert [each.objects_done for each in seen] == list(range(len(seen)))
+    assert {(each.path, each.objects_total) for each in seen} == {(place, len(seen))}
+    assert seen[1].text.startswith(f"writing the savepoint {place}: 1 of {len(seen)} objects, ")
+    assert seen[0].left_s is None
+    assert seen[-1].left_s is not None
 
 
 def test_the_state_of_a_savepoint_and_of_the_store_is_listed_shown_and_compared(

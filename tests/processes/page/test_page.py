@@ -189,7 +189,9 @@ def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, erro
             assert any(SCRIPT in text for text in tab.texts(".notice pre"))
             tab.until(lambda: not tab.all(".is-growing, .is-recovering"), "that nothing is shown as in progress")
             assert set(tab.texts("tr[data-task] .badge")) == {"ended"}
+            assert tab.texts(".savepoints .text") == []
         if error is None:
+            assert any(SCRIPT in text for text in tab.texts(".savepoints .text"))
             tab.one("#peek-arrow + button").click()
             tab.until(lambda: SCRIPT in tab.texts(".rows li"), "the rows of the arrow")
         assert tab.run("return window.taken") is None
@@ -200,6 +202,14 @@ def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, erro
         for width in (400, 1000):
             tab.resize(width)
             assert tab.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_the_page_shows_how_much_of_a_savepoint_is_written(tab: Tab) -> None:
+    with hostile_page() as url:
+        tab.open(url)
+        bar = tab.one(".savepoints progress")
+        assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("3", "10")
+        assert tab.one(".savepoints .text").text.endswith(": 3 of 10 objects")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])

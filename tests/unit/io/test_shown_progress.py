@@ -124,7 +124,7 @@ def test_a_line_has_what_is_done_and_about_how_long_the_rest_takes(
 def test_nothing_appears_for_short_work_that_fails(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with suppress(KeyError), shown_progress("copying", 3, WorkUnit.OBJECTS) as progress:
+    with suppress(KeyError), shown_progress(Progress("copying", 3, WorkUnit.OBJECTS)) as progress:
         progress.add(1)
         raise KeyError
     captured = capsys.readouterr()

@@ -94,12 +94,14 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
             }
         ],
         "recoveries": [{"task": "count/0", "cause": "its process died", "duration_ms": 31.4}],
+        "savepoints": [{"path": "/s", "text": "writing the savepoint /s: 3 of 10 objects"}],
         "alarms": [{"text": "slot 1 is gone.", "advice": "Nothing."}],
     }
     register.keep("words-2", "status", json.dumps(status).encode())
     assert main(["status", "words"]) == 0
     printed = capsys.readouterr().out
     assert "recovery of count/0: its process died, 31 ms" in printed
+    assert "writing the savepoint /s: 3 of 10 objects\n" in printed
     assert "alarm: slot 1 is gone. Nothing." in printed
     row = next(line for line in printed.splitlines() if line.startswith("count/0"))
     assert row.split() == ["count/0", "recovering", "45%", "42", "h", "1,234", "0", "50%", "1", "0", "1.3"]
