@@ -8,20 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
-
-Place = tuple[str | int, ...]
-"""Place of something in state: of an entry ``KEY`` or ``VALUE`` and how to go on, such as ``(VALUE, EACH, 2)``, in
-columns ``(KEY, number of the column)`` or ``(VALUE, name of the column)``."""
-
-KEY: Final = "key"
-VALUE: Final = "value"
-
-EACH: Final = "*"
-"""Part of a place: each item of a list or tuple."""
-
-NUMBER: Final = "{}"
-"""Part of the name of state of which there is one for each of several numbers, such as panes."""
 
 
 class StateKind(StrEnum):
@@ -39,15 +25,13 @@ class StateScope(StrEnum):
     of the old task first.
     """
 
-    KEYED = "keyed"  # by the group of the key of an entry, slot or row
-    REFERRED = "referred"  # with the entries, slots or rows that refer to it
-    REFERRING = "referring"  # with the entry, slot or row that it refers to
+    KEYED = "keyed"  # by the group of the key of an entry, which is its key or ``key_part`` of it
+    REFERRED = "referred"  # with the slot or row of ``owner`` that refers to it
     LOCAL = "local"  # partial results in front of an exchange: to the task of the group; equal keys are combined
     EQUAL = "equal"  # the same in all tasks at a barrier; otherwise the width cannot change
-    MIN = "min"  # the least value of all tasks, for each task; none if a task has none
+    MIN = "min"  # the least value of all tasks, for each task
     MAX = "max"  # the greatest value of all tasks, for each task
     SUM = "sum"  # the sum of the values of all tasks, for task 0
-    NEXT = "next"  # the number after those that order the entries of the step
     DEAL = "deal"  # entries are dealt to the tasks in turn
     UNION = "union"  # each task gets the entries of all tasks
     DRAINED = "drained"  # rows that wait: empty at the barrier of a change
@@ -56,42 +40,26 @@ class StateScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """Numbers in a table or in rows that name slots, rows or entries of other state of the step.
-
-    - ``to``: name of that state; if both names have a ``NUMBER``, it is the same one. ``place``: where the numbers are.
-    - ``first``: the number that stands for the first slot or row; lower ones stand for none.
-    - ``shift``: bits below the number. ``flag``: the bit that is set where there is a number, which is in those below.
-    """
-
-    to: str
-    place: Place
-    first: int = 0
-    shift: int = 0
-    flag: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class StateSpec:
     """Declaration of a table, a row store or a value of a step.
 
-    - ``name``: its name within the step. With ``NUMBER`` in it there is one of them for each of several numbers.
+    - ``name``: its name within the step. With ``is_numbered`` there is one of them for each of several numbers, such as
+      panes: the number follows the name.
     - ``kind``, ``scope``: see there.
-    - ``key``: where the key of the records is: in a table its place, such as ``(KEY, 1)`` of (instant, key); in columns
-      the numbers of the key columns; in rows the names of the columns. () for the whole key.
-    - ``references``: what refers to other state. ``numbers``: places of numbers that order entries: they are numbered
-      anew, by the index of the old task first. All numbers of a step are counted together.
+    - ``key_part``: the part of the key of an entry that is the key of its records, such as 1 of (instant, key); None
+      for the whole key. In columns: the number of leading key columns that are the key of the records; None for all.
+    - ``owner``: name of the state that refers to this one, if its scope is ``REFERRED``.
     - ``reason``: why the width of the step cannot change, if its scope is ``FIXED``: the end of a sentence.
     """
 
     name: str
     kind: StateKind
     scope: StateScope
-    key: Place = ()
-    references: tuple[Reference, ...] = ()
-    numbers: tuple[Place, ...] = ()
+    is_numbered: bool = False
+    key_part: int | None = None
+    owner: str = ""
     reason: str = ""
 
     def __post_init__(self) -> None:
+        assert (self.scope is StateScope.REFERRED) == bool(self.owner), f"{self.name}: its owner"
         assert (self.scope is StateScope.FIXED) == bool(self.reason), f"{self.name}: the reason of its width"
-        assert self.scope is not StateScope.REFERRING or self.references, f"{self.name}: what it refers to"
