@@ -1,4 +1,4 @@
-"""Declared state: what a table, a row store or a value of a step is, and how a change of the width divides it.
+"""Declared state: what a table, a row store or a position of a step is, and how a change of the width divides it.
 
 An operator declares all of its state before the start, in ``Operator.state_specs``. A step cannot open other state.
 When a vertex gets another number of tasks, task j of the new ones takes from each old task what its ``scope`` gives it.
@@ -6,8 +6,24 @@ When a vertex gets another number of tasks, task j of the new ones takes from ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
+
+ANY: Final = "*"
+"""Stands in the name of a state for a number or a name, so that there may be several of them."""
+
+KEY_COLUMN: Final = ""
+"""Place of the key of a table in columns with one key column, among the names of its columns."""
+
+EACH: Final = -1
+"""Place that stands for each item of a list or tuple."""
+
+Place = tuple[int, ...] | str
+"""Where state has something: in a table the path to it in an entry (key, value); in columns the name of the column."""
+
+NO_KEY: Final = "its records have no key, so that nothing tells which task needs which of its state"
+"""Reason why the width of a step without a key cannot change."""
 
 
 class StateKind(StrEnum):
@@ -16,50 +32,105 @@ class StateKind(StrEnum):
     TABLE = "table"  # an entry per key, as Python objects
     COLUMNS = "columns"  # a slot per key, in columns
     ROWS = "rows"  # numbered rows, in columns
+    POSITION = "position"  # of a source, beside the tables
 
 
 class StateScope(StrEnum):
     """How a change of the width divides state.
 
     An order of entries, slots and rows is kept: that of the old task, and of entries of several old tasks by the index
-    of the old task first.
+    of the old task first. Where several old tasks have an entry of equal key, the first of them counts.
     """
 
-    KEYED = "keyed"  # by the group of the key of an entry, which is its key or ``key_part`` of it
-    REFERRED = "referred"  # with the slot or row of ``owner`` that refers to it
-    LOCAL = "local"  # partial results in front of an exchange: to the task of the group; equal keys are combined
+    KEYED = "keyed"  # by the group of the key of the records that an entry is of
+    REFERRED = "referred"  # with each entry, slot or row of ``owner`` whose numbers name it
+    REFERRING = "referring"  # with the entry, slot or row of ``owner`` that its own numbers name
+    NEXT = "next"  # the number that follows those of the sequence ``owner`` in the task
     EQUAL = "equal"  # the same in all tasks at a barrier; otherwise the width cannot change
-    MIN = "min"  # the least value of all tasks, for each task
-    MAX = "max"  # the greatest value of all tasks, for each task
-    SUM = "sum"  # the sum of the values of all tasks, for task 0
+    MIN = "min"  # for each key of an entry the least value of all tasks, for each task
+    MAX = "max"  # for each key of an entry the greatest value of all tasks, for each task
+    SUM = "sum"  # for each key of an entry the sum of the values of all tasks, for task 0
     DEAL = "deal"  # entries are dealt to the tasks in turn
     UNION = "union"  # each task gets the entries of all tasks
-    DRAINED = "drained"  # rows that wait: empty at the barrier of a change
+    DRAINED = "drained"  # what waits: empty at the barrier of a change; otherwise the width cannot change
     EMPTY = "empty"  # begins empty, as a cache does
     FIXED = "fixed"  # the width of the step cannot change, for ``reason``
 
 
 @dataclass(frozen=True, slots=True)
-class StateSpec:
-    """Declaration of a table, a row store or a value of a step.
+class Numbers:
+    """Numbers in state that a change of the width gives anew.
 
-    - ``name``: its name within the step. With ``is_numbered`` there is one of them for each of several numbers, such as
-      panes: the number follows the name.
+    - ``of``: the state of the step whose slots or rows they are, which may be this state; any other name is that of a
+      sequence, such as that of arrival. Numbers of a sequence are given from 0 on by (old index of the task, old
+      number), and equal ones of an old task stay equal, in all state of the step that has the sequence.
+    - ``place``: where they are. Several rows or slots of one entry may be there; None in a table is no number.
+    - ``first``: the number of the first row or slot. Lower numbers stand for none and stay.
+    - ``first_bit``, ``bits``: the part of an integer that they are. ``if_bit``: without this bit there is none.
+    """
+
+    of: str
+    place: Place
+    first: int = 0
+    first_bit: int = 0
+    bits: int = 64
+    if_bit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """Declaration of a table, a row store or the position of a step.
+
+    - ``name``: its name within the step. ``ANY`` in it stands for a number, such as that of a pane, or for a name
+      without a slash.
     - ``kind``, ``scope``: see there.
-    - ``key_part``: the part of the key of an entry that is the key of its records, such as 1 of (instant, key); None
-      for the whole key. In columns: the number of leading key columns that are the key of the records; None for all.
-    - ``owner``: name of the state that refers to this one, if its scope is ``REFERRED``.
+    - ``key_place``: where an entry of a table has the key of its records, such as (0, 1) for the key of an entry
+      (instant, key).
+    - ``key_columns``: what has the key of its records in columns: the number of leading key columns, None for all; of
+      rows the names of columns.
+    - ``numbers``: where it has numbers that are given anew.
+    - ``owner``: the state or sequence of the step that decides, if its scope is ``REFERRED``, ``REFERRING`` or
+      ``NEXT``. Names with ``ANY`` have the same number in its place.
     - ``reason``: why the width of the step cannot change, if its scope is ``FIXED``: the end of a sentence.
+    - ``is_small``: whether a table is never frozen but encoded by the barrier.
+    - ``deletes_empty``: whether an empty container in a table is deleted at the next snapshot.
     """
 
     name: str
     kind: StateKind
     scope: StateScope
-    is_numbered: bool = False
-    key_part: int | None = None
+    key_place: Place = (0,)
+    key_columns: int | tuple[str, ...] | None = None
+    numbers: tuple[Numbers, ...] = ()
     owner: str = ""
     reason: str = ""
+    is_small: bool = False
+    deletes_empty: bool = False
 
     def __post_init__(self) -> None:
-        assert (self.scope is StateScope.REFERRED) == bool(self.owner), f"{self.name}: its owner"
+        has_owner = self.scope in (StateScope.REFERRED, StateScope.REFERRING, StateScope.NEXT)
+        assert has_owner == bool(self.owner), f"{self.name}: its owner"
         assert (self.scope is StateScope.FIXED) == bool(self.reason), f"{self.name}: the reason of its width"
+        assert self.name.count(ANY) <= 1, f"{self.name}: it stands for one number or name"
+
+    def named(self, part: int | str) -> StateSpec:
+        """Returns the declaration of one of several states."""
+        return replace(self, name=self.name.replace(ANY, str(part)))
+
+    def fixed(self, reason: str) -> StateSpec:
+        """Returns the declaration of the same state in a step whose width cannot change."""
+        return replace(self, scope=StateScope.FIXED, reason=reason, owner="")
+
+    def by_key(self, is_keyed: bool) -> StateSpec:
+        """Returns the declaration of the same state in a step whose records have a key, or else have none."""
+        return self if is_keyed else self.fixed(NO_KEY)
+
+
+def small(name: str, scope: StateScope, owner: str = "") -> StateSpec:
+    """Returns the declaration of a small table, whose entries are values of the task."""
+    return StateSpec(name, StateKind.TABLE, scope, owner=owner, is_small=True)
+
+
+def keyed(name: str, key_place: Place = (0,), numbers: tuple[Numbers, ...] = ()) -> StateSpec:
+    """Returns the declaration of a table with an entry for each key of the records."""
+    return StateSpec(name, StateKind.TABLE, StateScope.KEYED, key_place=key_place, numbers=numbers)
