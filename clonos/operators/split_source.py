@@ -16,7 +16,6 @@ import msgspec
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.core.wire.log_delta import Count
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import (
@@ -31,6 +30,7 @@ from clonos.operators.connector_contract import (
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.facts import Facts, KnownInputs, calls_of
 from clonos.operators.operator import Operator, Scope, Times, pass_in_parts
+from clonos.operators.source_position import SourcePosition, SplitPosition, decode_position, encode_position
 
 CHUNK_RECORDS: Final = 1_024
 """Records of a read-ahead chunk, unless more are asked for."""
@@ -74,21 +74,7 @@ class PositionMalformed(EnvironmentFault):
         return f"the stored position of the source {self.step} cannot be used: {self.reason}."
 
 
-class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Position in a split.
-
-    ``mark`` None: not begun. ``is_done``: all records were taken. ``found``: the split, if it was found at run time.
-    """
-
-    split: Count
-    mark: bytes | None
-    skip: Count
-    is_done: bool
-    found: bytes
-
-
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[_SplitPosition])
 _splits_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
@@ -107,7 +93,7 @@ def marks_of(position: bytes, splits: Sequence[bytes]) -> list[tuple[bytes, byte
     """Returns the splits of a position that are being read, each with its mark. ``splits`` are those of the job."""
     return [
         (each.found or splits[each.split], each.mark)
-        for each in _decoder.decode(position)
+        for each in decode_position(position).splits
         if each.mark is not None and not each.is_done
     ]
 
@@ -129,16 +115,16 @@ class OpenSplit:
         self._to_skip = 0
         self._has_ended = False  # the reader has ended; the chunk may still hold records
 
-    def restore(self, position: _SplitPosition) -> None:
+    def restore(self, position: SplitPosition) -> None:
         """Restores the position of a snapshot."""
         self._mark, self._to_skip, self.is_done = position.mark, position.skip, position.is_done
 
     @property
-    def position(self) -> _SplitPosition:
+    def position(self) -> SplitPosition:
         """Returns the present position."""
         if self.is_done:
-            return _SplitPosition(self.number, None, 0, True, self.found)
-        return _SplitPosition(self.number, self._mark, self._taken + self._to_skip, False, self.found)
+            return SplitPosition(self.number, None, 0, True, self.found)
+        return SplitPosition(self.number, self._mark, self._taken + self._to_skip, False, self.found)
 
     def buffered(self, records_max: int) -> int:
         """Returns how many records can be taken now, reading ahead if needed; 0 if there are none now or at the end."""
@@ -243,6 +229,7 @@ class SourceHead(Operator):
         self._discovery_interval_ns = discovery_interval_ns(source)
         self._look_ns = 0  # time of the next search for new splits
         self._found: list[bytes] = []
+        self._elsewhere: tuple[bytes, ...] = ()  # splits that other tasks found before the width changed
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
         self._waiting: list[int] = []
         """Numbers of the splits that may have records, the next one to read first."""
@@ -263,9 +250,10 @@ class SourceHead(Operator):
         Raises: PositionMalformed: they cannot be decoded or belong to other splits.
         """
         try:
-            positions = _decoder.decode(position)
+            restored = decode_position(position)
         except DECODE_ERRORS as error:
             raise PositionMalformed(self._step, str(error)) from error
+        positions, self._elsewhere = restored.splits, restored.elsewhere
         for each in positions:
             if each.found:
                 check_split(self._source, each.found)
@@ -275,6 +263,10 @@ class SourceHead(Operator):
         for each in positions:
             self._splits[each.split].restore(each)
         self._wait_for([each.split for each in positions if not each.is_done])
+        self._restore_times(restored.times)
+
+    def _restore_times(self, times: bytes) -> None:
+        """Restores the watermarks of a snapshot."""
 
     def _wait_for(self, numbers: Sequence[int]) -> None:
         """Begins with the splits of the first phase."""
@@ -294,7 +286,12 @@ class SourceHead(Operator):
 
     def position(self) -> bytes:
         """Returns the position of each split."""
-        return _encoder.encode([split.position for split in self._splits.values()])
+        splits = tuple(split.position for split in self._splits.values())
+        return encode_position(SourcePosition(splits, self._elsewhere, self._times_state()))
+
+    def _times_state(self) -> bytes:
+        """Returns the watermarks for a snapshot."""
+        return b""
 
     def discover_splits(self, now_ns: int) -> bytes:
         """See ``operator_chain.WatchingChain.discover_splits``.
@@ -305,7 +302,8 @@ class SourceHead(Operator):
             return b""
         self._look_ns = now_ns + self._discovery_interval_ns
         try:
-            splits = cast(WatchedSource, self._source).discover([*self._all_splits, *self._found], *self._scope)
+            known = [*self._all_splits, *self._found, *self._elsewhere]
+            splits = cast(WatchedSource, self._source).discover(known, *self._scope)
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
         return _encoder.encode(splits) if splits else b""

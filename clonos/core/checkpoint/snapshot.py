@@ -13,7 +13,7 @@ from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 
-SNAPSHOT_FORMAT = 3
+SNAPSHOT_FORMAT = 4
 
 
 class SnapshotMalformed(EnvironmentFault):

@@ -6,7 +6,7 @@ of the idleness checks. A split is idle if no record of it was read between two 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -35,6 +35,29 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_State)
+
+
+def dealt_times(states: Sequence[bytes], numbers: Mapping[int, int], mine: Collection[int]) -> bytes:
+    """Returns the state of a task after its source has got another width: empty if a task before had none.
+
+    ``numbers``: the new number of each split by its old one. ``mine``: the new numbers of the splits of the task. It
+    has sent what all tasks before had sent, and is idle if all were.
+    """
+    if not all(states):
+        return b""
+    before = [_decoder.decode(state) for state in states]
+    splits = {numbers[old]: time for each in before for old, time in each.splits.items() if numbers[old] in mine}
+    sent = [each.sent_ns for each in before if each.sent_ns is not None]
+    return _encoder.encode(
+        _State(
+            min(sent) if len(sent) == len(before) else None,
+            all(each.is_idle for each in before),
+            min(each.check_ns for each in before),
+            dict(sorted(splits.items())),
+            min(each.flush_ns for each in before),
+        )
+    )
+
 
 CHECK_AT_ONCE_NS: Final = 0
 """Time of the first check, which only sets the time of the second one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
@@ -15,13 +15,9 @@ from clonos.operators.event_time.stamped_records import stamp_of
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
 from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.split_source import PositionMalformed, SourceHead
-from clonos.operators.state.keyed_state import Table
 
 if TYPE_CHECKING:
     from clonos.operators.event_time.column_times import IntArray
-
-WATERMARKS_NAME: Final = "watermarks"
-"""Table with one entry, the state of ``SourceWatermarks``."""
 
 
 class TimedHead(SourceHead):
@@ -30,7 +26,6 @@ class TimedHead(SourceHead):
     checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
-    _table: Table
     _times: SourceWatermarks
 
     def __init__(
@@ -53,26 +48,23 @@ class TimedHead(SourceHead):
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._recorder = scope.context.recorder
-        self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
         is_watching = self._discovery_interval_ns > 0
         self._times = SourceWatermarks(self._waiting, self._every_ns, self._idle_after_ns, is_watching)
 
-    def restore(self, position: bytes) -> None:
-        super().restore(position)
-        state = self._table.entries.get(0)
-        if state is None:  # the source had no watermarks when the snapshot was taken
+    def _restore_times(self, times: bytes) -> None:
+        if not times:  # the source had no watermarks when the snapshot was taken
             for number in [number for number, split in self._splits.items() if split.is_done]:
                 self._times.end(number)
             for number in self._waiting:  # of a later phase, perhaps
                 self._times.add(number)
             return
         try:
-            self._times.restore(state)
+            self._times.restore(times)
         except DECODE_ERRORS as error:
             raise PositionMalformed(self._step, str(error)) from error
 
-    def prepare(self, checkpoint: int) -> None:
-        self._table.set(0, self._times.state())
+    def _times_state(self) -> bytes:
+        return self._times.state()
 
     def discover_splits(self, now_ns: int) -> bytes:
         """See ``operator_chain.WatchingChain.discover_splits``."""

@@ -231,10 +231,10 @@ def test_discovered_splits_are_checked_on_restore_and_on_discovery() -> None:
 def test_a_position_with_a_negative_record_count_is_malformed() -> None:
     source = Given(range(5))
     made, _ = head(source, source.splits(1))
-    made.restore(msgspec.msgpack.encode([[0, None, 3, False, b""]]))
+    made.restore(msgspec.msgpack.encode([[[0, None, 3, False, b""]]]))
     for skip in (-1, 1 << 62):
         with pytest.raises(PositionMalformed):
-            made.restore(msgspec.msgpack.encode([[0, None, skip, False, b""]]))
+            made.restore(msgspec.msgpack.encode([[[0, None, skip, False, b""]]]))
 
 
 @pytest.mark.parametrize("splits", [b"", b"\xc1", b"\x91\x01", b"\x91" * 5_000])
