@@ -31,6 +31,7 @@ from tests.unit.connectors.web.receiving_server import receiver
 pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]  # deltalake keeps those of its runtime
 
 EXAMPLES = ROOT / "examples"
+ICEBERG_NOON = 200
 
 
 def test_the_batches_recipe_reads_what_the_word_count_has_committed(tmp_path: Path) -> None:
@@ -62,6 +63,20 @@ def test_the_purchases_recipe_appends_them_to_its_table(tmp_path: Path) -> None:
     expected = sorted((row["customer"], row["item"], row["cents"] / 100) for row in bought)
     assert sorted((row["customer"], row["item"], row["euros"]) for row in rows) == expected
     assert (tmp_path / "out/purchases/customer=ann").is_dir()
+
+
+def test_the_iceberg_recipe_counts_each_purchase_of_the_snapshot_and_then_of_the_appends_once(tmp_path: Path) -> None:
+    run_program(tmp_path, str(EXAMPLES / "iceberg_purchases.py"))
+    purchases = [json.loads(line) for line in (EXAMPLES / "data/purchases.jsonl").read_text("utf-8").splitlines()]
+    rows: list[Any] = list(files.read_committed(tmp_path / "out/spent"))
+    for customer in {bought["customer"] for bought in purchases}:
+        spent = {row["purchases"]: row["cents"] for row in rows if row["customer"] == customer}
+        bought = [each for each in purchases if each["customer"] == customer]
+        assert sorted(spent) == list(range(1, len(bought) + 1))
+        morning = [each["cents"] for each in bought if each["number"] < ICEBERG_NOON]
+        assert spent[len(morning)] == sum(morning)
+        assert spent[len(bought)] == sum(each["cents"] for each in bought)
+    assert len(rows) == len(purchases)
 
 
 def test_the_pages_recipe_makes_a_page_of_each_text(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ WITH_OTHER_INPUT = (
     "rabbitmq_alerts",
     "nats_delays",
     "history_then_live",
+    "iceberg_purchases",
 )
 """Recipes whose tests stand below the table, in test_column_recipes.py or in test_connector_recipes.py."""
 
