@@ -27,11 +27,12 @@ def when(binder: Binder, node: Expr, inputs: list[BoundValue]) -> BoundValue:
     type_ = results[0].type
     found = results.pop() if has_default else binder.constant(None, type_)
     for test, result in zip(reversed(conditions), reversed(results), strict=True):
-        found = binder.call("when", _chosen, test, result, found, type_=type_)
+        found = binder.call("when", chosen, test, result, found, type_=type_)
     return found
 
 
-def _chosen(test: Any, result: Any, other: Any) -> Any:
+def chosen(test: Any, result: Any, other: Any) -> Any:
+    """Returns the result where the test is true, and otherwise the other one."""
     return compute.if_else(compute.fill_null(test, False), result, other)
 
 

@@ -469,3 +469,50 @@ def test_times_of_two_units_that_do_not_fit_the_finer_one_are_errors_of_their_re
     coarse, fine = pyarrow.array([2**62], pyarrow.timestamp("us")), pyarrow.array([1], pyarrow.timestamp("ns"))
     with pytest.raises(NotComputable):
         computed(col("a") == col("b"), coarse, fine)
+
+
+BIG = 1 << 62
+GUARDED = {
+    "a sum": (when(col("a") < 10).then(col("a") * BIG).otherwise(col("a")), [1, 20, None, 0], [BIG, 20, None, 0]),
+    "otherwise": (when(col("a") > 9).then(col("a")).otherwise(col("a") * BIG), [1, 20, 0], [BIG, 20, 0]),
+    "both": (when(col("a") > 9).then(col("a") - BIG).otherwise(col("a") * BIG), [1, 20, 0], [BIG, 20 - BIG, 0]),
+    "one in another": (
+        when(col("a") < 100).then(when(col("a") < 2).then(col("a") * BIG).otherwise(-col("a"))).otherwise(0),
+        [1, 20, 100, -BIG * 2],
+        None,
+    ),
+    "two steps before": (when(col("a") < 2).then((col("a") * BIG + 1).abs() - 1).otherwise(7), [1, 2, 3], [BIG, 7, 7]),
+    "a number for none": (when(col("a") < 0).then(col("a") * BIG).otherwise(lit(3)), [4, 5], [3, 3]),
+    "a constant": (when(lit(False)).then(col("a") * BIG).otherwise(col("a")), [4, 5], [4, 5]),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_branch_of_when_is_an_error_for_no_record_that_does_not_choose_it(name: str) -> None:
+    expression, given, expected = GUARDED[name]
+    values = pyarrow.array(given, pyarrow.int64())
+    if expected is None:
+        with pytest.raises(NotComputable):
+            computed(expression, values)
+        values, expected = values[:3], [BIG, -20, 0]
+    assert computed(expression, values).to_pylist() == expected
+
+
+def test_a_branch_of_when_is_an_error_for_a_record_that_chooses_it_and_where_it_is_read_besides() -> None:
+    values = pyarrow.array([1, 2], pyarrow.int64())
+    large = col("a") * BIG
+    for step in (
+        select(r=when(col("a") < 9).then(large).otherwise(0)),
+        select(r=when(col("a") < 2).then(large), s=large),
+    ):
+        with pytest.raises(NotComputable, match="fit"):
+            Program([step], pyarrow.schema({"a": pyarrow.int64()})).run(
+                pyarrow.RecordBatch.from_arrays([values], ["a"])
+            )
+
+
+def test_a_column_that_nobody_reads_is_an_error_where_it_cannot_be_computed() -> None:
+    stages = [add(r=col("a") * BIG), select(s=when(col("a") < 2).then(col("a")).otherwise(0))]
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array([1, 2], pyarrow.int64())], ["a"])
+    with pytest.raises(NotComputable):
+        Program(stages, batch.schema).run(batch)
