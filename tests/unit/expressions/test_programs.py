@@ -511,7 +511,7 @@ def test_a_branch_of_when_is_an_error_for_a_record_that_chooses_it_and_where_it_
             )
 
 
-def test_a_column_that_nobody_reads_is_an_error_where_it_cannot_be_computed() -> None:
+def test_an_unread_column_is_an_error_where_it_cannot_be_computed() -> None:
     stages = [add(r=col("a") * BIG), select(s=when(col("a") < 2).then(col("a")).otherwise(0))]
     batch = pyarrow.RecordBatch.from_arrays([pyarrow.array([1, 2], pyarrow.int64())], ["a"])
     with pytest.raises(NotComputable):
