@@ -228,7 +228,7 @@ class JobStart:
                 term_before=self._savepoint.term if self._savepoint is not None else 0,
             )
             if self._savepoint is not None:
-                self._resumed = self._savepoint.copy(self.store, image.plan, record)
+                self._resumed = self._savepoint.copy(self.store, image, record)
                 logger.warning("%s starts from %s", record.name, self._savepoint)
             if self._staged is not None:
                 self._staged.remove_others()

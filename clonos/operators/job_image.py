@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from clonos.core.checkpoint.snapshot import StateUnion
+from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.ports.task_snapshot import Snapshot, StateSource
 from clonos.core.values import register, registered
 from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
@@ -74,6 +78,10 @@ class JobImage:
         """Creates an empty image of the state of a task of the vertex."""
         return StateImage()
 
+    def union_of(self, head: Snapshot) -> StateUnion:
+        """Returns the union of the state that a task takes from tasks of another plan."""
+        return UnitedState(head.task, self.plan, self.vertices[self.plan.vertex_of[head.task]])
+
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""
         return self.sinks.get(vertex)
@@ -123,3 +131,37 @@ def _unpickled_class(name: str, data: bytes) -> type | None:
     except Exception as error:  # noqa: BLE001 importing an unrelated class may raise anything, which must not stop the job
         logger.warning("values of the class %s cannot be used here: %s: %s", name, type(error).__name__, error)
         return None
+
+
+class UnitedState:
+    """State that a task takes over from tasks of another plan: that of its steps, see ``snapshot.StateUnion``."""
+
+    def __init__(self, task: TaskId, plan: Plan, vertex: VertexImage) -> None:
+        self._index, self._width = plan.index_of(task), plan.vertices[plan.vertex_of[task]].parallelism
+        self._image = StateImage()
+
+    def new_mirror(self, source: StateSource) -> StateImage:
+        """Returns an empty image for the state of a source."""
+        if (source.index, source.width) != (self._index, self._width):
+            raise InternalError(f"task {self._index} of {self._width} takes state from {source}")
+        return StateImage()
+
+    def add(self, source: StateSource, mirror: Any) -> None:
+        """Takes over the state of the steps of a source."""
+        _move(mirror, self._image, source.steps)
+
+    def united(self) -> StateImage:
+        """Returns the state of the task."""
+        return self._image
+
+
+def _move(source: StateImage, target: StateImage, steps: tuple[str, ...]) -> None:
+    """Moves the state of some steps, which is named after them."""
+    prefixes = tuple(f"{step}/" for step in steps)
+    places: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+        (source.tables, target.tables),
+        (source.columns, target.columns),
+        (source.stores, target.stores),
+    )
+    for old, new in places:
+        new.update({name: state for name, state in old.items() if name.startswith(prefixes)})

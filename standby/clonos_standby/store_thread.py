@@ -18,8 +18,11 @@ from typing import TypeVar
 from clonos.core.checkpoint.snapshot import (
     STANDBY_BYTES_MAX,
     RestoredState,
+    decode_snapshot,
     encode_snapshot,
+    is_moved,
     restore_from,
+    restore_moved,
     standby_payload,
 )
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
@@ -196,6 +199,9 @@ class SnapshotStore:
     def _restored(self, purpose: ReadPurpose, names: tuple[str, ...]) -> RestoredState:
         objects = ((name, self._read_object(purpose, name, number, len(names))) for number, name in enumerate(names))
         try:
+            if is_moved(last := names[-1]):
+                head = decode_snapshot(next(iter(self._read_object(purpose, last, 0, len(names)))), last)
+                return restore_moved(head, objects, self._image.union_of(head))
             return restore_from(objects, self._new_mirror(purpose.task))
         finally:
             self._permille.clear()

@@ -141,7 +141,7 @@ class PendingSnapshots:
 
 
 def name_of_snapshot(snapshot: Snapshot, kind: str) -> str:
-    """Returns the name of the object of a snapshot. ``kind``: "final", "full" or "delta"."""
+    """Returns the name of the object of a snapshot. ``kind``: "final", "full", "delta" or ``snapshot.MOVED``."""
     return f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"
 
 

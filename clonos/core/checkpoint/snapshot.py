@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import structs
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import Snapshot, StateSource
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 
 SNAPSHOT_FORMAT = 4
+
+MOVED: Final = "moved"
+"""Kind, in the name of an object, of a snapshot that takes its state from tasks of another plan."""
 
 
 class SnapshotMalformed(EnvironmentFault):
@@ -74,6 +78,36 @@ def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mi
             mirror.apply(changes)
     assert snapshot is not None, "a chain has at least one object"
     return RestoredState(structs.replace(snapshot, changes=b"", chain_length=chain_length), mirror)
+
+
+class StateUnion(Protocol):
+    """State of a task that takes it from tasks of another plan, one after the other."""
+
+    def new_mirror(self, source: StateSource) -> Mirror:
+        """Returns an empty mirror for the state of a source."""
+
+    def add(self, source: StateSource, mirror: Mirror) -> None:
+        """Takes over what the task takes of a source."""
+
+    def united(self) -> Mirror:
+        """Returns the state of the task."""
+
+
+def is_moved(name: str) -> bool:
+    """Returns whether an object is the snapshot of a task that takes its state from tasks of another plan."""
+    return name.partition(".")[0].endswith(f"-{MOVED}")
+
+
+def restore_moved(
+    head: Snapshot, objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], union: StateUnion
+) -> RestoredState:
+    """Restores the state of ``head``, which ends a chain of objects: those of its sources one after the other."""
+    rest = iter(objects)
+    for source in head.sources:
+        mirror = union.new_mirror(source)
+        restore_from(islice(rest, source.objects), mirror)
+        union.add(source, mirror)
+    return RestoredState(head, union.united())
 
 
 def standby_payload(pieces: Sequence[bytes]) -> bytes:

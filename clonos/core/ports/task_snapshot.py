@@ -28,6 +28,18 @@ class EventTime(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[ChannelTime, ...]
 
 
+class StateSource(msgspec.Struct, frozen=True, array_like=True):
+    """State that a task takes from task ``index`` of the ``width`` tasks of a vertex of an earlier plan: that of
+    ``steps``, from the next ``objects`` of the chain.
+    """
+
+    vertex: str
+    index: Count
+    width: Count
+    steps: tuple[str, ...]
+    objects: Count
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """State from which a new incarnation starts, together with the causal log.
 
@@ -39,7 +51,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
     ``event_time`` is None until the first watermark comes. ``blocked`` has the channels that wait behind the barrier of
     a later checkpoint, and that checkpoint. The job stops at the barrier of ``stops_at`` and all later ones; 0: at none
-    that is known.
+    that is known. ``sources`` says what of the state in the objects before it a task of another plan takes; the
+    snapshot after it is full.
     """
 
     format: int
@@ -63,6 +76,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()
     metrics: tuple[MetricFamily, ...] = ()  # of user code, and late records, since the job's start
     stops_at: Annotated[CheckpointId, msgspec.Meta(ge=0)] = CheckpointId(0)
+    sources: tuple[StateSource, ...] = ()
 
     @property
     def is_at_stop(self) -> bool:

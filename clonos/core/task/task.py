@@ -462,7 +462,7 @@ class SnapshotChain:
     __slots__ = ("_previous", "length")
 
     def __init__(self, restored: Snapshot | None) -> None:
-        self._previous = restored.checkpoint if restored else None
+        self._previous = restored.checkpoint if restored and not restored.sources else None
         self.length = restored.chain_length if restored else 0  # number of objects that restore the latest snapshot
 
     @property

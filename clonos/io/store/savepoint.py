@@ -265,6 +265,17 @@ class SavepointReader:
             self._note(len(data))
         return data
 
+    def read_head(self, name: str) -> Iterator[bytes | memoryview]:
+        """Returns the pieces of an object, which counts for no progress: it is copied, too.
+
+        Raises: SavepointCorrupt, ObjectCorrupt.
+        """
+        note, self._note = self._note, None
+        try:
+            return self.read_object(name)
+        finally:
+            self._note = note
+
     def read_object(self, name: str) -> Iterator[bytes | memoryview]:
         """Returns the pieces of an object. Raises: SavepointCorrupt, ObjectCorrupt."""
         return unseal_pieces(self.read_bytes(name), f"{OBJECTS}/{name_of_object(name)}", digest_of_object(name))

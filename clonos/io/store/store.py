@@ -369,9 +369,9 @@ class CheckpointStore:
 
 logger = logging.getLogger("clonos.run")
 
-SNAPSHOT_NAME: Final = re.compile(rf"{OBJECTS}/snapshots/[0-9]+/[0-9]{{12,}}-[0-9a-f]+-(full|delta|final)")
+SNAPSHOT_NAME: Final = re.compile(rf"{OBJECTS}/snapshots/[0-9]+/[0-9]{{12,}}-[0-9a-f]+-(full|delta|final|moved)")
 UNFINISHED_NAME: Final = re.compile(
-    rf"({FOLDER}/\.[0-9]{{20}}|{OBJECTS}/snapshots/[0-9]+/\.[0-9]{{12,}}-[0-9a-f]+-(full|delta|final))\.[0-9a-f]{{12}}"
+    rf"({FOLDER}/\.[0-9]{{20}}|{OBJECTS}/snapshots/[0-9]+/\.[0-9]{{12,}}-[0-9a-f]+-(full|delta|final|moved))\.[0-9a-f]{{12}}"
 )
 
 

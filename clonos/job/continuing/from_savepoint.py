@@ -6,7 +6,8 @@ prepared is committed again, and immediate sinks number their output from 0, as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -27,7 +28,7 @@ from clonos.io.store.envelope import name_of_object
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.savepoint import SavepointReader
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore, StoredJob
-from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer
+from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer, write_moved
 from clonos.operators.job_image import JobImage
 
 
@@ -103,7 +104,7 @@ class SavepointStart:
         self.reader = SavepointReader(url)
         self._allow_dropped_state = allow_dropped_state
         self._metadata = self.reader.metadata()
-        self._transfer: StateTransfer | None = None
+        self._source_of: dict[int, str] | None = None  # if the tasks of the job are not those of the savepoint
 
     def __str__(self) -> str:
         found = self.reader.manifest
@@ -147,18 +148,19 @@ class SavepointStart:
             }
             if found := differences_of_transfer(self._metadata, image, source_of):
                 raise SavepointUnfit(plan.job_name, url, found)
-            self._transfer = StateTransfer(self.reader, self._metadata, image, source_of)
+            self._source_of = source_of
         if dropped and not self._allow_dropped_state:
             raise StateWouldBeDropped(plan.job_name, url, tuple(dropped))
 
-    def copy(self, store: CheckpointStore, plan: Plan, record: StoredJob) -> CheckpointMetadata:
+    def copy(self, store: CheckpointStore, image: JobImage, record: StoredJob) -> CheckpointMetadata:
         """Copies the state into the store of the new job, whose term has begun, as its first checkpoint; returns that.
 
         Raises: SavepointCorrupt, StoreFailed. AnotherCoordinator: another driver has begun a term meanwhile.
         """
+        plan = image.plan
         with self.reader.shown("copying"):
-            if self._transfer is not None:
-                entries = self._transfer.write(store)
+            if self._source_of is not None:
+                entries = self._transferred(store, image, self._source_of)
             else:
                 entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
         metadata = msgspec.structs.replace(
@@ -172,6 +174,16 @@ class SavepointStart:
         if store.append_checkpoint(metadata.checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(store.url)
         return metadata
+
+    def _transferred(
+        self, store: CheckpointStore, image: JobImage, source_of: Mapping[int, str]
+    ) -> tuple[TaskEntry, ...]:
+        """Copies the state for the tasks of the job, which take what they need of it in their slots."""
+        transfer = StateTransfer(self._metadata, image, source_of, self.reader.read_head)
+        entries = transfer.entries(self._metadata.checkpoint, partial(write_moved, store))
+        needed = {name for entry in entries for name in entry.objects}
+        self.reader.copy_objects(store, sorted(needed & self._metadata.objects()))
+        return entries
 
     def _copied(self, store: CheckpointStore, plan: Plan, entry: TaskEntry) -> TaskEntry:
         """Copies the state of a task. Its last object is written anew where something in it belongs to the old job."""

@@ -1,4 +1,4 @@
-"""Transfer of the state of a savepoint to a job whose tasks have changed: which task has the state of which step.
+"""Transfer of the state of a checkpoint to a job whose tasks have changed: which task has the state of which step.
 
 State belongs to steps by name. At a checkpoint every element that was sent is in the state of its receiver, so a task
 is the state of its steps and the position of its source. Channels begin again at 0. A task takes the state of its steps
@@ -7,21 +7,21 @@ from the tasks of the same index, so steps with state keep their parallelism and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import structs
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.pending_snapshots import name_of_snapshot
 from clonos.core.checkpoint.plan_shape import PlanShape, shape_of, step_differences
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot, restore_from
-from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.checkpoint.snapshot import MOVED, SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId, view_number
 from clonos.core.model.plan import Partitioning
-from clonos.core.ports.task_snapshot import ChannelTime, EventTime, Snapshot
-from clonos.io.store.savepoint import SavepointReader
+from clonos.core.ports.task_snapshot import ChannelTime, EventTime, Snapshot, StateSource
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.job_image import JobImage
-from clonos.operators.state.keyed_state import StateBackend, StateImage
 
 SOURCE: Final = "as a source"
 
@@ -118,72 +118,80 @@ def _words(exchanges: frozenset[str]) -> str:
     return " and ".join(sorted(exchanges))
 
 
-class _Restored(NamedTuple):
-    """Task of the savepoint: its snapshot without changes, None at the job's start, and its state."""
-
-    snapshot: Snapshot | None
-    image: StateImage
-
-
 class StateTransfer:
-    """Transfer from one savepoint to one job, which ``transfer_differences`` found possible."""
+    """Transfer from one checkpoint to one job, which ``differences_of_transfer`` found possible.
+
+    It reads the heads of snapshots and no state. Each task of the job gets a snapshot that says from which tasks of the
+    checkpoint it takes the state of which steps; its slot restores that.
+    """
 
     def __init__(
-        self, reader: SavepointReader, metadata: CheckpointMetadata, image: JobImage, source_of: Mapping[int, str]
+        self,
+        metadata: CheckpointMetadata,
+        image: JobImage,
+        source_of: Mapping[int, str],
+        read_object: Callable[[str], Iterable[bytes | memoryview]],
     ) -> None:
-        self._reader, self._metadata, self._image = reader, metadata, image
+        self._metadata, self._image, self._read_object = metadata, image, read_object
         self._stored, self._plan, self._source_of = metadata.plan, image.plan, source_of
         self._firsts = first_tasks(self._stored)
         self._ends = Ends(metadata, image, source_of)
         self._incarnation = max(entry.incarnation for entry in metadata.tasks)
-        #: Watermark that each stored task had sent, by what a receiver had of it
-        self._sent: dict[int, ChannelTime] = {}
-        self._instant_ns = 0
+        self._heads = [self._head(entry) for entry in metadata.tasks]
+        self._instant_ns = max((head.instant_ns for head in self._heads if head is not None), default=0)
+        self._sent = self._received_times()
 
-    def write(self, store: CheckpointStore) -> tuple[TaskEntry, ...]:
-        """Writes the snapshot of each task into the store of the new job; returns their entries.
+    def entries(self, checkpoint: CheckpointId, write: Callable[[Snapshot], str]) -> tuple[TaskEntry, ...]:
+        """Returns the entries of a checkpoint of the job. ``write`` stores a snapshot and returns its name.
 
-        Raises: SavepointCorrupt, StoreFailed.
+        Raises: what ``read_object`` and ``write`` raise.
         """
-        self._look_at_snapshots()
-        return tuple(self._written(store, task) for task in self._plan.tasks)
+        return tuple(self._entry(task, checkpoint, write) for task in self._plan.tasks)
 
-    def _look_at_snapshots(self) -> None:
-        """Collects what concerns several tasks: the time of the job, and the watermarks that were on their way."""
-        senders = _senders(self._stored, self._firsts)
-        for entry in self._metadata.tasks:
-            if not entry.objects:
-                continue
-            last = entry.objects[-1]
-            snapshot = decode_snapshot(next(iter(self._reader.read_object(last))), last)
-            self._instant_ns = max(self._instant_ns, snapshot.instant_ns)
-            for time in snapshot.event_time.channels if snapshot.event_time else ():
-                self._sent[senders[time.channel]] = time
-
-    def _read(self, task: int) -> _Restored:
-        entry, image = self._metadata.tasks[task], StateImage()
+    def _head(self, entry: TaskEntry) -> Snapshot | None:
+        """Returns the last snapshot of a task; None at the job's start."""
         if not entry.objects:
-            return _Restored(None, image)
-        return _Restored(
-            restore_from([(name, self._reader.read_object(name)) for name in entry.objects], image).snapshot, image
-        )
+            return None
+        last = entry.objects[-1]
+        return decode_snapshot(next(iter(self._read_object(last))), last)
 
-    def _written(self, store: CheckpointStore, task: TaskId) -> TaskEntry:
+    def _received_times(self) -> dict[int, ChannelTime]:
+        """Returns the watermark that each stored task had sent, by what a receiver had of it."""
+        senders = _senders(self._stored, self._firsts)
+        return {
+            senders[time.channel]: time
+            for head in self._heads
+            if head is not None and head.event_time is not None
+            for time in head.event_time.channels
+        }
+
+    def _entry(self, task: TaskId, checkpoint: CheckpointId, write: Callable[[Snapshot], str]) -> TaskEntry:
         vertex, index = self._plan.vertex_of[task], self._plan.index_of(task)
-        origins = origins_of(self._stored, self._image, self._source_of, vertex)
         nodes = {node.step for node in self._image.vertices[vertex].nodes}
-        state, head = StateImage(), None
-        for origin in origins:
-            restored = self._read(self._firsts[origin] + index)
-            _move(restored.image, state, nodes)
-            if restored.snapshot is not None and (head is None or self._source_of.get(origin, "") in nodes):
-                head = restored.snapshot
-        is_reading = head is not None and any(self._source_of.get(origin, "") in nodes for origin in origins)
-        snapshot = Snapshot(
+        objects: list[str] = []
+        sources: list[StateSource] = []
+        head: Snapshot | None = None
+        for origin in origins_of(self._stored, self._image, self._source_of, vertex):
+            was = self._stored.vertices[origin]
+            number = self._firsts[origin] + index
+            chain = self._metadata.tasks[number].objects
+            if chain:
+                objects += chain
+                sources.append(StateSource(was.name, index, was.parallelism, tuple(sorted(nodes)), len(chain)))
+            is_reading = self._source_of.get(origin, "") in nodes
+            if (found := self._heads[number]) is not None and (head is None or is_reading):
+                head = found if is_reading else _without_source(found)
+        moved = self._snapshot(task, checkpoint, head, tuple(sources))
+        return TaskEntry(task, moved.incarnation, checkpoint, (*objects, write(moved)), 0, moved.final, ())
+
+    def _snapshot(
+        self, task: TaskId, checkpoint: CheckpointId, head: Snapshot | None, sources: tuple[StateSource, ...]
+    ) -> Snapshot:
+        return Snapshot(
             format=SNAPSHOT_FORMAT,
             task=task,
             incarnation=Incarnation(self._incarnation),
-            checkpoint=self._metadata.checkpoint,
+            checkpoint=checkpoint,
             previous=None,
             inputs=tuple((channel.id, 0) for channel in self._plan.inputs[task]),
             outputs=tuple((channel.id, 0) for channel in self._plan.outputs[task]),
@@ -191,17 +199,15 @@ class StateTransfer:
             log_offset_bytes=0,
             instant_ns=self._instant_ns,
             final=self._ends.has_ended(task),
-            position=head.position if head is not None and is_reading else b"",
-            changes=StateBackend(state).changes(full=True),
+            position=head.position if head is not None else b"",
+            changes=b"",
             records_in=head.records_in if head is not None else 0,
-            journal_offset_bytes=head.journal_offset_bytes if head is not None and is_reading else 0,
-            calls=head.calls if head is not None and is_reading else (),
+            journal_offset_bytes=head.journal_offset_bytes if head is not None else 0,
+            calls=head.calls if head is not None else (),
             event_time=self._event_time(task, head),
             metrics=head.metrics if head is not None else (),
+            sources=sources,
         )
-        name = name_of_snapshot(snapshot, "final" if snapshot.final else "full")
-        stored_as = store.write_object(name, [encode_snapshot(snapshot)])
-        return TaskEntry(task, snapshot.incarnation, snapshot.checkpoint, (stored_as,), 0, snapshot.final, ())
 
     def _event_time(self, task: TaskId, head: Snapshot | None) -> EventTime | None:
         """Returns the event time of a task: its own if it has state, and what its senders had sent."""
@@ -219,6 +225,18 @@ class StateTransfer:
         return EventTime(own.own_ns if own else None, bool(own and own.is_idle), tuple(times))
 
 
+def write_moved(store: CheckpointStore, moved: Snapshot) -> str:
+    """Writes a snapshot that takes over state; returns its name. Raises: StoreFailed."""
+    # Its name has this term: none of the tasks whose state it takes over can write to it.
+    name = name_of_snapshot(structs.replace(moved, incarnation=Incarnation(view_number(store.term, 0))), MOVED)
+    return store.write_object(name, [encode_snapshot(moved)])
+
+
+def _without_source(head: Snapshot) -> Snapshot:
+    """Returns the head of a task whose source the job reads elsewhere."""
+    return structs.replace(head, position=b"", journal_offset_bytes=0, calls=())
+
+
 def _senders(shape: PlanShape, firsts: list[int]) -> list[int]:
     """Returns the sending task of each channel of a stored plan, in the order of ``Plan.channels``."""
     number = {vertex.name: place for place, vertex in enumerate(shape.vertices)}
@@ -230,14 +248,3 @@ def _senders(shape: PlanShape, firsts: list[int]) -> list[int]:
         for index in range(shape.vertices[place].parallelism):
             found += [firsts[place] + index] * copies
     return found
-
-
-def _move(source: StateImage, target: StateImage, steps: set[str]) -> None:
-    """Moves the state of some steps, which is named after them."""
-    prefixes = tuple(f"{step}/" for step in steps)
-    for name in [name for name in source.tables if name.startswith(prefixes)]:
-        target.tables[name] = source.tables[name]
-    for name in [name for name in source.columns if name.startswith(prefixes)]:
-        target.columns[name] = source.columns[name]
-    for name in [name for name in source.stores if name.startswith(prefixes)]:
-        target.stores[name] = source.stores[name]

@@ -11,7 +11,7 @@ import pyarrow
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import json_text
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata
-from clonos.core.checkpoint.snapshot import restore_from
+from clonos.core.checkpoint.snapshot import is_moved, restore_from
 from clonos.core.values.column_rows import rows_of_columns, values_of_column
 from clonos.core.values.keys import key_of
 from clonos.io.store.object_files import ObjectMissing
@@ -103,8 +103,12 @@ def rows_of_task(
     ``read_object`` returns the pieces of an object of its checkpoint or savepoint. ``began`` is called with the number
     of rows, about, before the first one.
 
-    Raises: ObjectMissing. RowNotWritable. SnapshotMalformed, StateMalformed, ValueMalformed.
+    Raises: ObjectMissing. InvalidConnector: a start has changed the tasks, and no checkpoint followed. RowNotWritable.
+    SnapshotMalformed, StateMalformed, ValueMalformed.
     """
+    if task.objects and is_moved(task.objects[-1]):
+        problem = f"the job has not divided the state of {task.task} among its tasks yet"
+        raise InvalidConnector(CONNECTOR, problem, "Read its next checkpoint.")
     image = StateImage()
     restore_from([(name, read_object(name)) for name in task.objects], image)
     began(_row_count(image, step))
