@@ -1,0 +1,1 @@
+"""The autoscaler: what a job needs, from what its tasks have done in the last seconds. Pure functions."""
