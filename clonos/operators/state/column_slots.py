@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
+import pyarrow
 
 from clonos.operators.state.column_spec import TableSchema, type_of_code
 from clonos.operators.state.row_chunks import joined
@@ -181,3 +182,13 @@ def grown(array: NDArray[Any], count: int, count_needed: int) -> NDArray[Any]:
     larger = numpy.empty((max(count_needed, 2 * len(array), CAPACITY_FIRST), *array.shape[1:]), array.dtype)
     larger[:count] = array[:count]
     return larger
+
+
+def integers_as(kind: Any, keys: NDArray[numpy.int64], is_null: NDArray[numpy.bool_] | None) -> Any:
+    """Returns int64 keys as a column of their type."""
+    width = kind.bit_width // 8
+    validity = None
+    if is_null is not None and is_null.any():
+        validity = pyarrow.py_buffer(numpy.packbits(~is_null, bitorder="little"))
+    data = pyarrow.py_buffer(keys.astype(f"i{width}", copy=False))
+    return pyarrow.Array.from_buffers(kind, len(keys), [validity, data])

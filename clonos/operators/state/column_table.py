@@ -22,7 +22,7 @@ import pyarrow
 
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_changes import TableReader
-from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns, grown
+from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns, grown, integers_as
 from clonos.operators.state.column_spec import SIZES, VALID_SUFFIX, ColumnSizes, ColumnSpec
 from clonos.operators.state.state_errors import StateMalformed, StateOfOtherForm
 
@@ -179,7 +179,7 @@ class ColumnTable:
         keys = self.store.keys
         if isinstance(keys, IntegerKeys):
             is_null = None if keys.null_slot < 0 else slots == keys.null_slot
-            return [_integers_as(self._spec.keys[0], keys.array[slots], is_null)]
+            return [integers_as(self._spec.keys[0], keys.array[slots], is_null)]
         if len(slots) == 0:
             return [pyarrow.array([], kind) for kind in self._spec.keys]
         columns: list[Any] = keys.take(slots).columns
@@ -190,7 +190,7 @@ class ColumnTable:
         assert self._spec is not None
         keys, count = self.store.keys, self.store.count
         if isinstance(keys, IntegerKeys) and keys.null_slot < 0:
-            return [_integers_as(self._spec.keys[0], keys.array[:count], None)]
+            return [integers_as(self._spec.keys[0], keys.array[:count], None)]
         return self.keys(numpy.arange(count))
 
     def live(self) -> NDArray[numpy.int64]:
@@ -340,13 +340,3 @@ def _as_integers(column: Any) -> tuple[NDArray[numpy.int64], int]:
     null = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
     keys[null] = 0
     return keys, null
-
-
-def _integers_as(kind: Any, keys: NDArray[numpy.int64], is_null: NDArray[numpy.bool_] | None) -> Any:
-    """Returns int64 keys as a column of their type."""
-    width = kind.bit_width // 8
-    validity = None
-    if is_null is not None and is_null.any():
-        validity = pyarrow.py_buffer(numpy.packbits(~is_null, bitorder="little"))
-    data = pyarrow.py_buffer(keys.astype(f"i{width}", copy=False))
-    return pyarrow.Array.from_buffers(kind, len(keys), [validity, data])

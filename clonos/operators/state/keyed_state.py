@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.state_changes import (
+    DecodedSection,
     Entries,
     Section,
     decode_piece,
@@ -60,7 +61,7 @@ class StateImage:
         code.
         """
         decoded = decode_piece(changes)
-        read = [read_section(section) for section in decoded.sections]
+        read = [self._read(section) for section in decoded.sections]
         places: tuple[dict[str, Any], ...] = (self.tables, self.columns, self.stores)
         for place in places:
             if decoded.is_full:
@@ -74,6 +75,10 @@ class StateImage:
             entries.update(zip(keys, values, strict=True))
         if decoded.columns:
             self._apply_columns(decoded.columns)
+
+    def _read(self, section: Section) -> DecodedSection:
+        """Decodes a section of a table."""
+        return read_section(section)
 
     def _apply_columns(self, sections: tuple[ColumnSection, ...]) -> None:
         from clonos.operators.state.column_changes import apply_to_rows, apply_to_table

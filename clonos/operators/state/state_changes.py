@@ -103,7 +103,7 @@ def _columns_of(sections: tuple[msgspec.Raw, ...]) -> tuple[ColumnSection, ...]:
 
 def encode_deleted(name: str, deleted: Iterable[Any]) -> Section:
     """Encodes deleted keys of a table."""
-    return Section(name, column_of(_user_keys(list(deleted))), _NOTHING, _NOTHING)
+    return Section(name, column_of(user_keys(list(deleted))), _NOTHING, _NOTHING)
 
 
 def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = None) -> Iterator[Section]:
@@ -118,14 +118,15 @@ def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = 
         values = [entries[key] for key in keys] if rest_values is None else list(islice(rest_values, count))
         try:
             with keeping_types():
-                section = Section(name, _NOTHING, column_of(_user_keys(keys)), column_of(values))
+                section = Section(name, _NOTHING, column_of(user_keys(keys)), column_of(values))
         except JobError as problem:
             raise StateUnsupported(name, str(problem)) from problem
         yield section
         count = max(1, min(SECTION_ENTRIES_MAX, count * SECTION_BYTES // section.size_bytes))
 
 
-def _user_keys(keys: list[Any]) -> list[Any]:
+def user_keys(keys: list[Any]) -> list[Any]:
+    """Returns the user's keys for state keys."""
     return list(map(key_of, keys)) if EncodedKey in {*map(type, keys)} else keys
 
 

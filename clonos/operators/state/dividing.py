@@ -1,0 +1,289 @@
+"""Division of the state of old tasks among new ones, when a vertex gets another number of tasks.
+
+New task j of q takes from each old task i what the scope of each declaration gives it. The result follows from the
+arguments alone: equal calls give equal bytes. Old tasks are added one after the other, in the order of their indexes:
+
+    division = Division(declared, task, parallelism, max_parallelism)
+    for pieces in old_tasks:
+        image = division.new_image()
+        for piece in pieces:
+            image.apply(piece)
+        division.add(image)
+    state = division.result()
+
+Entries of other tasks are left out while they are decoded, so that memory has the own part of the tables and a piece.
+Of columns it has those of one old task besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from clonos.core.model.errors import InternalError, JobError
+from clonos.operators.state.declared_state import DeclaredState, full_name
+from clonos.operators.state.divided_tables import OldState, OldTable, OwnKeys, Ranks, own_rows
+from clonos.operators.state.keyed_state import StateImage
+from clonos.operators.state.state_changes import DecodedSection, Entries, Section, read_section
+from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
+
+OF_TASKS: Final = frozenset(
+    {StateScope.EQUAL, StateScope.MIN, StateScope.MAX, StateScope.SUM, StateScope.DEAL, StateScope.UNION}
+)
+"""Scopes of tables whose entries are values of the task."""
+
+COMBINED: Final[dict[StateScope, Callable[[list[Any]], Any]]] = {
+    StateScope.MIN: min,
+    StateScope.MAX: max,
+    StateScope.SUM: sum,
+    StateScope.DEAL: itemgetter(0),
+    StateScope.UNION: itemgetter(0),
+}
+"""What becomes of the values of several old tasks with one key."""
+
+BY_KEY: Final = frozenset({StateScope.KEYED, StateScope.REFERRED, StateScope.REFERRING})
+"""Scopes of state that is divided by keys."""
+
+
+class StateUndivided(JobError):
+    """The width of a step cannot change, because its state cannot be divided."""
+
+    step: str
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the number of tasks of the step {self.step} cannot change: {self.reason} (state {self.state})."
+            " Start it with the number of tasks that it had, or name it otherwise so that it begins with empty state."
+        )
+
+
+class StateWithoutDeclaration(InternalError):
+    """A snapshot has state that no step of the job declares, so that nothing tells how to divide it."""
+
+    state: str
+
+    def __str__(self) -> str:
+        return f"no step declares the state {self.state}, which is to be divided"
+
+
+class OwnImage(StateImage):
+    """Image of an old task with what a new task may take of it. Columns are whole."""
+
+    __slots__ = ("_declared", "_own")
+
+    def __init__(self, declared: DeclaredState, own: OwnKeys) -> None:
+        super().__init__()
+        self._declared, self._own = declared, own
+
+    def _read(self, section: Section) -> DecodedSection:
+        found = self._declared.find(section.name)
+        if found is None:
+            raise StateWithoutDeclaration(section.name)
+        _, spec, _ = found
+        if spec.scope is StateScope.EMPTY:
+            return DecodedSection([], [], [])
+        deleted, keys, values = read_section(section)
+        if spec.scope is StateScope.KEYED and keys:
+            keys, values = own_rows(spec, self._own, keys, values)
+        return DecodedSection(deleted, keys, values)
+
+
+class _Part(NamedTuple):
+    """State of an old task. ``part``: what is in the place of ``ANY``."""
+
+    name: str
+    spec: StateSpec
+    part: str
+    state: OldState
+
+
+class Division:
+    """Division of the state of old tasks for one new task."""
+
+    def __init__(self, declared: DeclaredState, task: int, parallelism: int, max_parallelism: int) -> None:
+        """``task``: index of the new task among ``parallelism``.
+
+        Raises: StateUndivided: the width of a step cannot change, whatever its state is.
+        """
+        check_widths(declared)
+        self._declared, self._own = declared, OwnKeys(task, parallelism, max_parallelism)
+        self._kinds = {(step, spec.name): spec.kind for step, spec in declared}
+        self._image = StateImage()
+        self._next: dict[tuple[str, str], int] = {}  # the next number by step and sequence
+        self._indexes: dict[str, Any] = {}  # of the keys of slots that several keys share
+        self._of_tasks = {
+            full_name(step, spec): _TaskTable(step, spec)
+            for step, spec in declared
+            if spec.kind is StateKind.TABLE and spec.scope in OF_TASKS
+        }
+
+    def new_image(self) -> OwnImage:
+        """Returns an empty image for the pieces of an old task."""
+        return OwnImage(self._declared, self._own)
+
+    def add(self, image: StateImage) -> None:
+        """Takes its part of an old task, of which ``image`` has all or what the new one may take; it is not changed.
+
+        Raises: StateUndivided: the width of a step cannot change with this state.
+        """
+        steps: dict[str, list[_Part]] = {}
+        for name, kind, state in _states_of(image):
+            step, spec, part = self._declared_as(name, kind)
+            if spec.scope in BY_KEY:
+                steps.setdefault(step, []).append(_Part(name, spec, part, _old_state(spec, state)))
+            elif spec.scope is StateScope.DRAINED and _is_filled(kind, state):
+                raise StateUndivided(step, name, "rows wait in it, which a stop with a savepoint drains")
+        for step, parts in steps.items():
+            self._move(step, {part.name: part for part in parts})
+        for name, table in self._of_tasks.items():
+            table.add(image.tables.get(name, {}))
+
+    def result(self) -> StateImage:
+        """Returns the state of the new task."""
+        tables = self._image.tables
+        for name, table in self._of_tasks.items():
+            if entries := table.of(self._own):
+                tables[name] = entries
+        for step, spec in self._declared:
+            if spec.scope is StateScope.NEXT and (number := self._next.get((step, spec.owner), 0)):
+                tables[full_name(step, spec)] = {0: number}
+        return self._image
+
+    def _declared_as(self, name: str, kind: StateKind) -> tuple[str, StateSpec, str]:
+        found = self._declared.find(name)
+        if found is None or found[1].kind is not kind:
+            raise StateWithoutDeclaration(name)
+        return found
+
+    # --- state by key
+
+    def _move(self, step: str, parts: dict[str, _Part]) -> None:
+        """Adds what moves of the state of a step by key."""
+        is_chosen: set[str] = set()
+        for name in parts:
+            self._choose(step, name, parts, is_chosen)
+        ranks = self._ranks(step, parts)
+        moving = [part for part in parts.values() if part.state.is_moving]
+        for part in moving:
+            part.state.place(self._image, part.name, self._indexes)
+        for part in moving:
+            part.state.move([(each, self._renumbering(step, each, part, parts, ranks)) for each in part.spec.numbers])
+
+    def _choose(self, step: str, name: str, parts: dict[str, _Part], is_chosen: set[str]) -> None:
+        """Decides what moves of one state."""
+        if name in is_chosen or name not in parts:
+            return
+        is_chosen.add(name)
+        _, spec, part, state = parts[name]
+        if spec.scope is StateScope.KEYED:
+            state.choose_own(self._own)
+            return
+        owner = _name_of(step, spec.owner, part)
+        self._choose(step, owner, parts, is_chosen)
+        found = parts.get(owner)
+        if found is None:
+            state.choose_none()
+        elif spec.scope is StateScope.REFERRED:
+            state.choose_referred([found.state.numbers(each) for each in found.spec.numbers if each.of == spec.name])
+        else:
+            is_table = spec.kind is StateKind.TABLE  # its numbers are of a sequence
+            state.choose_referring([each for each in spec.numbers if is_table or each.of == spec.owner], found.state)
+
+    def _is_place(self, step: str, numbers: Numbers) -> bool:
+        """Returns whether numbers are those of slots or rows, not of a sequence."""
+        return self._kinds.get((step, numbers.of)) in (StateKind.COLUMNS, StateKind.ROWS)
+
+    def _ranks(self, step: str, parts: dict[str, _Part]) -> dict[str, Ranks]:
+        """Returns the new numbers of the sequences of a step."""
+        found: dict[str, list[Any]] = {}
+        for _, spec, _, state in parts.values():
+            for each in spec.numbers:
+                if not self._is_place(step, each):
+                    found.setdefault(each.of, []).append(state.numbers(each))
+        ranks = {}
+        for name, numbers in found.items():
+            ranks[name] = Ranks(numbers, self._next.get((step, name), 0))
+            self._next[step, name] = ranks[name].first + len(ranks[name])
+        return ranks
+
+    def _renumbering(
+        self, step: str, numbers: Numbers, part: _Part, parts: dict[str, _Part], ranks: dict[str, Ranks]
+    ) -> Any:
+        """Returns what gives numbers anew; None if there is no state to which they could refer."""
+        if not self._is_place(step, numbers):
+            return ranks[numbers.of]
+        target = parts.get(_name_of(step, numbers.of, part.part))
+        return None if target is None else target.state.moved
+
+
+class _TaskTable:
+    """Table whose entries are values of the task, of all old tasks."""
+
+    def __init__(self, step: str, spec: StateSpec) -> None:
+        self._step, self._spec = step, spec
+        self._tasks: list[Entries] = []
+
+    def add(self, entries: Entries) -> None:
+        """Adds that of the next old task.
+
+        Raises: StateUndivided: it should be equal to the others.
+        """
+        is_equal = self._spec.scope is not StateScope.EQUAL or not self._tasks or entries == self._tasks[0]
+        if not is_equal:
+            raise StateUndivided(self._step, full_name(self._step, self._spec), "it is not the same in all tasks")
+        self._tasks.append(entries)
+
+    def of(self, own: OwnKeys) -> Entries:
+        """Returns the entries of a new task."""
+        scope, tasks = self._spec.scope, self._tasks
+        if scope is StateScope.EQUAL:
+            return dict(tasks[0]) if tasks else {}
+        if scope is StateScope.SUM and own.task:
+            return {}
+        entries = [item for task in tasks for item in task.items()]
+        if scope is StateScope.DEAL:
+            entries = entries[own.task :: own.parallelism]
+        values: dict[Any, list[Any]] = {}
+        for key, value in entries:
+            values.setdefault(key, []).append(value)
+        return {key: COMBINED[scope](found) for key, found in values.items()}
+
+
+def check_widths(declared: DeclaredState) -> None:
+    """Checks that the widths of steps can change, as far as their declarations tell.
+
+    Raises: StateUndivided.
+    """
+    for step, spec in declared:
+        if spec.scope is StateScope.FIXED:
+            raise StateUndivided(step, spec.name, spec.reason)
+
+
+def _states_of(image: StateImage) -> Iterator[tuple[str, StateKind, Any]]:
+    for name, entries in image.tables.items():
+        yield name, StateKind.TABLE, entries
+    for name, table in image.columns.items():
+        yield name, StateKind.COLUMNS, table
+    for name, store in image.stores.items():
+        yield name, StateKind.ROWS, store
+
+
+def _old_state(spec: StateSpec, state: Any) -> OldState:
+    if spec.kind is StateKind.TABLE:
+        return OldTable(spec, state)
+    from clonos.operators.state.divided_columns import OldRows, OldSlots  # loads Arrow, which jobs of rows do not need
+
+    return OldSlots(spec, state) if spec.kind is StateKind.COLUMNS else OldRows(spec, state)
+
+
+def _is_filled(kind: StateKind, state: Any) -> bool:
+    """Returns whether there is an entry, slot or row."""
+    return bool(len(state.live()) if kind is StateKind.COLUMNS else len(state))
+
+
+def _name_of(step: str, name: str, part: str) -> str:
+    """Returns the full name of other state of a step, with the same number or name in the place of ``ANY``."""
+    return f"{step}/{name.replace(ANY, part)}"
