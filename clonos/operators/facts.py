@@ -52,6 +52,7 @@ class Facts:
     - ``calls``: the functions of the user that it calls, or its process function.
     - ``has_times``: its results have timestamps of their own; ``keeps_times``: those of its records. ``assigner``: it
       gives them by this. Those in columns are in ``timestamp_column``.
+    - ``gives_pairs``: its results are tuples of a record of each side.
     - ``names_columns``: it uses columns by their names.
     - ``form``: what it needs of columns to work on them. ``row_reason``: why it works on rows though it gets columns,
       "" if its operator or its form shows that. ``columns``: the schema that it declares for its results.
@@ -71,6 +72,11 @@ class Facts:
     is_per_record: bool = False
     ignores_order: bool = False
     passes_records: bool = False
+    gives_one_at_most: bool = False
+    may_be_in_place: bool = False
+    takes_untimed: bool = False
+    takes_schema: bool = False
+    gives_pairs: bool = False
     breaks_order: bool = False
     key_field: str | None = None
     state: tuple[tuple[str, str], ...] | None = None

@@ -87,7 +87,15 @@ class Operator:
     selects_rows: ClassVar[bool] = False
     """True if its results are some of its records."""
     passes_records: ClassVar[bool] = False
-    """True if its results are its records, or some of them, as they came."""
+    """True if its results are its records, or some of them, as they came; with two inputs those of the first one."""
+    gives_one_at_most: ClassVar[bool] = False
+    """True if it gives no more than one result for each record."""
+    may_be_in_place: ClassVar[bool] = False
+    """True if it may work in the vertex of a step before it that has each record in the task of its key already."""
+    takes_untimed: ClassVar[bool] = False
+    """True if an input without timestamps does not hold up the event time of its results."""
+    takes_schema: ClassVar[bool] = False
+    """True if the job may declare the schema of its results."""
     breaks_order: ClassVar[bool] = False
     """True if its results have another order than its records."""
     requires_columns: ClassVar[bool] = False

@@ -100,9 +100,7 @@ def warnings_of(graph: StepGraph) -> Iterator[tuple[CodeType | str, str]]:
     for step in graph.steps:
         keys = [each.key.key for each in step.inputs if each.key is not None and callable(each.key.key)]
         for function in (*step.functions, *keys):
-            is_recorded = step.kind == "map_async" or (
-                step.kind in ("enrich", "enrich_batch") and function is step.functions[0]
-            )
+            is_recorded = step.has_calls and function is step.functions[0]
             for called, owner in _functions_of(function, is_process=step.kind == "process"):
                 if text := _warning_of(step.name, called, owner, is_recorded=is_recorded):
                     yield called.__code__, text

@@ -109,7 +109,8 @@ def _gives_dicts(steps: Sequence[Step], step_input: StepInput) -> bool:
     step = steps[step_input.step]
     if step.source is not None or (step.stage is not None and step.stage.kind != "filter"):
         return True
-    return (step.stage is not None or step.passes_records) and all(_gives_dicts(steps, each) for each in step.inputs)
+    passes = step.stage is not None or step.passes_records
+    return passes and all(_gives_dicts(steps, each) for each in step.sides[0])
 
 
 def _check_present(step: str, use: str, name: str, schema: Any) -> None:

@@ -75,10 +75,9 @@ def _are_equal(these: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _has_one_form(steps: Sequence[Step], step_input: StepInput) -> bool:
-    """Returns whether all rows of a stream have the form that the plan knows: a full join says of each record with a
-    null key which side it is of."""
+    """Returns whether all rows of a stream have the form that the plan knows."""
     former = former_of(steps, step_input)
-    return former is None or ("how", "full") not in (former.state or ())
+    return former is None or former.form is None or not former.form.has_mixed_rows
 
 
 def givers(steps: Sequence[Step], step_input: StepInput) -> Iterator[Step]:
@@ -87,7 +86,7 @@ def givers(steps: Sequence[Step], step_input: StepInput) -> Iterator[Step]:
     if step.stage is None and not step.passes_records:
         yield step
         return
-    for each in step.inputs:
+    for each in step.sides[0]:
         yield from givers(steps, each)
 
 

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import Step, StepInput
 from clonos.api.step_graph import StepGraph
-
-FORMED: Final = frozenset({"aggregate", "count", "join", "join_as_of", "lookup"})
-WINDOW: Final = "window_"
-"""Kinds of steps whose rows are no dicts by the names of their columns, and the prefix of others."""
-
-JOINS: Final = frozenset({"join", "join_as_of", "lookup"})
 
 
 def former_of(steps: Sequence[Step], step_input: StepInput) -> Step | None:
@@ -22,11 +15,8 @@ def former_of(steps: Sequence[Step], step_input: StepInput) -> Step | None:
     if not step.emits_columns or step_input.tag:
         return None
     if step.passes_records:
-        return next((found for each in step.inputs if (found := former_of(steps, each)) is not None), None)
-    if {("how", "semi"), ("how", "anti")} & {*(step.state or ())}:
-        return former_of(steps, step.inputs[0])
-    is_list = step.kind == "top_k" and step.key_field is not None
-    return step if step.kind.startswith(WINDOW) or step.kind in FORMED or is_list else None
+        return next((found for each in step.sides[0] if (found := former_of(steps, each)) is not None), None)
+    return None if step.form is None or step.form.gives_dicts else step
 
 
 def giver_of_tuples(steps: Sequence[Step], step_input: StepInput) -> Step | None:
@@ -34,13 +24,10 @@ def giver_of_tuples(steps: Sequence[Step], step_input: StepInput) -> Step | None
     step = steps[step_input.step]
     if step_input.tag:
         return None
-    if step.passes_records or step.kind == "filter":
-        return next((found for each in step.inputs if (found := giver_of_tuples(steps, each)) is not None), None)
-    if step.kind in JOINS:
-        has_one_side = bool({("how", "semi"), ("how", "anti")} & {*(step.state or ())})
-        return None if has_one_side or step.functions else step
-    is_written_as_columns = step.emits_columns and step.kind != "aggregate"
-    return step if step.key_field == "" and not is_written_as_columns else None
+    if step.passes_records or step.selects_rows:
+        return next((found for each in step.sides[0] if (found := giver_of_tuples(steps, each)) is not None), None)
+    is_written = step.emits_columns and step.form is not None and step.form.is_written
+    return step if (step.gives_pairs or step.key_field == "") and not is_written else None
 
 
 def has_named_columns(steps: Sequence[Step], step: Step) -> bool:
@@ -69,7 +56,7 @@ def refuse_columns(graph: StepGraph, inputs: Sequence[StepInput], step: str, exa
     """
     for each in inputs:
         former = former_of(graph.steps, each)
-        if graph.gives_columns(each) and (former is None or former.kind != "count"):
+        if graph.gives_columns(each) and (former is None or former.form is None or not former.form.gives_keys):
             raise InvalidJob(
                 step,
                 f"compares whole records, and those of {graph.steps[each.step].name} are columns",

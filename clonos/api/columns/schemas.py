@@ -84,13 +84,9 @@ def why_unknown(steps: Sequence[Step], inputs: Sequence[StepInput]) -> str:
     unknown = next((steps[each.step] for each in inputs if known_schema(steps, each) is None), None)
     if unknown is None:
         return DIFFERENT
-    if (
-        unknown.kind != "map_batches"
-        and unknown.inputs
-        and any(known_schema(steps, each) is None for each in unknown.inputs)
-    ):
+    if not unknown.takes_schema and any(known_schema(steps, each) is None for each in unknown.inputs):
         return why_unknown(steps, unknown.inputs)
-    takes_schema = unknown.kind == "map_batches" or getattr(unknown.source, "takes_schema", False)
+    takes_schema = unknown.takes_schema or getattr(unknown.source, "takes_schema", False)
     advice = "; give it schema=" if takes_schema else ""
     return f"the plan does not know the columns of {unknown.name}{advice}"
 

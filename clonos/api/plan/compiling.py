@@ -50,6 +50,7 @@ from clonos.operators.connector_contract import PushSource, TimedSource, Transac
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.facts import class_of
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import InputSide, Operator
@@ -353,7 +354,7 @@ class _Compiler:
         output: Callable[[], Operator] = partial(ToEdge, port, bool(getattr(reader.sink, "is_columnar", False)))
         if step_input.route is not None:
             output = step_input.route.output(port)
-            vertex.runs_user_code |= step_input.route.runs_user_code
+            vertex.runs_user_code |= class_of(step_input.route.make).runs_user_code
             name = step_input.route.name
         node = PlannedNode(name, output, False, self._timestamp_column(step_input))
         vertex.add(node, self._node_of[step_input.step], step_input.tag)

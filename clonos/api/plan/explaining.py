@@ -228,10 +228,6 @@ def _standby_of(vertex: Vertex, options: Options) -> str:
     return "hot" if vertex.is_hot else "passive"
 
 
-ONE_RESULT_AT_MOST: Final = frozenset({"map", "filter", "map_async", "fold", "aggregate"})
-"""Kinds of steps that give at most one result per record, besides those with ``is_one_to_one`` or ``selects_rows``."""
-
-
 def limit_of(step: Step, steps: Sequence[Step], vertex_of: Sequence[int]) -> LimitInfo | None:
     """Returns what a limit means for the sources in front of it; None for another step."""
     if step.kind != LIMIT_KIND or not isinstance(step.make, partial):
@@ -253,7 +249,7 @@ def _before(step: Step, steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _gives_one(step: Step) -> bool:
-    return step.is_one_to_one or step.selects_rows or step.kind in ONE_RESULT_AT_MOST
+    return step.is_one_to_one or step.selects_rows or step.gives_one_at_most
 
 
 def stretches_of(steps: Sequence[StepInfo]) -> tuple[StretchInfo, ...]:

@@ -26,20 +26,13 @@ EXCHANGES: Final = {
 """Reasons for a new vertex by exchange."""
 
 
-KEEPING: Final = ("inner", "left", "semi", "anti")
-"""Kinds of joins whose results all have the key of a left record."""
-
-IN_PLACE: Final = ("aggregate", "count", "top_k")
-"""Steps that may follow a join of the same key in its vertex: they have no timers of event time."""
-
-
 def join_of_same_key(step: Step, steps: Sequence[Step]) -> Step | None:
     """Returns the join that has brought the records of each key of a step to one task; None if there is none.
 
     Between both there are only steps over columns, which leave the columns of the key as they are.
     """
     key = step.inputs[0].key if len(step.inputs) == 1 else None
-    if step.kind not in IN_PLACE or key is None or not key.fields:
+    if not step.may_be_in_place or key is None or not key.fields:
         return None
     (step_input,) = step.inputs
     stages, before = [], steps[step_input.step]
@@ -49,12 +42,12 @@ def join_of_same_key(step: Step, steps: Sequence[Step]) -> Step | None:
             return None
         stages.append(before.stage)
         before = steps[step_input.step]
-    if step_input.tag or before.kind != "join" or not before.emits_columns:
+    if step_input.tag or before.form is None or not before.form.keeps_key or not before.emits_columns:
         return None
     found: list[str | None] = list(before.inputs[0].key.fields) if before.inputs[0].key is not None else []
     for stage in reversed(stages):
         found = [None if name is None else stage.renamed(name) for name in found]
-    return before if dict(before.state or ()).get("how") in KEEPING and tuple(found) == key.fields else None
+    return before if tuple(found) == key.fields else None
 
 
 def reason_to_begin(

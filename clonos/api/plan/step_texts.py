@@ -104,7 +104,7 @@ def sink_reason(step: Step, steps: Sequence[Step]) -> str:
     """Returns why a sink of columns writes rows: those of the step before it have another form than their columns."""
     for each in step.inputs:
         former = former_of(steps, each)
-        if former is None or former.kind in ("count", "top_k"):
+        if former is None or former.form is None or former.form.is_written:
             continue
         if reason := row_reason_of(former, steps):
             return f"{former.name} works on rows, because {reason}"

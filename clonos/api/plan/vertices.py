@@ -97,7 +97,7 @@ class PlannedVertex:
 def has_event_time(giver: Step, reader: Step) -> bool:
     """Returns whether the watermarks of a step's results count for a step that reads them: not for a lookup in a table
     without timestamps, whose results have those of the other stream."""
-    return giver.has_times or reader.kind != "lookup" or not reader.has_times
+    return giver.has_times or not reader.takes_untimed or not reader.has_times
 
 
 def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[Callable[[], Operator]]:

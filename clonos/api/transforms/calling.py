@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
@@ -14,7 +13,6 @@ from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import duration_ns
-from clonos.operators.facts import plain
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
 
@@ -117,8 +115,8 @@ def add_parallel(
             "has effects and par=, and calls that run side by side may be made again after a failure",
             "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
         )
-    operator = partial(AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
-    return stream._step(kind, plain(operator, function), common)
+    arguments: dict[str, Any] = {"function": function, "capacity": par, "is_ordered": True, "shape": ResultShape(kind)}
+    return stream._step(kind, lambda given: AsyncMap.facts(given, function, **arguments), common)
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

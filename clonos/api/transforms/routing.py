@@ -79,15 +79,10 @@ class Routing(Theme, Generic[T]):
         if key is not None and not isinstance(key, str):
             check_function(kind, name or kind, key)
         key_of = Field(key) if isinstance(key, str) else key
-        return self._routed(Exchange.CUSTOM, partial(ToChosen, function, key_of), kind, name, runs_user_code=True)
+        return self._routed(Exchange.CUSTOM, partial(ToChosen, function, key_of), kind, name)
 
     def _routed(
-        self,
-        exchange: Exchange,
-        make: Callable[..., Operator],
-        kind: str = "",
-        name: str | None = None,
-        runs_user_code: bool = False,
+        self, exchange: Exchange, make: Callable[..., Operator], kind: str = "", name: str | None = None
     ) -> Stream[T]:
-        route = Route(self._graph.reserve_name(kind or exchange.value, name), make, runs_user_code)
+        route = Route(self._graph.reserve_name(kind or exchange.value, name), make)
         return self._stream(self._inputs_by(exchange, route=route))

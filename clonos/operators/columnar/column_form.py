@@ -30,6 +30,31 @@ class ColumnForm(ABC):
         """Whether the results over columns are columns."""
         return True
 
+    @property
+    def gives_dicts(self) -> bool:
+        """Whether rows of the results are dicts by the names of their columns."""
+        return False
+
+    @property
+    def gives_keys(self) -> bool:
+        """Whether rows of the results can be keys."""
+        return False
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a sink of columns writes the results although their rows are no dicts."""
+        return False
+
+    @property
+    def has_mixed_rows(self) -> bool:
+        """Whether rows of the results differ in their form, so that their columns do not tell it."""
+        return False
+
+    @property
+    def keeps_key(self) -> bool:
+        """Whether the results stay in the task of the key of their (left) records, whose columns they have."""
+        return False
+
     @abstractmethod
     def row_reason(self, schemas: Schemas) -> str:
         """Returns why the step works on rows for columns of these schemas; "" if it works on columns."""

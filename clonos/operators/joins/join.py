@@ -50,6 +50,7 @@ class Lookup(Join[BatchT]):
     """Left records with the row of their key that came last: the order in which records of both sides come counts."""
 
     state = ()
+    takes_untimed = True
 
     def __init__(self, step: str, kind: JoinKind[BatchT], is_inner: bool) -> None:
         super().__init__(step, kind)

@@ -30,6 +30,8 @@ def join(
     facts = replace(
         _facts(given, partial(make, given.step, ObjectJoinKind(select)), select, late),
         has_times=is_timed,
+        passes_records=not how.gives_pairs,
+        gives_pairs=how.gives_pairs and select is None,
         state=(("how", str(how)), ("match", match if is_timed else f"{match} by the clock")),
     )
     if (keys := _keys(given)) is None:
@@ -77,6 +79,7 @@ def _facts(given: KnownInputs, make: Callable[[], Operator], select: Select | No
         calls=() if select is None else (UserFunction(select, ("left", "right")),),
         runs_user_code=select is not None,
         side_tags=() if late is None else (late,),
+        gives_pairs=select is None,
     )
 
 

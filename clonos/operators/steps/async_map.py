@@ -71,7 +71,11 @@ class AsyncMap(Operator):
     def facts(cls, given: KnownInputs, *functions: Any, **arguments: Any) -> Facts:
         """Returns those for the arguments of the operator. ``functions``: those of the user."""
         make = partial(cls, given.step, **arguments)
-        return replace(facts_of(make, given, *functions), breaks_order=not arguments.get("is_ordered", True))
+        return replace(
+            facts_of(make, given, *functions),
+            breaks_order=not arguments.get("is_ordered", True),
+            gives_one_at_most=arguments.get("shape") is not ResultShape.FLAT_MAP,
+        )
 
     def __init__(
         self,

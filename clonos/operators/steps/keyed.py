@@ -174,6 +174,8 @@ class RunningCount(Keyed):
     state = ()
     key_field = ""
     ignores_order = True
+    gives_one_at_most = True
+    may_be_in_place = True
     reads = ()
 
     def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:

@@ -22,6 +22,8 @@ class InputTotals(KindStep[BatchT]):
     """Base of aggregates over all records, or over those of each key."""
 
     runs_user_code = True
+    gives_one_at_most = True
+    may_be_in_place = True
     keeps_times = False
     is_paced = False
     _kind: TotalKind[BatchT]

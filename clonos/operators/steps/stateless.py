@@ -173,6 +173,7 @@ class MapBatches(Operator):
     is_per_record = True
     requires_columns = True
     emits_columns = True
+    takes_schema = True
 
     @classmethod
     def facts(cls, given: KnownInputs, function: Callable[[Any], Any], declared: Any | None) -> Facts:

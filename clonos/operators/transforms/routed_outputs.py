@@ -107,6 +107,7 @@ class ToChosen(ToTask):
     """Sends each row to the task that a function of the user chooses."""
 
     changes_rows = True
+    runs_user_code = True
 
     def __init__(self, function: Callable[[Any, int], int], key: Callable[[Any], Any] | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -146,7 +147,6 @@ class Route:
 
     name: str
     make: Callable[..., Operator]
-    runs_user_code: bool = False
 
     def output(self, port: int) -> Callable[[], Operator]:
         """Returns the function that creates the output at a port. It learns the number of receivers when it opens."""

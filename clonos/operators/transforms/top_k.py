@@ -29,6 +29,7 @@ class TopK(KindStep[BatchT]):
     """
 
     runs_user_code = True
+    may_be_in_place = True
     key_field: ClassVar[str | None] = ""
     _kind: Kind[BatchT]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.agg import count, last, sum_
+from clonos.api.emission import each
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
@@ -19,12 +20,15 @@ from tests.unit.columns.joined_sides import SIDES, joined, written_by
 from tests.unit.operators.driver import Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
-HOWS = ("inner", "left", "semi", "anti")
+HOWS = ("inner", "left", "semi", "anti", "as of")
 
 
 def totals(graph: JobGraph, sides: Any, how: Any, key: str) -> None:
     """Adds a join, and aggregates of its key; another name for the key needs an exchange."""
-    found = joined(graph, sides, lambda left, right: left.join(right, on="key", how=how, between=(-4, 4)))
+    if how == "as of":
+        found = joined(graph, sides, lambda left, right: left.join_as_of(right, on="key"))
+    else:
+        found = joined(graph, sides, lambda left, right: left.join(right, on="key", how=how, between=(-4, 4)))
     chosen = found.filter(col("x") != 0, name="filter").with_columns(same=col("key"), name="chosen")
     results = chosen.key_by(key).aggregate(n=count(), total=sum_("x"), last=last("x"), name="totals")
     results.select(key=col(key), n=col("n"), total=col("total"), last=col("last"), name="shown").sink(Outbox())
@@ -71,11 +75,17 @@ BEHIND: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
         lambda left, right: left.join(right, on="key", how="left", ttl="9s").key_by("key").count(),
         True,
     ),
+    "the key of an as-of join": (lambda left, right: left.join_as_of(right, on="key").key_by("key").count(), True),
+    "the key of a lookup": (lambda left, right: left.lookup(right, on="key").key_by("key").count(), True),
     "a renamed key": (
         lambda left, right: left.join(right, on="key", ttl="9s").rename({"key": "k"}).key_by("k").count(),
         True,
     ),
     "top_k": (lambda left, right: left.join(right, on="key", ttl="9s").key_by("key").top_k(1, "x", rank="r"), True),
+    "a fold": (
+        lambda left, right: left.join(right, on="key", ttl="9s").key_by("key").fold(0, max, emit=each(1)),
+        True,
+    ),
     "a key that a right join may lack": (
         lambda left, right: left.join(right, on="key", how="right", ttl="9s").key_by("key").count(),
         False,
@@ -117,5 +127,5 @@ def test_a_key_runs_in_place_where_the_join_has_brought_its_records(name: str) -
     joined(graph, ([], []), build).sink(Outbox(), name="out")
     plan = graph.compile(Options(), parallelism=2).plan
     kinds = [step.kind for step in plan.vertices[-1].steps]
-    assert (kinds[0] == "join") == is_in_place
+    assert (kinds[0] in ("join", "join as of", "lookup")) == is_in_place
     assert {edge.partitioning for edge in plan.edges if edge.target == len(plan.vertices) - 1} == {Partitioning.HASH}

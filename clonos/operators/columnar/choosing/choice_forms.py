@@ -54,6 +54,16 @@ class TopKForm(ColumnForm):
     """Column of the timestamps, which results have beside the key; None for ranks, and without timestamps."""
 
     @property
+    def gives_dicts(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.rank is not None
+
+    @property
+    def is_written(self) -> bool:
+        """See ``ColumnForm``."""
+        return True
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Returns the columns of results with lists, beside these."""
         return self.keys if self.time is None or self.time in self.keys else (*self.keys, self.time)

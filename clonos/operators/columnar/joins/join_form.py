@@ -45,6 +45,16 @@ class JoinForm(ColumnForm):
         """See ``ColumnForm``."""
         return True
 
+    @property
+    def has_mixed_rows(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.may_lack == (True, True)  # each record with a null key says which side it is of
+
+    @property
+    def keeps_key(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.may_lack is None or not self.may_lack[0]
+
     def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
         from clonos.operators.columnar.joins.sides import rows_reason

@@ -37,6 +37,16 @@ class RunningForm(ColumnForm):
         return not self._is_row
 
     @property
+    def gives_keys(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.is_count
+
+    @property
+    def is_written(self) -> bool:
+        """See ``ColumnForm``."""
+        return self.is_count
+
+    @property
     def _is_row(self) -> bool:
         """Whether there is one result, which is a row."""
         return self.emit.is_final and not self.keys
