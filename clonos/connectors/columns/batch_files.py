@@ -35,12 +35,12 @@ from clonos.connectors.filesystem.input_files import object_replaced
 from clonos.connectors.object_stores.urls import is_url
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
-from clonos.core.values.column_rows import rows_of_columns
 from clonos.io.store.object_status import ObjectReplaced
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import Bound
 from clonos.operators.columnar.fitting import as_planned
 from clonos.operators.columnar.plain_columns import PlainColumns, plain_schema, repeated_name
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 MARK_BYTES: Final = 8
@@ -285,12 +285,7 @@ class BatchReader(ABC):
             error = InputMalformed(
                 self._split.path, 0, reason, "Correct the file, or select others with columns=.", True
             )
-            row = self._given.slice(self._next, 1)
-            try:
-                record: Any = rows_of_columns(row)[0]
-            except (OverflowError, ValueError):  # another value has no row either
-                record = str(row)
-            found.append(MalformedRecord(record, error))
+            found.append(MalformedRecord(record_at(self._given, self._next), error))
             self._next, self._rows = self._next + 1, self._rows + 1
         return found
 

@@ -19,7 +19,7 @@ from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.python_rows import only_record
+from clonos.operators.columnar.python_rows import record_at
 
 CONNECTOR = "files.parquet"
 GROUP_ROWS = 65_536
@@ -359,7 +359,7 @@ def _is_untyped(column_type: Any) -> bool:
 
 
 def _row(batch: RecordBatch, index: int) -> Any:
-    return only_record(batch.slice(index, 1))[0] if batch.num_rows else {}
+    return record_at(batch, index) if batch.num_rows else {}
 
 
 def _line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from clonos.connectors.delta.table_log import CONNECTOR, TableLog
 from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling
 from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.python_rows import only_record
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.connector_contract import WriterContext
 
 PARTITION_TYPES: Final = "text, integers, dates and booleans"
@@ -78,7 +78,7 @@ class DeltaWriter:
                 batch = batch.set_column(place, pyarrow.field(name, wanted.type), column)
             except pyarrow.ArrowException as error:
                 reason = f"its {name} is not {wanted.type}, by which the table is partitioned: {error}"
-                raise row_not_writable(CONNECTOR, 0, only_record(batch.slice(0, 1))[0], reason) from None
+                raise row_not_writable(CONNECTOR, 0, record_at(batch, 0), reason) from None
         self._writer.write_columns(batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:

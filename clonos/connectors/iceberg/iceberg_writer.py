@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+import numpy
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
@@ -20,8 +21,9 @@ from clonos.connectors.columns.parquet_rows import DEFAULT_CODEC, ParquetRows
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, RowNotWritable
 from clonos.connectors.iceberg.iceberg_catalog import CONNECTOR, IcebergTable
 from clonos.connectors.iceberg.prepared_files import PreparedFile, encode_files, packed_values
+from clonos.core.values.column_rows import NoPythonValue, values_of_column
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.python_rows import only_record
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.connector_contract import WriterContext
 
 OPEN_FILES_MAX: Final = 100
@@ -158,7 +160,7 @@ class IcebergWriter:
                 try:
                     self._open_rows().columns(row)
                 except RowNotWritable as error:
-                    self.set_aside(error, only_record(row)[0], index)
+                    self.set_aside(error, record_at(row, 0), index)
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Copies the files to their places, and describes them.
@@ -265,11 +267,28 @@ def _divided(table: Any, columns: list[Any]) -> Iterator[tuple[tuple[Any, ...], 
     if not columns:
         yield (), table
         return
-    rows: dict[tuple[Any, ...], list[int]] = {}
-    for row, key in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
-        rows.setdefault(key, []).append(row)
-    for key, places in rows.items():
-        yield key, table.take(places)
+    encoded = [column.combine_chunks().dictionary_encode(null_encoding="encode") for column in columns]
+    codes = numpy.stack([each.indices.to_numpy() for each in encoded])
+    _, firsts, groups, counts = numpy.unique(codes, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    places = numpy.split(numpy.argsort(groups, kind="stable"), numpy.cumsum(counts)[:-1])
+    values = [_partition_values(each.dictionary) for each in encoded]
+    for group in numpy.argsort(firsts).tolist():
+        row = codes[:, firsts[group]].tolist()
+        yield tuple(each[code] for each, code in zip(values, row, strict=True)), table.take(places[group])
+
+
+def _partition_values(values: Any) -> list[Any]:
+    """Returns values of partitions, by which pyiceberg names the folders.
+
+    Raises: InvalidConnector: Python has none for one of them.
+    """
+    try:
+        return values_of_column(values)
+    except NoPythonValue as error:
+        problem = f"pyiceberg has no name for the partition of a record, whose value is of {values.type}: {error}"
+        raise InvalidConnector(
+            CONNECTOR, problem, "Partition the table by another column, or leave such records out."
+        ) from None
 
 
 def _make_durable(path: str) -> None:

@@ -13,7 +13,7 @@ from clonos.connectors.connector_errors import row_not_writable
 from clonos.connectors.partitions.folder_names import folder_of
 from clonos.core.values.column_rows import values_of_column
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.columnar.python_rows import only_record
+from clonos.operators.columnar.python_rows import record_at
 
 
 def groups_of(batch: RecordBatch, columns: Sequence[str], connector: str) -> Iterator[tuple[str, Any, Any]]:
@@ -25,11 +25,11 @@ def groups_of(batch: RecordBatch, columns: Sequence[str], connector: str) -> Ite
     names = batch.schema.names
     if missing := [column for column in columns if column not in names]:
         reason = f"it has no {missing[0]}, which partition_by= names; it has {', '.join(names)}"
-        raise row_not_writable(connector, 0, _row(batch, 0), reason)
+        raise row_not_writable(connector, 0, record_at(batch, 0), reason)
     rest = batch.select([name for name in names if name not in columns])
     if not rest.schema.names:
         reason = "all its fields are in partition_by=, so that none is left for the file"
-        raise row_not_writable(connector, 0, _row(batch, 0), reason)
+        raise row_not_writable(connector, 0, record_at(batch, 0), reason)
     combined, values = numpy.zeros(batch.num_rows, numpy.int64), [tuple[Any, ...]()]
     for column in columns:
         codes, some = _codes(batch, column, connector)
@@ -59,9 +59,5 @@ def _codes(batch: RecordBatch, column: str, connector: str) -> tuple[Any, list[A
         encoded = array.dictionary_encode(null_encoding="encode")
     except pyarrow.ArrowException:
         reason = f"its {column} is a {array.type}, which cannot name a folder; partition by a text"
-        raise row_not_writable(connector, 0, _row(batch, 0), reason) from None
+        raise row_not_writable(connector, 0, record_at(batch, 0), reason) from None
     return encoded.indices.to_numpy(zero_copy_only=False), values_of_column(encoded.dictionary)
-
-
-def _row(batch: RecordBatch, index: int) -> Any:
-    return only_record(batch.slice(index, 1))[0]

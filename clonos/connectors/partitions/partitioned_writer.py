@@ -202,9 +202,9 @@ def _row_of(given: Any, index: int) -> Any:
     """Returns a row of a list, or of a ``pyarrow.RecordBatch``."""
     if isinstance(given, list):
         return given[index]
-    from clonos.operators.columnar.python_rows import only_record  # loads Arrow
+    from clonos.operators.columnar.python_rows import record_at  # loads Arrow
 
-    return only_record(given.slice(index, 1))[0]
+    return record_at(given, index)
 
 
 def _write(part: OpenPart, piece: Any) -> None:

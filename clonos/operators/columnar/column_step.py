@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from clonos.expressions.stages import Stage
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
@@ -120,7 +121,7 @@ class ColumnStep(Operator):
             raise self.guard.failed() from error
         except NotComputable as error:
             if batch.num_rows == 1:
-                self.guard.caught(error, batch.to_pylist()[0])
+                self.guard.caught(error, record_at(batch, 0))
                 return []
             half = batch.num_rows // 2
             return [*self._results(batch.slice(0, half)), *self._results(batch.slice(half))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
 from clonos.operators.operator import Operator, Times
@@ -52,7 +53,7 @@ def as_planned(batch: Any, schema: Any) -> tuple[Any, dict[int, ColumnMisfit]]:
         columns[place], wrong = _as_type(given, planned)
         for index in wrong:
             if index not in misfits:
-                value = repr(given[index].as_py())[:VALUE_CHARACTERS_MAX]
+                value = repr(record_at(batch, index)[name])[:VALUE_CHARACTERS_MAX]
                 misfits[index] = ColumnMisfit(name, value, str(planned))
     fields = [pyarrow.field(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)]
     fitted = pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, batch.schema.metadata))
@@ -119,7 +120,7 @@ def _record(batch: Any, index: int) -> Any:
     try:
         return rows_of(row)[0]
     except ValueError:  # another value of it is none of Python
-        return str(row)
+        return record_at(batch, index)
 
 
 def _is_of(given: Any, planned: Any) -> bool:

@@ -75,6 +75,11 @@ def _set_aside(batch: RecordBatch, index: int, error: NoPythonValue, guard: Guar
     guard.refused(refused or error, record, index)
 
 
+def record_at(batch: RecordBatch, index: int) -> dict[str, Any]:
+    """Returns a record for an error. The text of Arrow stands for a value that Python does not have."""
+    return only_record(batch.slice(index, 1))[0]
+
+
 def only_record(batch: RecordBatch) -> tuple[dict[str, Any], FieldNotPython | None]:
     """Returns the only record of a batch, and the first field that Python does not have.
 

@@ -101,15 +101,6 @@ def distances(first: IntArray, second: IntArray) -> NDArray[numpy.uint64]:
     return found
 
 
-def record_at(batch: RecordBatch, index: int) -> Any:
-    """Returns a row as a dict; an instant that Python cannot represent, such as one of the year 60000, as a text."""
-    row = batch.slice(index, 1)
-    try:
-        return row.to_pylist()[0]
-    except (OverflowError, ValueError):
-        return {name: _python(column[0]) for name, column in zip(batch.schema.names, row.columns, strict=True)}
-
-
 def _decided(cell: Any, column: TimestampColumn) -> int:
     try:
         given = cell.as_py()

@@ -12,6 +12,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.columnar.python_rows import record_at
 from clonos.operators.event_time.local_times import LocalTimes
 from clonos.operators.event_time.timestamps import (
     NoTimestampColumn,
@@ -151,7 +152,7 @@ class TimestampAssigner:
             for index in (times > limit_ns).nonzero()[0].tolist():
                 failed.append(column_times.FailedCell(index, self._too_late(int(times[index]), limit_ns, "")))
         for index, error in sorted(failed, key=itemgetter(0)):
-            guard.caught(TimestampError(f"{error}{where}"), column_times.record_at(batch, index), index)
+            guard.caught(TimestampError(f"{error}{where}"), record_at(batch, index), index)
         return column_times.without(batch, times, failed) if failed else (batch, times)
 
     def _limit_ns(self, recorder: Recorder) -> int:

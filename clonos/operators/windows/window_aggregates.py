@@ -18,7 +18,7 @@ from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.exact_numbers import exact
 from clonos.operators.aggregates.numeric import Sum
-from clonos.operators.columnar.python_rows import python_rows
+from clonos.operators.columnar.python_rows import python_rows, record_at
 from clonos.operators.columnar.row_forms import without_form
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
@@ -123,7 +123,7 @@ class Records(Sequence[tuple[None, Any]]):
         return self._batch.num_rows
 
     def __getitem__(self, index: Any) -> Any:
-        return None, self._batch.slice(index, 1).to_pylist()[0]
+        return None, record_at(self._batch, index)
 
 
 class WindowSum(WindowAggregate):

@@ -42,6 +42,18 @@ def test_a_misfit_of_a_file_is_an_error_of_the_source_with_the_file_and_the_row(
     assert f"{tmp_path}/2.parquet at byte 0: row 1: the field 'x' is {1 << 63}, which does not fit" in error.error
 
 
+def test_a_misfit_that_python_has_no_value_for_is_an_error_of_its_record(tmp_path: Path) -> None:
+    far = pa.array([0, 1 << 60], pa.timestamp("us"))
+    parquet.write_table(pa.table({"key": ["a"], "x": pa.array([1], pa.int64())}), tmp_path / "1.parquet")
+    parquet.write_table(pa.table({"key": ["b", "c"], "x": far}), tmp_path / "2.parquet")
+    graph = JobGraph("job", errors=Outbox())
+    read = graph.source(files.parquet(f"{tmp_path}/*.parquet"), name="read").with_columns(y=col("x") + 1)
+    read.key_by("key").top_k(1, "x", rank="rank").select("key", "y").sink(Outbox(), name="out")
+    errors = run(graph, 1, 9).written.pop("errors")
+    assert [error.record["key"] for error in errors] == ["b", "c"]
+    assert f"{1 << 60}" in errors[1].error
+
+
 def test_a_misfit_of_another_source_is_an_error_of_the_source_behind_steps_on_columns() -> None:
     graph = JobGraph("job", errors=Outbox())
     left = graph.source(Strange(ROWS, SCHEMA), name="read").with_columns(y=col("at") + 1)

@@ -87,6 +87,17 @@ def test_a_record_that_cannot_be_computed_goes_to_the_error_output_alone(records
     assert list(written.values()) == [[{"text": number} for number in (1, 2, 4, 5, 7)]]
 
 
+def test_a_record_that_cannot_be_computed_may_have_an_instant_that_python_has_not(tmp_path: Path) -> None:
+    far = pyarrow.array([0, 1 << 60], pyarrow.timestamp("us"))
+    pyarrow.parquet.write_table(pyarrow.table({"n": pyarrow.array([1, 1 << 62]), "at": far}), tmp_path / "1.parquet")
+    graph = JobGraph("job", errors=Outbox())
+    graph.source(files.parquet(str(tmp_path / "1.parquet"))).select(col("n") * 4, "at").sink(Outbox(), name="out")
+    written = run(graph, 1, 9).written
+    (error,) = written.pop("errors")
+    assert (error.record["n"], str(1 << 60) in error.record["at"]) == (1 << 62, True)
+    assert [row["n"] for rows in written.values() for row in rows] == [4]
+
+
 def test_a_record_that_cannot_be_computed_fails_the_task_with_its_step_and_itself() -> None:
     graph = JobGraph("job")
     stream = graph.source(ColumnsGiven(RECORDS[1:])).filter(col("n") > 2, name="some")

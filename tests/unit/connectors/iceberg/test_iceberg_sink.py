@@ -116,6 +116,15 @@ def test_partitions_are_those_of_the_table(catalog: dict[str, str]) -> None:
         sink.commit(JOB, 2, [part])
 
 
+def test_a_partition_of_an_instant_that_python_has_not_is_refused_with_its_reason(catalog: dict[str, str]) -> None:
+    schema = pyarrow.schema({"at": pyarrow.timestamp("us"), "n": pyarrow.int64()})
+    writer = writer_of(started(catalog, schema=schema, partition_by="at"))
+    times = pyarrow.array([1 << 60, 0, None], pyarrow.timestamp("us"))
+    writer.write_columns(pyarrow.RecordBatch.from_arrays([times, pyarrow.array([1, 2, 3])], schema=schema))
+    with pytest.raises(InvalidConnector, match="no name for the partition of a record, whose value is of timestamp"):
+        writer.prepare(1)
+
+
 @pytest.mark.parametrize("kind", ["rows", "columns"])
 def test_a_row_that_does_not_fit_is_refused_and_those_around_it_are_written(catalog: dict[str, str], kind: str) -> None:
     sink = started(catalog)
