@@ -63,6 +63,7 @@ class StartOptions(TypedDict, total=False):
     move_tasks: bool
     move_timeout: Duration
     replicas: int | None
+    rescale_timeout: Duration
     resume: bool
     sharing_depth: int | None
     slot_trace: Text

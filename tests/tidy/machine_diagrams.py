@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from clonos.core.coordinator import checkpoint_machine, coordinator, failure_detector, failure_policy, view_machine
+from clonos.core.coordinator import (
+    checkpoint_machine,
+    coordinator,
+    failure_detector,
+    failure_policy,
+    rescale_machine,
+    view_machine,
+)
 from clonos.core.model.machine import Machine
 from clonos.core.recovery import recovery_machine
 from clonos.core.slot import slot
@@ -37,6 +44,7 @@ SECTIONS: tuple[tuple[str, str, Machine[Any, Any, Any]], ...] = (
         failure_detector.MACHINE,
     ),
     ("Views", "clonos/core/coordinator/view_machine.py", view_machine.MACHINE),
+    ("Rescale", "clonos/core/coordinator/rescale_machine.py", rescale_machine.MACHINE),
     ("Failure policy", "clonos/core/coordinator/failure_policy.py", failure_policy.MACHINE),
     ("Slot", "clonos/core/slot/slot.py", slot.MACHINE),
     ("Coordinator", "clonos/core/coordinator/coordinator.py", coordinator.MACHINE),

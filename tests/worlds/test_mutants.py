@@ -167,6 +167,14 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "lateness_is_ignored": ("51 task of windows that take late records dies in the middle of a step", 0),
     "flush_timers_are_not_in_the_snapshot": ("34 task whose rows wait for a flush dies just after a barrier", 0),
     "waiting_rows_are_not_in_the_snapshot": ("34 task whose rows wait for a flush dies just after a barrier", 0),
+    "tasks_go_on_after_the_cut": ("53 widths change", 0),
+    "cuts_end_by_themselves": ("53 widths change", 0),
+    "cuts_begin_before_all_slots_know_them": ("53 view with the cut is lost on its way to one slot", 0),
+    "tasks_begin_before_the_output_of_the_cut_is_committed": (
+        "53 sink with prepared output dies when the metadata of the cut is written",
+        0,
+    ),
+    "widths_are_not_in_the_metadata": ("53 widths change", 0),
     "ended_windows_are_retained": ("51 task of sliding windows dies just after a barrier", 0),
 }
 

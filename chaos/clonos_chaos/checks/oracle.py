@@ -22,6 +22,7 @@ from clonos_chaos.checks.channel_watch import ChannelWatch
 from clonos_chaos.checks.log_watch import LogWatch
 from clonos_chaos.checks.situation_watch import Situations
 from clonos_chaos.checks.survival import Survival
+from clonos_chaos.sim.rare_situations import RESCALED
 from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
@@ -48,6 +49,7 @@ class Oracle:
             Counter()
         )  # (task, channel, seq) that the coordinator may know
         self._completed = CheckpointId(0)  # highest durable checkpoint
+        self._last: CheckpointMetadata | None = None  # its metadata
         self._until_look = world.settings.look_every
 
     # ------------------------------------------------------------------ events
@@ -63,11 +65,15 @@ class Oracle:
     def viewed(self, view: View) -> bool:
         """Checks a view: a new generation needs a lost log. Returns whether the view is a rollback."""
         before = self.world.view
-        is_rollback = bool(before.number) and view.generation > before.generation
+        is_switch = self._is_switch(before, view)
+        is_rollback = bool(before.number) and view.generation > before.generation and not is_switch
         if is_rollback and not self.is_lost and self._is_anybody_left(before):
             self.world.fail(f"generation {view.generation} begins, but no task has reported a lost log")
         self.look()
-        if is_rollback or not before.number:
+        if is_switch:
+            self.world.count(RESCALED)
+            self._check_cut(before)
+        if is_switch or is_rollback or not before.number:
             self.world.outcome.rollbacks += is_rollback
             self.is_lost = False
             self.survival.begin(view)
@@ -77,6 +83,29 @@ class Oracle:
         self.world.outcome.views += 1
         self._progress_ns = self._records_ns = self.world.clock.now_ns
         return is_rollback
+
+    def _is_switch(self, before: View, view: View) -> bool:
+        """Returns whether a view goes on from a cut with the widths in its metadata."""
+        last = self._last
+        is_after = last is not None and bool(last.widths) and last.generation == before.generation
+        return is_after and view.generation > before.generation
+
+    def _check_cut(self, before: View) -> None:
+        """Checks that each task stands at the barrier of the cut: its log ends there, and its output is committed."""
+        assert self._last is not None
+        is_committed = self.world.committed_up_to >= self._last.checkpoint
+        if not is_committed and any(entry.prepared for entry in self._last.tasks):
+            self.world.fail(
+                f"the tasks begin again before the output of their cut {self._last.checkpoint} is committed"
+            )
+        for entry in self._last.tasks:
+            slot = self.world.slot_at(before.placements[entry.task].slot)
+            hosted = slot.slot.hosted.get(entry.task) if slot is not None and not slot.is_dead else None
+            if hosted is None or hosted.incarnation != entry.incarnation:
+                continue
+            if (end_bytes := hosted.logs.end_bytes(hosted.own_log)) != entry.log_offset_bytes:
+                name = self.world.plan.task_name(entry.task)
+                self.world.fail(f"the log of {name} ends at {end_bytes}, after its cut at {entry.log_offset_bytes}")
 
     def _is_anybody_left(self, view: View) -> bool:
         """Returns whether the coordinator must know a task of a view. A new coordinator that knows none starts anew."""
@@ -141,7 +170,7 @@ class Oracle:
     def completed(self, metadata: CheckpointMetadata) -> None:
         """Records that a checkpoint is durable."""
         self._progress_ns = self.world.clock.now_ns
-        self._completed = max(self._completed, metadata.checkpoint)
+        self._completed, self._last = max(self._completed, metadata.checkpoint), metadata
         self.logs.completed(metadata)
         self.situations.completed(metadata)
 

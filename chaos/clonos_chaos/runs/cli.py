@@ -195,11 +195,14 @@ def seeds(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="run seeds from A for M minutes")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
     parser.add_argument("--mix", action="store_true", help="draw a cluster and a mix of faults for each world")
+    parser.add_argument(
+        "--rescale", action="store_true", help="change widths in each world, which is drawn as by --mix"
+    )
     parser.add_argument("--processes", type=AT_LEAST_ONE, default=2, metavar="N")
     parser.add_argument("--only-faults", metavar="N,N", help="of one seed: inject only these faults ('none': no fault)")
     parser.add_argument("--records", type=AT_LEAST_ONE, metavar="N", help="of one seed: at most N records")
     parsed = parser.parse_args(arguments)
-    swarm = Swarm(parsed.topology, parsed.mix)
+    swarm = Swarm(parsed.topology, parsed.mix, parsed.rescale)
     if parsed.only_faults is not None or parsed.records is not None:
         if parsed.last not in (None, parsed.first):
             parser.error("--only-faults and --records need one seed: give --from and --to the same value")

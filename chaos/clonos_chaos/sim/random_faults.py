@@ -35,6 +35,9 @@ class DrawnFault:
 EXTERNAL_IS_SLOW_NS = 10 * MILLISECOND_NS
 """Above this delay, output on its way to an external system can arrive after a successor has registered there."""
 
+RESCALE = "rescale"
+"""Not drawn with the others: a request of other widths, which is no fault."""
+
 KILL_WITH_KEEPERS = "kill_with_keepers"
 """Not drawn at random: it loses a log, so that the job rolls back."""
 
@@ -69,6 +72,7 @@ class Faults:
                 self._timed += [(delay_ns, inject)] * is_wanted
         self._suspect_a_writer()
         self._lose_a_writer()
+        self._rescale()
         if self.targeted_faults:
             self.watched = {targeted.point for targeted in self.targeted_faults}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
@@ -111,6 +115,20 @@ class Faults:
             self.targeted_faults.append(
                 TargetedFault(FaultPoint.SINK_WRITTEN, lambda _, reached: inject(reached.task), nth=nth)
             )
+
+    def _rescale(self) -> None:
+        """Adds changes of widths at random instants; in every second case a process dies soon after the request.
+
+        Drawn from a separate random stream.
+        """
+        rng = Random(f"rescales of {self.world.seed}")
+        for first in range(self.count + 2, self.count + 2 + 2 * self.world.settings.rescales, 2):
+            delay_ns = int(rng.random() * rng.choice((20, 200, 500)) * MILLISECOND_NS)
+            death_ns = delay_ns + int(rng.random() * rng.choice((20, 100, 300)) * MILLISECOND_NS)
+            death = rng.choice((RESCALE, RESCALE, "kill", "kill", "kill_domain", "restart_coordinator"))
+            for number, kind, due_ns in ((first, RESCALE, delay_ns), (first + 1, death, death_ns)):
+                if self.only is None or number in self.only:
+                    self._timed.append((due_ns, partial(self._inject_drawn, number, kind)))
 
     def first_view(self) -> None:
         """Arms the timed faults: the job runs from its first view on."""
@@ -162,6 +180,8 @@ class Faults:
         others = [other for other in self.world.living() if other is not slot]
         if kind == "kill":
             self.world.kill(slot)
+        elif kind == RESCALE:
+            self.world.request_widths(self.rng)
         elif kind == KILL_WITH_KEEPERS:
             assert task is not None
             self.world.kill_tasks_with_keepers([task])

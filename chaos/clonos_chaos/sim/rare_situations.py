@@ -33,3 +33,6 @@ SITUATIONS = (
     MOVED,
     MOVED_WITH_EFFECTS,
 )
+
+RESCALED = "widths changed"
+"""Reached in worlds that ask for it only."""

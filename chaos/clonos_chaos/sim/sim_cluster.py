@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Iterable
 from random import Random
 
-from clonos.core.coordinator.coordinator_events import Event, SlotGone, SlotUnreachable
+from clonos.core.coordinator.coordinator_events import Event, RescaleRequested, SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.slot.slot_events import PeerBack, PeerGone
 from clonos_chaos.sim.environment import SimEnvironment
@@ -24,6 +24,7 @@ class SimCluster(SimEnvironment, ABC):
     fault_rng: Random
     killed = 0
     _domain_turn = 0
+    _requests = 0  # of other widths
 
     def living(self) -> list[SimSlot]:
         """Returns the slots whose process runs."""
@@ -80,6 +81,12 @@ class SimCluster(SimEnvironment, ABC):
         for slot in self.living():
             self.network.break_connection(COORDINATOR, slot.id)
         self.coordinator.begin(self.slots_needed)
+
+    def request_widths(self, rng: Random) -> None:
+        """Asks the coordinator for a change of widths."""
+        self._requests += 1
+        self.note(f"request {self._requests} of a change of widths")
+        self.handle(RescaleRequested(self._requests, (), self.clock.now_ns))
 
     # ------------------------------------------------------------------ what can be done to them
 

@@ -147,11 +147,12 @@ class SimCoordinator:
         world = self.world
         if isinstance(message, View) and message.number > world.view.number:
             world.note(f"view {message.number:x} generation {message.generation:x}")
-            is_rollback = world.oracle.viewed(message)
+            begins = message.generation > world.view.generation > 0
+            world.oracle.viewed(message)
             world.views.append(message)
             if len(world.views) == 1:
                 world.begin()
-            world.reach(FaultPoint.ROLLBACK_ISSUED if is_rollback else FaultPoint.VIEW_ISSUED)
+            world.reach(FaultPoint.ROLLBACK_ISSUED if begins else FaultPoint.VIEW_ISSUED)
         world.network.send(COORDINATOR, slot, message, b"")
 
     # ------------------------------------------------------------------ the store

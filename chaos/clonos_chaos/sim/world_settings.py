@@ -55,6 +55,7 @@ class WorldSettings:
     fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3, 5, 8)  # one of these is drawn
     fault_span_ms: tuple[int, ...] = (50, 200, 1_000)  # from the first view on
     fault_kinds: tuple[str, ...] = KINDS  # of which each fault is one; a kind named twice is drawn twice as often
+    rescales: int = 0  # changes of widths, beside the other faults
     patience_ms: int = 30_000  # a world without a view, a checkpoint or a fault for this long is stuck
     look_every: int = 64  # messages between two looks at all logs
 

@@ -16,22 +16,26 @@ from clonos_chaos.swarm.world import World
 
 @dataclass(frozen=True)
 class Swarm:
-    """Common parameters of a swarm's worlds. ``topology``: empty for each in turn."""
+    """Common parameters of a swarm's worlds. ``topology``: empty for each in turn. ``is_rescaling``: widths change."""
 
     topology: str = ""
     is_mixed: bool = False
+    is_rescaling: bool = False
 
     def world(
         self, seed: int, only_faults: Mapping[int, FaultRng] | None = None, records_max: int | None = None
     ) -> World:
         """Returns the world of a seed, or a smaller version of it."""
-        settings = mixed_settings(seed) if self.is_mixed else None
+        settings = mixed_settings(seed) if self.is_mixed or self.is_rescaling else None
+        if settings is not None and self.is_rescaling:
+            settings = replace(settings, rescales=Random(f"count of rescales of {seed}").choice((1, 2, 3)))
         return World(seed, self.topology, settings=settings, records_max=records_max, only_faults=only_faults)
 
     def arguments(self, seed: int) -> str:
         """Returns the command-line arguments that select one of its worlds."""
         topology = f" --topology {self.topology}" if self.topology else ""
-        return f"--from {seed} --to {seed}{topology}{' --mix' if self.is_mixed else ''}"
+        drawn = (" --mix" if self.is_mixed else "") + (" --rescale" if self.is_rescaling else "")
+        return f"--from {seed} --to {seed}{topology}{drawn}"
 
 
 def mixed_settings(seed: int) -> WorldSettings:

@@ -10,10 +10,16 @@ from clonos.core.wire.control_messages import Snapshotted
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDue:
-    """Event: a checkpoint begins now."""
+    """Event: a checkpoint begins now. ``widths``: those that steps have after it, if it is a cut."""
 
     awake_ns: int
     then_pause: bool
+    widths: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CutGivenUp:
+    """Event: no pending checkpoint is a cut any more; each counts as an ordinary one."""
 
 
 @dataclass(frozen=True, slots=True)

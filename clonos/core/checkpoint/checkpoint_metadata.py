@@ -49,7 +49,11 @@ class VertexParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written."""
+    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written.
+
+    ``widths``: the number of tasks of each vertex, by its name, in the generation that goes on from here, if the
+    checkpoint is a cut (protocol 6.12). No task has made a step after it.
+    """
 
     format: int
     job_id: str
@@ -60,6 +64,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     highest_checkpoint: Annotated[CheckpointId, NUMBER]
     tasks: tuple[TaskEntry, ...]  # index = task
     plan: PlanShape
+    widths: tuple[tuple[str, Count], ...] = ()
 
     @property
     def is_final(self) -> bool:

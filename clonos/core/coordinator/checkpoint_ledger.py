@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import is_
 
+from clonos.core.checkpoint.checkpoint_events import CheckpointDue
 from clonos.core.checkpoint.checkpoint_metadata import METADATA_FORMAT, CheckpointMetadata, TaskEntry
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
@@ -26,13 +27,15 @@ TIMES_REMEMBERED = 100
 class Pending:
     """Checkpoint that has begun.
 
-    ``acknowledged`` has acknowledgements of current incarnations only and is never mutated.
+    ``acknowledged`` has acknowledgements of current incarnations only and is never mutated. ``widths``: those that
+    steps have after it, if it is a cut.
     """
 
     number: CheckpointId
     begun_ns: int
     then_pause: bool
     acknowledged: dict[TaskId, Snapshotted]
+    widths: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,13 @@ def with_acknowledgement(pending: Pending, message: Snapshotted) -> Pending:
     return replace(pending, acknowledged={**pending.acknowledged, message.task: message})
 
 
-def with_next_pending(ledger: Ledger, awake_ns: int, then_pause: bool) -> Ledger:
+def with_next_pending(ledger: Ledger, due: CheckpointDue) -> Ledger:
     """The ledger with one more pending checkpoint, which has the next number; itself if no more may be pending."""
     if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
         return ledger
     number = CheckpointId(ledger.highest + 1)
     already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
-    begun = Pending(number, awake_ns, then_pause, already)
+    begun = Pending(number, due.awake_ns, due.then_pause, already, due.widths)
     return replace(ledger, highest=number, pending=(*ledger.pending, begun))
 
 
@@ -138,8 +141,22 @@ def without_pending(ledger: Ledger, is_over: Callable[[Pending], bool]) -> Ledge
     return replace(ledger, pending=pending, garbage=(*ledger.garbage, *dropped))
 
 
-def metadata_of(ledger: Ledger, number: CheckpointId, messages: dict[TaskId, Snapshotted]) -> CheckpointMetadata:
-    """Returns the metadata of checkpoint ``number``, from one acknowledgement per task."""
+def without_cut(ledger: Ledger) -> Ledger:
+    """Returns the ledger in which no pending checkpoint is a cut."""
+    return replace(ledger, pending=tuple(replace(p, widths=()) for p in ledger.pending))
+
+
+def metadata_of(
+    ledger: Ledger,
+    number: CheckpointId,
+    messages: dict[TaskId, Snapshotted],
+    widths: tuple[tuple[str, int], ...] = (),
+) -> CheckpointMetadata:
+    """Returns the metadata of checkpoint ``number``, from one acknowledgement per task.
+
+    It is no cut once a task has ended: nothing of it would go on in other tasks.
+    """
+    has_ended = any(message.final for message in messages.values())
     return CheckpointMetadata(
         format=METADATA_FORMAT,
         job_id=ledger.completed.job_id,
@@ -150,6 +167,7 @@ def metadata_of(ledger: Ledger, number: CheckpointId, messages: dict[TaskId, Sna
         highest_checkpoint=ledger.highest,
         tasks=tuple(_entry(ledger.completed, messages[task]) for task in ledger.plan.tasks),
         plan=ledger.completed.plan,
+        widths=() if has_ended else widths,
     )
 
 

@@ -18,6 +18,7 @@ from clonos.core.checkpoint.checkpoint_events import (
     Acknowledged,
     CheckpointDue,
     CheckpointHeld,
+    CutGivenUp,
     Died,
     Durable,
     HoldReleased,
@@ -36,6 +37,7 @@ from clonos.core.coordinator.checkpoint_ledger import (
     with_completed,
     with_counted,
     with_next_pending,
+    without_cut,
     without_held,
     without_pending,
     without_tasks,
@@ -116,6 +118,7 @@ class CommitFailed:
 
 Event = (
     CheckpointDue
+    | CutGivenUp
     | CheckpointHeld
     | HoldReleased
     | Acknowledged
@@ -151,11 +154,15 @@ def _stay(state: S, _event: Any) -> Next[S]:
 
 
 def _begin(state: Collecting, event: CheckpointDue) -> Next[Collecting | Committing]:
-    return advance(Collecting(with_next_pending(state.ledger, event.awake_ns, event.then_pause)))
+    return advance(Collecting(with_next_pending(state.ledger, event)))
 
 
 def _begin_beside(state: Busy, event: CheckpointDue) -> Next[Busy]:
-    return replace(state, ledger=with_next_pending(state.ledger, event.awake_ns, event.then_pause)), ()
+    return replace(state, ledger=with_next_pending(state.ledger, event)), ()
+
+
+def _give_up_cut(state: Active, _event: CutGivenUp) -> Next[Active]:
+    return replace(state, ledger=without_cut(state.ledger)), ()
 
 
 def _hold(state: Active, event: CheckpointHeld) -> Next[Active]:
@@ -205,7 +212,7 @@ def advance(state: Collecting) -> Next[Collecting | Committing]:
         whole = [p for p in ledger.pending if len(p.acknowledged) == count]
         if not whole:
             return state, ()
-        metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged)
+        metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged, whole[-1].widths)
     return Committing(ledger, metadata, 1, None, None), (WriteMetadata(metadata),)
 
 
@@ -325,6 +332,9 @@ HANDLERS: Table[Step] = {
     (Collecting, CheckpointDue): _begin,
     (Committing, CheckpointDue): _begin_beside,
     (Publishing, CheckpointDue): _begin_beside,
+    (Collecting, CutGivenUp): _give_up_cut,
+    (Committing, CutGivenUp): _give_up_cut,
+    (Publishing, CutGivenUp): _give_up_cut,
     (Collecting, CheckpointHeld): _hold,
     (Committing, CheckpointHeld): _hold,
     (Publishing, CheckpointHeld): _hold,

@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator import event_handlers, failure_detector, relocation, startup, takeover
+from clonos.core.coordinator import (
+    event_handlers,
+    failure_detector,
+    relocation,
+    rescale,
+    rescale_machine,
+    startup,
+    takeover,
+)
 from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes, Held
 from clonos.core.coordinator.checkpoint_machine import Publishing
 from clonos.core.coordinator.coordinator_effects import Effect
@@ -28,6 +36,7 @@ from clonos.core.coordinator.coordinator_events import (
     OutputCommitFailed,
     OutputCommitted,
     Received,
+    RescaleRequested,
     SlotGone,
     SlotRefused,
     SlotUnreachable,
@@ -73,9 +82,10 @@ def _on_status(state: CoordinatorState, event: Received) -> None:
 
 
 def _tick(state: CoordinatorState, event: Ticked) -> None:
-    """Does what is due at a tick of the running job, and then suspends a task that can move."""
+    """Does what is due at a tick of the running job, then for a task that can move, and for a rescale."""
     event_handlers.tick(state, event)
     relocation.tick(state, event)
+    rescale.tick(state, event)
 
 
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
@@ -83,7 +93,7 @@ OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed,
 REPEATED = (*OF_ONE_INCARNATION, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
-OF_THE_USER = (StopRequested, CheckpointRequested, CheckpointReleased)
+OF_THE_USER = (StopRequested, CheckpointRequested, CheckpointReleased, RescaleRequested)
 ENDING_PHASES = (Running, Closing)
 
 HANDLERS: Table[None] = {
@@ -92,12 +102,14 @@ HANDLERS: Table[None] = {
     (Idle, CheckpointRequested): event_handlers.request_checkpoint,
     (Idle, CheckpointReleased): event_handlers.release_checkpoint,
     (Idle, StopRequested): startup.stop_early,
+    (Idle, RescaleRequested): rescale.refuse,
     # Starting: waits for enough slots
     (Starting, Register): startup.register,
     (Starting, Ticked): startup.wait_for_slots,
     (Starting, CheckpointRequested): event_handlers.request_checkpoint,
     (Starting, CheckpointReleased): event_handlers.release_checkpoint,
     (Starting, StopRequested): startup.stop_early,
+    (Starting, RescaleRequested): rescale.refuse,
     (Starting, SlotGone): event_handlers.on_slot_gone,
     (Starting, SlotUnreachable): event_handlers.on_slot_unreachable,
     (Starting, SlotRefused): event_handlers.on_slot_refused,
@@ -121,6 +133,7 @@ HANDLERS: Table[None] = {
     (Listening, CheckpointRequested): event_handlers.request_checkpoint,
     (Listening, CheckpointReleased): event_handlers.release_checkpoint,
     (Listening, StopRequested): takeover.stop,
+    (Listening, RescaleRequested): rescale.refuse,
     (Listening, SlotGone): event_handlers.on_slot_gone,
     (Listening, SlotUnreachable): event_handlers.on_slot_unreachable,
     (Listening, SlotRefused): event_handlers.on_slot_refused,
@@ -151,6 +164,7 @@ HANDLERS: Table[None] = {
     (Running, CheckpointRequested): event_handlers.request_checkpoint,
     (Running, CheckpointReleased): event_handlers.release_checkpoint,
     (Running, StopRequested): event_handlers.stop,
+    (Running, RescaleRequested): rescale.request,
     (Running, Ticked): _tick,
     (Running, MetadataWritten): event_handlers.on_metadata_written,
     (Running, OutputCommitted): event_handlers.on_output_committed,
@@ -163,6 +177,7 @@ HANDLERS: Table[None] = {
     (Closing, CheckpointRequested): _stay,
     (Closing, CheckpointReleased): event_handlers.release_checkpoint,
     (Closing, StopRequested): _stay,
+    (Closing, RescaleRequested): rescale.refuse,
     (Closing, SlotGone): _stay,
     (Closing, SlotUnreachable): _stay,
     (Closing, SlotRefused): _stay,
@@ -291,6 +306,11 @@ class Coordinator:
             return None
         is_last = held.metadata.checkpoint == self.checkpoint
         return None if is_last and isinstance(self._state.checkpoints, Publishing) else held.metadata
+
+    @property
+    def rescale(self) -> rescale_machine.State:
+        """State of the last change of widths."""
+        return self._state.rescale
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:

@@ -165,6 +165,15 @@ class CheckpointReleased:
     now_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleRequested:
+    """Other widths are wanted, by the names of vertices. ``request``: number by which the outcome is asked for."""
+
+    request: int
+    widths: tuple[tuple[str, int], ...]
+    now_ns: int = 0
+
+
 Event = (
     Begin
     | Received
@@ -178,4 +187,5 @@ Event = (
     | StopRequested
     | CheckpointRequested
     | CheckpointReleased
+    | RescaleRequested
 )

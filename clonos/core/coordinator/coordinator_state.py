@@ -14,7 +14,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
-from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
+from clonos.core.coordinator import (
+    checkpoint_machine,
+    failure_detector,
+    failure_policy,
+    rescale_machine,
+    view_machine,
+)
 from clonos.core.coordinator.checkpoint_ledger import CheckpointHistory, Ledger
 from clonos.core.coordinator.coordinator_effects import (
     Effect,
@@ -161,8 +167,7 @@ class CoordinatorState:
         self.phase: Phase = Idle()
         self.term, self.job_id, self.can_spread = 0, "", True
         self.versions: dict[str, str] = {}
-        self.now_ns = 0  # wall clock, used for the timeline only
-        self.clock = failure_detector.WakingClock()
+        self.now_ns, self.clock = 0, failure_detector.WakingClock()  # wall clock, used for the timeline only
         # slots
         self.addresses: dict[SlotId, SlotAddress] = {}  # addresses of the living slots
         self.registers: dict[SlotId, Register] = {}
@@ -177,6 +182,7 @@ class CoordinatorState:
         self.unplaced_since_ns: int | None = None  # since when a task has been waiting for a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
+        self.rescale: rescale_machine.State = rescale_machine.Steady()
         self.assignment: tuple[Assignment, ...] = ()  # by the view in force
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}
@@ -240,6 +246,17 @@ class CoordinatorState:
         """View in force. There must be one."""
         assert isinstance(self.views, view_machine.Standing), self.views
         return self.views.view
+
+    @property
+    def cut(self) -> CheckpointId:
+        """Checkpoint at whose barrier all tasks are suspended, by the next view; 0 if there is none."""
+        rescale = self.rescale
+        return rescale.checkpoint if isinstance(rescale, rescale_machine.Cutting) else CheckpointId(0)
+
+    def is_switch_due(self, view: View) -> bool:
+        """Returns whether the last completed checkpoint is a cut from which the generation of this view has not gone
+        on yet. Then no task makes a step in this generation any more."""
+        return bool(self.completed.widths) and view.generation == self.completed.generation
 
     def domains(self) -> dict[SlotId, str]:
         """Returns the domain of each living slot, ordered by id."""

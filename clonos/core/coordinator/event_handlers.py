@@ -25,6 +25,7 @@ from clonos.core.coordinator.failover import (
     begin_rollback,
     end_recoveries,
     fail_tasks,
+    give_up_rescale,
     note_progress,
     on_exception,
     record_announcement,
@@ -33,6 +34,7 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.rescale_machine import Cutting, Switching
 from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, trigger_sources, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, CheckpointId, term_of
@@ -227,6 +229,7 @@ def stop(state: CoordinatorState, event: StopRequested) -> None:
     """Stops the job, with a last checkpoint or at once."""
     if event.drain:
         state.is_draining = True
+        give_up_rescale(state, "the job is being stopped")
         state.due_ns = min(state.due_ns, state.awake_ns)
         if _begin_checkpoint_if_due(state):
             trigger_sources(state)
@@ -299,12 +302,15 @@ def _request_slots_again(state: CoordinatorState) -> None:
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     """Begins a checkpoint by time, above a soft limit, on request, or to drain. Returns whether one was begun.
 
-    It is postponed while a task recovers or moves, for one interval at most, and to the end of a commit.
+    It is postponed while a task recovers or moves, for one interval at most, and to the end of a commit. A rescale
+    begins its own.
     """
     pending = state.ledger.pending
+    if isinstance(state.rescale, Cutting) or state.is_switch_due(state.view):
+        return False
     if state.is_draining:
         if state.ledger.drain is not None:
-            _hold_requested(state, state.ledger.drain.number)
+            hold_requested(state, state.ledger.drain.number)
             return False
     elif not isinstance(state.checkpoints, checkpoint_machine.Collecting):
         return False  # what it gathered would only wait for the commit
@@ -328,7 +334,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     state.checkpoint_history.begin(state.ledger.highest, state.now_ns)
     if state.is_draining:
         state.drain_number = state.ledger.highest
-    _hold_requested(state, state.ledger.highest)
+    hold_requested(state, state.ledger.highest)
     return True
 
 
@@ -341,7 +347,7 @@ def _is_due(state: CoordinatorState) -> bool:
     return state.awake_ns >= state.due_ns
 
 
-def _hold_requested(state: CoordinatorState, number: CheckpointId) -> None:
+def hold_requested(state: CoordinatorState, number: CheckpointId) -> None:
     """Keeps the objects of a checkpoint that begins for all that have requested one."""
     requests, state.requests = state.requests, {}
     for request in requests:
@@ -394,7 +400,8 @@ def after_event(state: CoordinatorState, is_tick: bool) -> None:
     finish_if_done(state)
     if not state.is_running:
         return
-    is_urgent = bool(state.failed_tasks) or state.is_rollback_due
+    is_switching = isinstance(state.rescale, Switching) and state.is_switch_due(state.view)
+    is_urgent = bool(state.failed_tasks) or state.is_rollback_due or is_switching
     is_at_once = is_tick or state.is_view_waiting or state.unplaced_since_ns is not None
     if is_urgent or (state.is_placement_due and is_at_once):
         renew_view(state)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from clonos.core.checkpoint import checkpoint_events
-from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
+from clonos.core.coordinator import (
+    checkpoint_machine,
+    failure_detector,
+    failure_policy,
+    rescale_machine,
+    view_machine,
+)
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
@@ -128,6 +134,7 @@ def end_incarnation(
     """Ends the part of an incarnation in checkpoints, and opens the recovery of its task."""
     state.failed_at = state.completed.checkpoint
     advance_checkpoints(state, checkpoint_events.Died((task,)))
+    give_up_cut(state, f"{state.plan.task_name(task)} has failed: {cause}")
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
     reached, backlog = ((Milestone.DETECTED, state.now_ns),), state.backlog_before(task)
     state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move))
@@ -140,6 +147,7 @@ def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFe
     state.is_rollback_due = True
     state.rollbacks += 1
     name = state.plan.task_name(lost.task)
+    give_up_cut(state, f"the log of {name} is lost")
     what, numbers = _what_is_lost(name, lost)
     text = f"{what}. All tasks roll back to checkpoint {state.completed.checkpoint}"
     fields = (
@@ -206,6 +214,8 @@ def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event
     for effect in effects:
         if isinstance(effect, checkpoint_machine.Complete):
             _announce(state)
+            if effect.metadata.widths:
+                state.rescale = rescale_machine.step(state.rescale, rescale_machine.CutComplete())
         elif isinstance(effect, JobFailed):
             state.fail(effect)
         else:
@@ -228,6 +238,32 @@ def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.Recover
     return failure_policy.step(record, failure_policy.EpochOver())[0]
 
 
+def slots_added(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
+    """Returns how many slots more than the running tasks the tasks of other widths need."""
+    return max(0, sum(width for _, width in widths) - len(state.plan.tasks))
+
+
+def give_up_cut(state: CoordinatorState, reason: str) -> None:
+    """Gives a rescale up that has named its cut."""
+    if state.cut:
+        give_up_rescale(state, reason)
+
+
+def give_up_rescale(state: CoordinatorState, reason: str) -> None:
+    """Gives a rescale up, unless the metadata of its cut is being written: then only the outcome counts."""
+    rescale = state.rescale
+    if not isinstance(rescale, rescale_machine.Ordering | rescale_machine.Cutting):
+        return
+    committing = state.checkpoints
+    if isinstance(committing, checkpoint_machine.Committing) and committing.metadata.widths:
+        return
+    state.slots_needed -= slots_added(state, rescale.widths)
+    advance_checkpoints(state, checkpoint_events.CutGivenUp())
+    state.rescale = rescale_machine.step(rescale, rescale_machine.GivenUp(reason))
+    state.is_placement_due = True
+    state.emit(Alarm(f"the widths stay as they are: {reason}"))
+
+
 # ------------------------------------------------------------------ views
 
 
@@ -235,8 +271,10 @@ def _issue(state: CoordinatorState) -> None:
     view, domains = state.view, state.domains()
     assignment = assignment_for(state, view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    if state.is_rollback_due:
-        event: view_machine.Event = view_machine.RollBack(state.completed, assignment, addresses)
+    if state.is_switch_due(view):
+        event: view_machine.Event = view_machine.Switch(state.completed, assignment, addresses, is_known=True)
+    elif state.is_rollback_due:
+        event = view_machine.RollBack(state.completed, assignment, addresses)
     else:
         placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
@@ -244,11 +282,11 @@ def _issue(state: CoordinatorState) -> None:
         is_same = addresses == view.slots and assignment == state.assignment
         resumed = frozenset(task for task in state.moves_given_up if view.placements[task].is_suspended)
         is_moving = resumed or not all(view.placements[task].is_suspended for task in suspended)
-        if not restarted and is_same and not is_moving:
+        if not restarted and is_same and not is_moving and state.cut == view.cut:
             state.is_placement_due = state.is_view_waiting = False
             return
         moving = suspended, resumed, state.confirmed
-        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving)
+        event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving, state.cut)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
 
@@ -271,6 +309,12 @@ def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: lis
         state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
 
 
+def _issue_unless_switching(state: CoordinatorState) -> None:
+    """Lets the view that follows a cut wait until its output is committed: a task with the transactional id of an
+    earlier one would abort it."""
+    (_wait if state.is_switch_due(state.view) else _issue)(state)
+
+
 def _wait(state: CoordinatorState) -> None:
     """Waits, because the metadata being written decides what successors restore. The outcome leads to the view."""
     state.is_view_waiting = True
@@ -279,7 +323,7 @@ def _wait(state: CoordinatorState) -> None:
 GATE: dict[type, Callable[[CoordinatorState], None]] = {
     checkpoint_machine.Collecting: _issue,
     checkpoint_machine.Committing: _wait,
-    checkpoint_machine.Publishing: _issue,
+    checkpoint_machine.Publishing: _issue_unless_switching,
     checkpoint_machine.Deposed: _wait,
 }
 """Issues the next view or waits, by the state of the checkpoint machine."""
@@ -300,7 +344,8 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
     # Dismiss no keeper of a dead incarnation: its successor has gathered nothing yet, and the others may be dead too.
-    restarted = range(len(view.placements)) if state.is_rollback_due else state.failed_tasks
+    is_next_generation = state.is_rollback_due or state.is_switch_due(view)
+    restarted = range(len(view.placements)) if is_next_generation else state.failed_tasks
     incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
@@ -325,7 +370,7 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
         state.phases[placement.task] = TaskPhase.WAITING if placement.slot is None else TaskPhase.RECOVERING
         state.recovering_tasks[placement.task] = None
         if placement.slot is not None:
-            _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
+            _note_successor(state, placement.task, BEGINNINGS.get(type(event), ""))
     state.failed_tasks, state.confirmed = {}, {}
     state.suspended_tasks = {t: at for t, at in state.suspended_tasks.items() if view.placements[t].is_suspended}
     state.is_rollback_due = state.is_placement_due = state.is_view_waiting = False
@@ -356,13 +401,17 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
 # ------------------------------------------------------------------ timeline
 
 
-def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) -> None:
+BEGINNINGS: dict[type, str] = {view_machine.RollBack: "rollback", view_machine.Switch: "rescale"}
+"""Why all tasks begin again, by the event of the next view."""
+
+
+def _note_successor(state: CoordinatorState, task: TaskId, cause: str) -> None:
     incarnation = Incarnation(state.view.number)
     recovery = state.open_recoveries.get(task)
     if recovery is None:
-        if not is_rollback:
+        if not cause:
             return  # the job starts, or a waiting task gets its slot
-        recovery = failure_policy.Recovery(task, None, "rollback", None, (), state.backlog_before(task))
+        recovery = failure_policy.Recovery(task, None, cause, None, (), state.backlog_before(task))
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.record_milestone(Milestone.VIEW, task, incarnation, recovery.cause)

@@ -13,6 +13,7 @@ from clonos.core.coordinator.coordinator_events import Received, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.coordinator.failover import end_incarnation
 from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.rescale_machine import Steady
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.placement.placement_rules import broken_rules
@@ -86,7 +87,8 @@ def _is_quiet(state: CoordinatorState) -> bool:
     """
     recovers = state.recovering_tasks or state.open_recoveries or state.is_rollback_due or state.suspended_tasks
     is_under_way = state.behind_view or state.is_draining or state.is_placement_due
-    is_new = state.completed.checkpoint > state.failed_at and isinstance(state.checkpoints, Collecting)
+    is_alone = isinstance(state.rescale, Steady)
+    is_new = is_alone and state.completed.checkpoint > state.failed_at and isinstance(state.checkpoints, Collecting)
     return is_new and not recovers and not is_under_way
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clonos.core.coordinator import failure_detector, startup, view_machine
+from clonos.core.coordinator import checkpoint_machine, failure_detector, rescale_machine, startup, view_machine
 from clonos.core.coordinator.coordinator_effects import Ending, JobFailed, Send
 from clonos.core.coordinator.coordinator_events import Received, StopRequested, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Listening, Running
@@ -85,6 +85,8 @@ def end_listening(state: CoordinatorState, _event: Ticked) -> None:
         else:
             startup.await_slots(state)
         return
+    if state.is_switch_due(highest_view) and not isinstance(state.checkpoints, checkpoint_machine.Collecting):
+        return  # the output of the cut is committed first
     _adopt_view(state, highest_view)
 
 
@@ -135,5 +137,9 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     assignment = assignment_for(state, highest_view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.suspended_tasks = {p.task: state.awake_ns for p in highest_view.placements if p.is_suspended}
-    install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
+    if state.is_switch_due(highest_view):  # the view that switched may have been lost with all that had it
+        state.rescale = rescale_machine.step(state.rescale, rescale_machine.CutComplete())
+        install_view(state, view_machine.Switch(state.completed, assignment, addresses, is_known=False))
+    else:
+        install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)

@@ -1,6 +1,6 @@
 """View machine: numbered views of which task runs where. One table, ``(State, Event) -> handler`` (protocol 6 and 8).
 
-    Unformed ──StartJob, ViewChange──▶ Standing ──ViewChange, RollBack──▶ Standing
+    Unformed ──StartJob, ViewChange, Switch──▶ Standing ──ViewChange, RollBack, Switch──▶ Standing
 
 An incarnation has the number of the view that began it. What it restores is fixed then and does not change during its
 life. ``failover.GATE`` decides whether a view may be issued: never while a checkpoint is committing.
@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
+from clonos.core.model.ids import CheckpointId, Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.model.machine import Machine, Table
 from clonos.core.placement.assignment import Assignment
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
+
+NO_CUT = CheckpointId(0)
 
 # ------------------------------------------------------------------ states
 
@@ -70,6 +72,20 @@ class ViewChange:
     suspended: frozenset[TaskId] = frozenset()
     resumed: frozenset[TaskId] = frozenset()
     confirmed: Mapping[TaskId, int] = field(default_factory=dict)
+    cut: CheckpointId = NO_CUT
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Event: the checkpoint of a cut is complete, so every task begins at it, in the next generation.
+
+    ``is_known``: this coordinator knows that no view has switched before, so that nothing has left after the cut.
+    """
+
+    completed: CheckpointMetadata
+    assignment: Sequence[Assignment]
+    addresses: tuple[SlotAddress, ...]
+    is_known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,7 @@ class RollBack:
     addresses: tuple[SlotAddress, ...]
 
 
-Event = StartJob | ViewChange | RollBack
+Event = StartJob | ViewChange | Switch | RollBack
 
 # ------------------------------------------------------------------ handlers
 
@@ -124,16 +140,29 @@ def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
     ]
     for task in (event.suspended | event.resumed) - event.restarted.keys():
         placements[task] = msgspec.structs.replace(placements[task], is_suspended=task in event.suspended)
-    return View(number, view.generation, view.job_id, event.addresses, tuple(placements))
+    return View(number, view.generation, view.job_id, event.addresses, tuple(placements), event.cut, view.begins_at_cut)
+
+
+def _switch(state: Standing, event: Switch) -> Standing:
+    return Standing(_generation(state.view, _next_number(state.view), event, event.is_known))
+
+
+def _switch_adopted(state: Unformed, event: Switch) -> Standing:
+    assert state.adopted is not None, "a switch needs a view that it follows"
+    return Standing(_generation(state.adopted, view_number(state.term, 1), event, event.is_known))
 
 
 def _roll_back(state: Standing, event: RollBack) -> Standing:
-    view, number = state.view, _next_number(state.view)
+    return Standing(_generation(state.view, _next_number(state.view), event, False))
+
+
+def _generation(view: View, number: ViewNumber, event: Switch | RollBack, begins_at_cut: bool) -> View:
+    """Returns the view by which every task begins again, in the next generation."""
     placements = tuple(
         _with_keepers_since(_begun(number, t, assigned, event.completed, True, False), number, view.placements[t])
         for t, assigned in enumerate(event.assignment)
     )
-    return Standing(View(number, number, view.job_id, event.addresses, placements))
+    return View(number, number, view.job_id, event.addresses, placements, begins_at_cut=begins_at_cut)
 
 
 def _next_number(view: View) -> ViewNumber:
@@ -186,6 +215,8 @@ HANDLERS: Table[State] = {
     (Unformed, ViewChange): _adopt_view,
     (Standing, ViewChange): _change,
     (Standing, RollBack): _roll_back,
+    (Standing, Switch): _switch,
+    (Unformed, Switch): _switch_adopted,
 }
 
 

@@ -58,6 +58,7 @@ class Options:
     placement: PlacementKind = PlacementKind.SPREAD
     move_tasks: bool = True  # move tasks that share a slot since a loss
     move_timeout_ms: int = 10_000  # from the suspension of a task that moves until its move is given up
+    rescale_timeout_ms: int = 30_000  # from the cut of a change of widths until the change is given up
     sharing_depth: int | None = None
     replicas: int | None = None  # other domains that must hold a log before sharing of it stops; None: it never stops
     max_parallelism: int = 128

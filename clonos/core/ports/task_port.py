@@ -108,6 +108,12 @@ class Resumed(NamedTuple):
     """Slot to task: go on, because the move was given up."""
 
 
+class CutAt(NamedTuple):
+    """Slot to task: make no step after the barrier of this checkpoint, because widths change there; 0: at none."""
+
+    checkpoint: CheckpointId
+
+
 class Stopped(NamedTuple):
     """Slot to task: this incarnation has ended, and nothing that it does counts any more."""
 
@@ -125,6 +131,7 @@ Command = (
     | ReplayExtended
     | Suspended
     | Resumed
+    | CutAt
     | Stopped
     | BudgetChanged
 )

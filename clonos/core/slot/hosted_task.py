@@ -176,7 +176,8 @@ class HostedTask:
                     log,
                     self.view,
                     self.placement.confirmed_seq,
-                    may_come_again=is_older and not is_final and not self._follows_a_stop(restored),
+                    may_come_again=is_older
+                    and not (is_final or self.view.begins_at_cut or self._follows_a_stop(restored)),
                     lacks_log=lacks_log and not is_final,
                 )
                 if restored is not None and not is_older:
@@ -218,6 +219,7 @@ class HostedTask:
         else:
             self.output_gate.end_handover()
             self.running.resume()
+        self.running.cut_at(view.cut)
         self.update_output_budget()
 
     def check_handshakes(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.log.causal_log import Replica
-from clonos.core.model.ids import TaskId, ThreadId
+from clonos.core.model.ids import CheckpointId, TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_port import (
     Activation,
+    CutAt,
     ReadLimit,
     ReplayExtended,
     Resumed,
@@ -27,6 +28,7 @@ class HostedThread(CommandQueue):
     __slots__ = (
         "watermark_ns_max",
         "asked",
+        "cut",
         "fed_bytes",
         "first_record",
         "handled_bytes",
@@ -54,6 +56,7 @@ class HostedThread(CommandQueue):
         self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.is_suspended = False  # asked to make no further step
         self.suspensions = 0
+        self.cut = CheckpointId(0)  # checkpoint at whose barrier the task is suspended, 0: at none
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last
@@ -134,6 +137,12 @@ class HostedThread(CommandQueue):
         if self.is_suspended:
             self.is_suspended = False
             self.put(Resumed())
+
+    def cut_at(self, checkpoint: CheckpointId) -> None:
+        """Tells the task at which barrier it is suspended, if that has changed."""
+        if checkpoint != self.cut:
+            self.cut = checkpoint
+            self.put(CutAt(checkpoint))
 
     def has_paused(self, emission: TaskEmission) -> bool:
         """Whether the emission is the last one of the suspension in force, not of a suspension that was given up."""

@@ -6,6 +6,7 @@ replays the log entry by entry; where the log ends it goes live and records what
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
@@ -19,6 +20,7 @@ from clonos.core.ports.operator_chain import CallingChain, Chain, ChainSnapshot,
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
+    CutAt,
     Delivered,
     Finished,
     Journalled,
@@ -55,6 +57,8 @@ class Task:
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
         self.is_suspended, self.suspension = False, 0
+        self.cut = CheckpointId(0)  # checkpoint at whose barrier the task is suspended, 0: at none
+        self._cut_trigger: Triggered | None = None  # waits until a source has drained
         self.pace = StepSize(options, port, activation.is_single_step, is_columnar=vertex.reads_columns)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
@@ -146,11 +150,14 @@ class Task:
         """Chooses, records and makes the next step, or waits for input."""
         self.log.go_live()
         self.log.open_calls.begin()
-        while (command := self.port.receive(0)) is not None:
+        while not self._is_cut and (command := self.port.receive(0)) is not None:
             self.take(command)
+        if self._is_cut:
+            self._hold_commands_until(lambda: not self._is_cut, CutAt)
+            return
         if self.is_suspended and not self.log.open_calls:
             self.port.emit(TaskEmission(self.log.drain(), suspension=self.suspension))
-            self._await_resumption()
+            self._hold_commands_until(lambda: not self.is_suspended, Resumed)
             return
         budget_bytes = self.port.budget_bytes()
         if budget_bytes <= 0:
@@ -164,12 +171,15 @@ class Task:
             self.take(self.port.receive(None))
             return
         if self.reading is not None:
-            self.reading.live_step(budget_bytes)
+            if self._cut_trigger is not None:
+                self._drain_before(self._cut_trigger)
+            else:
+                self.reading.live_step(budget_bytes)
             return
         for offset in range(len(self.inputs)):
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
-            if queue.pieces and queue.blocked_by is None:
+            if queue.pieces and queue.blocked_by is None and not self._has_to_drain_before(queue):
                 limit = self.pace.limit(budget_bytes, self.log.open_calls.room)
                 if queue.pieces[0].kind.is_data:
                     if not limit:
@@ -188,14 +198,34 @@ class Task:
         while True:
             self.port.receive(None)
 
-    def _await_resumption(self) -> None:
-        """Waits until the move is given up or the task is stopped. Takes nothing else before: it may be a step."""
+    def _hold_commands_until(self, is_over: Callable[[], bool], kind: type) -> None:
+        """Waits until commands of a kind end the suspension. Takes nothing else before: it may be a step."""
         held: list[Any] = []
-        while not isinstance(command := self.port.receive(None), Resumed):
-            held.append(command)
-        self.take(command)
+        while not is_over():
+            command = self.port.receive(None)
+            self.take(command) if isinstance(command, kind) else held.append(command)
         for each in held:
             self.take(each)
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the task has passed the barrier at which it is suspended."""
+        return self.cut > 0 and self.checkpoint == self.cut
+
+    def _has_to_drain_before(self, queue: InputQueue) -> bool:
+        """Whether the next element of an input would complete the alignment at the cut while calls are open."""
+        if not self.cut or not self.log.open_calls or queue.pieces[0].kind is not ElementKind.BARRIER:
+            return False
+        others = [other for other in self.inputs if other is not queue and not other.has_ended]
+        return queue.pieces[0].checkpoint == self.cut and all(other.blocked_by is not None for other in others)
+
+    def _drain_before(self, trigger: Triggered) -> None:
+        """Lets a source put the barrier of the cut once no call is open; it reads nothing before."""
+        if self.log.open_calls and trigger.checkpoint == self.cut:
+            self.take(self.port.receive(self.chain.next_timer_ns()))
+        else:
+            self._cut_trigger = None
+            self.take(trigger)
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -222,9 +252,13 @@ class Task:
             self.is_suspended, self.suspension = True, command.number
         elif isinstance(command, Resumed):
             self.is_suspended = False
+        elif isinstance(command, CutAt):
+            self.cut = command.checkpoint
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             is_due = self.reading.heed(command)
-            if is_due and command.checkpoint > self.checkpoint:
+            if command.checkpoint == self.cut and self.log.open_calls:
+                self._cut_trigger = command
+            elif is_due and command.checkpoint > self.checkpoint:
                 tag = d.LAST_TRIGGER if command.then_pause else d.TRIGGER
                 self.log.append(d.numbers(tag, command.checkpoint))
                 self._trigger(command.checkpoint, tag)

@@ -14,6 +14,7 @@ from clonos_chaos.project.directed import (
     hot_standby_cases,
     loss_cases,
     move_cases,
+    rescale_cases,
     watermark_cases,
 )
 from clonos_chaos.project.directed.building_blocks import DIRECTED_TESTS
@@ -25,6 +26,7 @@ CASE_MODULES = (
     ending_cases,
     hot_standby_cases,
     move_cases,
+    rescale_cases,
     watermark_cases,
 )
 

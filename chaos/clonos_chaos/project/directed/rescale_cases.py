@@ -1,0 +1,111 @@
+"""Directed tests 53: changes of widths (protocol 6.12), with a fault in each state of them.
+
+The request comes when the first checkpoint is complete. Before the metadata of the cut is written, a fault gives the
+change up; after it, the change is made, whatever fails.
+"""
+
+from __future__ import annotations
+
+from clonos.core.wire.control_messages import View
+from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.project.directed.building_blocks import (
+    DIRECTED_TESTS,
+    EFFECTS,
+    IMMEDIATE,
+    RICH,
+    TIMED,
+    TRANSACTIONAL,
+    DirectedTest,
+    at,
+    both,
+    directed,
+    kills,
+    kills_with_keepers,
+    line,
+    lost,
+    nothing,
+    pauses,
+    received_by,
+    replaces_coordinator,
+    restarts_coordinator,
+)
+from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where
+from clonos_chaos.swarm.world import World
+
+
+def changes_widths(world: SimCluster, _reached: PointReached) -> None:
+    """Asks for a change of widths."""
+    world.request_widths(world.fault_rng)
+
+
+def is_cut(world: SimCluster, _reached: PointReached) -> bool:
+    """Holds while the latest view names a cut."""
+    return world.view.cut > 0
+
+
+def has_switched(world: SimCluster, _reached: PointReached) -> bool:
+    """Holds once a generation has begun at a cut."""
+    return world.view.begins_at_cut
+
+
+def _changes(point: str, where: Where, action: FaultAction, *others: TargetedFault, records: int = 150) -> DirectedTest:
+    def make(seed: int) -> World:
+        request = at(FaultPoint.COMPLETE, changes_widths)
+        faults = [request, at(point, action, where), *others]
+        return directed(seed, line(TIMED, EFFECTS, sink=IMMEDIATE), faults, records=records)
+
+    return make
+
+
+_STATES: dict[str, tuple[str, Where]] = {
+    "when the view with the cut is issued": (FaultPoint.VIEW_ISSUED, is_cut),
+    "when a task has stored its snapshot of the cut": (FaultPoint.SNAPSHOT_WRITTEN, is_cut),
+    "when the metadata of the cut is begun": (FaultPoint.METADATA_BEGUN, is_cut),
+    "when the metadata of the cut is written": (FaultPoint.METADATA_WRITTEN, is_cut),
+    "when the next generation begins": (FaultPoint.ROLLBACK_ISSUED, has_switched),
+    "when a task of the next generation goes live": (FaultPoint.LIVE, has_switched),
+}
+
+_FAULTS: dict[str, FaultAction] = {
+    "task is paused": pauses("a/0", 900),
+    "source and the task after it die": kills("source/0", "a/0"),
+    "task dies": kills("a/0"),
+    "another coordinator takes over": replaces_coordinator(100),
+    "coordinator restarts": restarts_coordinator(50),
+    "sink dies with its keepers": kills_with_keepers("sink/0"),
+}
+_EVERYWHERE = ("task dies", "coordinator restarts")
+"""Faults in each state; each of the others is injected in one of them."""
+
+DIRECTED_TESTS["53 widths change"] = _changes(FaultPoint.LIVE, has_switched, nothing)
+
+for _number, (_state, (_point, _where)) in enumerate(_STATES.items()):
+    for _other, (_fault, _action) in enumerate(_FAULTS.items()):
+        if _fault in _EVERYWHERE or _other == _number:
+            DIRECTED_TESTS[f"53 {_fault} {_state}"] = _changes(_point, _where, _action)
+
+DIRECTED_TESTS["53 view with the cut is lost on its way to one slot"] = _changes(
+    FaultPoint.LIVE,
+    has_switched,
+    nothing,
+    lost(View, both(is_cut, received_by("source/0")), times=5),
+    records=300,
+)
+
+
+def _transactional(action: FaultAction) -> DirectedTest:
+    return lambda seed: directed(
+        seed,
+        line(RICH, RICH, sink=TRANSACTIONAL),
+        [at(FaultPoint.COMPLETE, changes_widths), at(FaultPoint.METADATA_WRITTEN, action, is_cut)],
+        records=300,
+    )
+
+
+DIRECTED_TESTS["53 sink with prepared output dies when the metadata of the cut is written"] = _transactional(
+    kills("sink/0")
+)
+DIRECTED_TESTS["53 coordinator restarts before the output of the cut is committed"] = _transactional(
+    restarts_coordinator(0)
+)

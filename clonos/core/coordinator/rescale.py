@@ -1,0 +1,144 @@
+"""Live rescale: a cut between two generations, of which the next one has other widths (protocol 6.12).
+
+Every task is suspended at the barrier of one checkpoint, whose metadata has the widths. The next view begins a
+generation there: its logs are empty, and nothing is under way outside of the job.
+"""
+
+from __future__ import annotations
+
+from clonos.core.checkpoint import checkpoint_events
+from clonos.core.coordinator import rescale_machine
+from clonos.core.coordinator.checkpoint_machine import Collecting
+from clonos.core.coordinator.coordinator_effects import Alarm
+from clonos.core.coordinator.coordinator_events import RescaleRequested, Ticked
+from clonos.core.coordinator.coordinator_state import CoordinatorState
+from clonos.core.coordinator.event_handlers import hold_requested
+from clonos.core.coordinator.failover import advance_checkpoints, give_up_rescale, request_missing, slots_added
+from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
+from clonos.core.coordinator.sources import sources_to_end, trigger_sources
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import LIMIT_KIND, Plan
+from clonos.core.model.progress import TaskPhase
+
+
+def request(state: CoordinatorState, event: RescaleRequested) -> None:
+    """Begins to change widths, or refuses to."""
+    if not isinstance(state.rescale, Steady):
+        state.emit(Alarm("a change of widths is refused, because another one is under way"))
+        return
+    reason = _why_refused(state, event)
+    if reason:
+        _step(state, rescale_machine.Refused(event.request, reason))
+        return
+    plan = state.plan.with_widths(dict(event.widths))
+    widths = tuple((vertex.name, vertex.parallelism) for vertex in plan.vertices)
+    _step(state, rescale_machine.WidthsAsked(event.request, widths, state.awake_ns))
+    state.slots_needed += slots_added(state, widths)
+    request_missing(state)
+
+
+def refuse(state: CoordinatorState, event: RescaleRequested) -> None:
+    """Refuses to change widths while the job does not run."""
+    if isinstance(state.rescale, Steady):
+        _step(state, rescale_machine.Refused(event.request, "the job does not run"))
+
+
+def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:
+    if state.is_draining:
+        return "the job is being stopped"
+    return refusal(state.plan, dict(event.widths))
+
+
+def refusal(plan: Plan, widths: dict[str, int]) -> str:
+    """Returns why the steps of a plan cannot get these widths, as a sentence without its end; empty if they can."""
+    names = {vertex.name: number for number, vertex in enumerate(plan.vertices)}
+    unknown = sorted(widths.keys() - names.keys())
+    if unknown:
+        return f"the job has no step {', '.join(unknown)}; it has {', '.join(names)}"
+    wrong = sorted(name for name, width in widths.items() if not 1 <= width <= plan.max_parallelism)
+    if wrong:
+        return f"the width of {', '.join(wrong)} is not between 1 and max_parallelism, {plan.max_parallelism}"
+    groups = {plan.scaling_group[names[name]] for name in widths}
+    for number, vertex in enumerate(plan.vertices):
+        if plan.scaling_group[number] in groups and vertex.is_journalled:
+            return f"{vertex.name} keeps a journal of its input, which has an order"
+        if plan.scaling_group[number] in groups and any(step.kind == LIMIT_KIND for step in vertex.steps):
+            return f"{vertex.name} lets a limited number of records through"
+    return ""
+
+
+def tick(state: CoordinatorState, _event: Ticked) -> None:
+    """Does what is due for a rescale, at a tick of the running job."""
+    if not state.is_running or isinstance(state.rescale, Steady):
+        return
+    match state.rescale:
+        case Ordering(begun_ns=begun_ns):
+            if len(state.addresses) >= state.slots_needed:
+                _step(state, rescale_machine.SlotsThere(state.awake_ns))
+            elif state.awake_ns - begun_ns > state.options.slots_wait_ms * NANOSECONDS:
+                give_up_rescale(state, f"{len(state.addresses)} of {state.slots_needed} processes came in time")
+        case Cutting(begun_ns=begun_ns):
+            if state.awake_ns - begun_ns > state.options.rescale_timeout_ms * NANOSECONDS:
+                give_up_rescale(state, _late_text(state))
+            else:
+                _cut(state, state.rescale)
+        case Switching():
+            if not state.is_switch_due(state.view) and not state.recovering_tasks:
+                _step(state, rescale_machine.Settled())
+
+
+def _late_text(state: CoordinatorState) -> str:
+    return (
+        "calls that had begun, or output that an external system has to confirm, took longer than"
+        f" {state.options.rescale_timeout_ms / 1_000:g} s. Raise rescale_timeout to wait longer"
+    )
+
+
+def _cut(state: CoordinatorState, cutting: Cutting) -> None:
+    """Names the cut once the job is quiet, and begins its checkpoint once every slot has the view with it."""
+    if not cutting.checkpoint:
+        if _is_quiet(state):
+            _step(state, rescale_machine.Quiet(CheckpointId(state.ledger.highest + 1), state.awake_ns))
+            state.is_placement_due = True
+    elif not cutting.is_triggered:
+        if IS_KNOWN(state, cutting.checkpoint):
+            _begin_checkpoint(state, cutting)
+    elif all(pending.number != cutting.checkpoint for pending in state.ledger.pending) and isinstance(
+        state.checkpoints, Collecting
+    ):
+        give_up_rescale(state, "a task has ended, or the checkpoint did not complete")
+
+
+def _is_quiet(state: CoordinatorState) -> bool:
+    """Returns whether every task is live, and no view, checkpoint, commit, recovery, move or end is under way."""
+    is_under_way = state.behind_view or state.is_draining or state.is_placement_due or state.suspended_tasks
+    recovers = state.recovering_tasks or state.is_rollback_due
+    commits = not isinstance(state.checkpoints, Collecting) or state.ledger.pending or state.ledger.finals
+    are_live = all(state.phases.get(task) is TaskPhase.LIVE for task in state.plan.tasks)
+    return are_live and not (is_under_way or recovers or commits or sources_to_end(state))
+
+
+def _is_known(state: CoordinatorState, checkpoint: CheckpointId) -> bool:
+    """Returns whether every slot has the view with the cut: a task without it would go on after the barrier."""
+    return state.view.cut == checkpoint and not state.behind_view
+
+
+IS_KNOWN = _is_known
+"""Whether the checkpoint of a cut may begin, a module attribute so that a mutant can replace it."""
+
+
+def _begin_checkpoint(state: CoordinatorState, cutting: Cutting) -> None:
+    if state.ledger.highest + 1 != cutting.checkpoint:
+        give_up_rescale(state, "the number of its checkpoint was taken")
+        return
+    _step(state, rescale_machine.CutKnown())
+    state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    advance_checkpoints(state, checkpoint_events.CheckpointDue(state.awake_ns, False, cutting.widths))
+    state.checkpoint_history.begin(state.ledger.highest, state.now_ns)
+    hold_requested(state, state.ledger.highest)
+    trigger_sources(state)
+
+
+def _step(state: CoordinatorState, event: rescale_machine.Event) -> None:
+    state.rescale = rescale_machine.step(state.rescale, event)

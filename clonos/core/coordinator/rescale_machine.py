@@ -1,0 +1,176 @@
+"""Rescale machine: from the request of other widths to the generation that has them (protocol 6.12).
+
+    Steady ──WidthsAsked──▶ Ordering ──SlotsThere──▶ Cutting ──CutComplete──▶ Switching ──Settled──▶ Steady
+                        └───────GivenUp──────────┴──▶ Steady
+
+The metadata of the cut, with the widths in it, is the point of no return: before it whatever goes wrong gives the
+rescale up, after it nothing does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.machine import Machine, Table
+
+Widths = tuple[tuple[str, int], ...]
+"""Number of tasks of each vertex, by its name, in the order of the plan."""
+
+# ------------------------------------------------------------------ states
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """No widths change. ``request``: the last one, 0 if there was none; ``refusal``: why it came to nothing."""
+
+    request: int = 0
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """The slots that the new tasks need are being requested."""
+
+    request: int
+    widths: Widths
+    begun_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """Every task is about to be suspended at the barrier of ``checkpoint``, which is 0 until the job is quiet.
+
+    ``begun_ns``: since when that has been so.
+    """
+
+    request: int
+    widths: Widths
+    begun_ns: int
+    checkpoint: CheckpointId
+    is_triggered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """The checkpoint of the cut is complete; the generation with other widths begins, and its tasks recover."""
+
+    request: int
+
+
+State = Steady | Ordering | Cutting | Switching
+
+# ------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class WidthsAsked:
+    """Event: other widths are wanted."""
+
+    request: int
+    widths: Widths
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Event: a request is refused."""
+
+    request: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsThere:
+    """Event: there are enough slots."""
+
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Event: nothing else is under way, so that the next checkpoint may be the cut."""
+
+    checkpoint: CheckpointId
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutKnown:
+    """Event: every slot has the view with the cut, so that its checkpoint begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutComplete:
+    """Event: the metadata of the cut is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Event: something has gone wrong before the metadata was written."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Event: the tasks of the new generation have gone live."""
+
+
+Event = WidthsAsked | Refused | SlotsThere | Quiet | CutKnown | CutComplete | GivenUp | Settled
+
+# ------------------------------------------------------------------ handlers
+
+
+def _order(_state: Steady, event: WidthsAsked) -> Ordering:
+    return Ordering(event.request, event.widths, event.awake_ns)
+
+
+def _refuse(_state: Steady, event: Refused) -> Steady:
+    return Steady(event.request, event.reason)
+
+
+def _begin(state: Ordering, event: SlotsThere) -> Cutting:
+    return Cutting(state.request, state.widths, event.awake_ns, CheckpointId(0), False)
+
+
+def _name_cut(state: Cutting, event: Quiet) -> Cutting:
+    return replace(state, checkpoint=event.checkpoint, begun_ns=event.awake_ns)
+
+
+def _trigger(state: Cutting, _event: CutKnown) -> Cutting:
+    return replace(state, is_triggered=True)
+
+
+def _switch(state: Cutting, _event: CutComplete) -> Switching:
+    return Switching(state.request)
+
+
+def _take_over(state: Steady, _event: CutComplete) -> Switching:
+    # An earlier coordinator has written the metadata.
+    return Switching(state.request)
+
+
+def _give_up(state: Ordering | Cutting, event: GivenUp) -> Steady:
+    return Steady(state.request, event.reason)
+
+
+def _settle(state: Switching, _event: Settled) -> Steady:
+    return Steady(state.request)
+
+
+HANDLERS: Table[State] = {
+    (Steady, WidthsAsked): _order,
+    (Steady, Refused): _refuse,
+    (Ordering, SlotsThere): _begin,
+    (Cutting, Quiet): _name_cut,
+    (Cutting, CutKnown): _trigger,
+    (Cutting, CutComplete): _switch,
+    (Steady, CutComplete): _take_over,
+    (Ordering, GivenUp): _give_up,
+    (Cutting, GivenUp): _give_up,
+    (Switching, Settled): _settle,
+}
+
+MACHINE: Machine[State, Event, State] = Machine("rescale machine", HANDLERS)
+step = MACHINE.step

@@ -1,0 +1,170 @@
+"""Live rescale: all tasks stand at the barrier of one checkpoint, and the next generation begins there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clonos.core.coordinator import rescale_machine
+from clonos.core.coordinator.coordinator_effects import Alarm, CommitOutput, WriteMetadata
+from clonos.core.coordinator.coordinator_events import (
+    MetadataWritten,
+    OutputCommitted,
+    RescaleRequested,
+    StopRequested,
+    WriteOutcome,
+)
+from clonos.core.coordinator.rescale import refusal
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, StatefulStep, Vertex
+from clonos.core.wire.control_messages import TriggerCheckpoint, View
+from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent, written_metadata
+
+CUT = CheckpointId(2)
+
+
+def cutting(**options: Any) -> CoordinatorHarness:
+    """A job whose view names its second checkpoint as the cut."""
+    harness = live_chain(**options)
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.do(RescaleRequested(7, ()))
+    while not harness.view.cut:
+        harness.tick(100)
+    assert harness.view.cut == CUT
+    return harness
+
+
+def state_of(harness: CoordinatorHarness) -> rescale_machine.State:
+    return harness.coordinator.rescale
+
+
+def refusal_of(harness: CoordinatorHarness) -> str:
+    state = state_of(harness)
+    assert isinstance(state, rescale_machine.Steady), state
+    return state.refusal
+
+
+def test_the_checkpoint_of_a_cut_begins_only_when_every_slot_has_the_view_with_it() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    deaf = harness.slots[harness.of(0).hosting_slot]
+    harness.do(RescaleRequested(7, ()))
+    harness.tick(100)
+    deaf.is_deaf = True
+    effects = harness.tick(1_000)
+    assert harness.view.cut == CUT
+    assert not sent(effects, TriggerCheckpoint), "a task that does not know the cut would go on after the barrier"
+    deaf.is_deaf = False
+    assert sent(harness.tick(1_000), TriggerCheckpoint)
+
+
+def test_the_metadata_of_a_cut_has_the_widths_and_the_next_view_begins_a_generation() -> None:
+    harness = cutting()
+    harness.tick(300)
+    before = harness.view
+    metadata = written_metadata(harness.acknowledge(CUT))
+    assert metadata.widths == (("source", 2), ("map", 2), ("sink", 2))
+    harness.durable(CUT)
+    assert harness.view.generation > before.generation
+    assert harness.view.begins_at_cut
+    assert not harness.view.cut
+    assert all(p.is_fresh and p.restore == CUT for p in harness.view.placements)
+    harness.tick(300)
+    assert state_of(harness) == rescale_machine.Steady(7)
+
+
+def test_the_view_of_a_switch_waits_until_the_output_of_the_cut_is_committed() -> None:
+    harness = cutting()
+    harness.tick(300)
+    before = harness.view
+    harness.acknowledge(CUT, parts=[(CUT, b"part")])
+    assert of_kind(harness.durable(CUT), CommitOutput)
+    harness.gone(harness.of(0).hosting_slot)
+    harness.tick(1_000)
+    assert harness.view == before, "a task would begin again behind the cut"
+    harness.do(OutputCommitted(CUT))
+    assert harness.view.generation > before.generation
+
+
+def test_a_failure_before_the_metadata_gives_the_rescale_up_and_all_tasks_go_on() -> None:
+    harness = cutting()
+    harness.tick(300)
+    harness.acknowledge(CUT, 1, 2, 3, 4)
+    generation = harness.view.generation
+    harness.gone(harness.of(0).hosting_slot)
+    assert (harness.view.cut, harness.view.generation) == (0, generation)
+    assert "source/0 has failed" in refusal_of(harness)
+    harness.tick(300)
+    metadata = written_metadata((*harness.acknowledge(CUT, 0), *harness.acknowledge(CUT, 5)))
+    assert not metadata.widths, "it counts as an ordinary checkpoint"
+
+
+def test_a_failure_after_the_metadata_is_begun_does_not_give_the_rescale_up() -> None:
+    harness = cutting()
+    harness.tick(300)
+    generation = harness.view.generation
+    assert of_kind(harness.acknowledge(CUT), WriteMetadata)
+    harness.gone(harness.of(0).hosting_slot)
+    harness.do(MetadataWritten(CUT, WriteOutcome.FAILED, "unknown"))
+    assert harness.view.generation == generation
+    harness.tick(500)
+    harness.durable(CUT)
+    assert harness.view.generation > generation
+    assert harness.view.begins_at_cut
+
+
+def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:
+    harness = cutting()
+    harness.tick(300)
+    harness.acknowledge(CheckpointId(CUT - 1), 0, final=True)
+    assert not written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).widths
+    harness.durable(CUT)
+    harness.tick(300)
+    assert (harness.view.cut, refusal_of(harness)) == (0, "a task has ended, or the checkpoint did not complete")
+
+
+def test_a_cut_that_takes_too_long_is_given_up() -> None:
+    harness = cutting(rescale_timeout_ms=2_000)
+    effects = harness.tick(3_000)
+    assert any("rescale_timeout" in alarm.text for alarm in of_kind(effects, Alarm))
+    assert not harness.view.cut
+    assert sent(effects, View)
+
+
+def test_a_job_that_is_being_stopped_changes_no_widths() -> None:
+    harness = cutting()
+    harness.do(StopRequested(drain=True))
+    assert refusal_of(harness) == "the job is being stopped"
+    harness.do(RescaleRequested(8, ()))
+    assert state_of(harness) == rescale_machine.Steady(8, "the job is being stopped")
+
+
+def test_a_change_of_widths_is_refused_while_another_one_is_under_way() -> None:
+    harness = cutting()
+    before = state_of(harness)
+    effects = harness.do(RescaleRequested(8, ()))
+    assert state_of(harness) == before
+    assert of_kind(effects, Alarm)
+
+
+@pytest.mark.parametrize(
+    ("widths", "reason"),
+    [
+        ({"map": 3}, ""),
+        ({"mop": 3}, "the job has no step mop; it has source, map, limit"),
+        ({"map": 0}, "the width of map is not between 1 and max_parallelism, 128"),
+        ({"map": 129}, "the width of map is not between 1 and max_parallelism, 128"),
+        ({"source": 3}, "source keeps a journal of its input, which has an order"),
+        ({"limit": 3}, "limit lets a limited number of records through"),
+    ],
+)
+def test_widths_that_a_job_cannot_have_are_refused_with_the_reason(widths: dict[str, int], reason: str) -> None:
+    vertices = (
+        Vertex("source", 1, is_source=True, is_journalled=True),
+        Vertex("map", 2),
+        Vertex("limit", 1, steps=(StatefulStep("limit", LIMIT_KIND),)),
+    )
+    edges = (Edge(0, 1, Partitioning.HASH, 0), Edge(1, 2, Partitioning.HASH, 0))
+    assert refusal(Plan("job", vertices, edges), widths) == reason

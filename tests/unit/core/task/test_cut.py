@@ -1,0 +1,59 @@
+"""A task that is cut (protocol 6.12) stands behind its barrier, with no call open, until a view lets it go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from clonos.core.model.ids import CheckpointId
+from clonos.core.ports.task_port import Command, CutAt, TaskEmission, TaskStopped
+from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation
+from tests.unit.core.task.test_task_replay import JOBS
+
+
+class CutTask(ScriptedTask):
+    """An incarnation that is cut at one of its barriers, and that goes on after some commands."""
+
+    def __init__(self, job: Job, number: int, cut: int) -> None:
+        super().__init__(job, number)
+        self.cut, self.has_begun, self.is_cut, self.waits = cut, False, False, 0
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if not self.has_begun:
+            self.has_begun = True
+            return CutAt(CheckpointId(self.cut))
+        if self.is_cut:
+            assert until_ns is None, "no timer ends the pause"
+            self.waits += 1
+            try:
+                if self.waits % 3 and (command := super().receive(None)) is not None:
+                    return command
+            except TaskStopped:  # nothing comes that the task could wait for
+                pass
+            self.is_cut = False
+            self.cut = 0
+            return CutAt(CheckpointId(0))
+        return super().receive(until_ns)
+
+    def emit(self, emission: TaskEmission) -> None:
+        assert not self.is_cut, "it has passed the barrier of its cut"
+        snapshot = emission.snapshot
+        if snapshot is not None and not snapshot.final and snapshot.checkpoint == self.cut:
+            assert not self.task.log.open_calls
+            self.is_cut = True
+        super().emit(emission)
+
+
+def barriers_of(job: str) -> list[int]:
+    return [int(snapshot.checkpoint) for snapshot in ScriptedTask(JOBS[job](), 3).run().snapshots if not snapshot.final]
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if barriers_of(job)])
+def test_a_task_makes_no_step_after_the_barrier_of_its_cut_until_a_view_lets_it_go_on(job: str) -> None:
+    made = JOBS[job]()
+    undisturbed = ScriptedTask(made, 3).run()
+    life = CutTask(made, 3, barriers_of(job)[0])
+    life.run()
+    assert life.task.is_final
+    assert life.waits > 0
+    assert life.outputs.keys() == undisturbed.outputs.keys()
+    check_continuation(life, ScriptedTask(made, 50, Start(life.log)).run())
