@@ -100,9 +100,9 @@ class OldColumns:
         """See ``OldState``."""
         self.chosen = numpy.unique(numpy.concatenate([NOTHING, *found]))
 
-    def choose_referring(self, numbers: Sequence[Numbers], owner: Any) -> None:
+    def choose_referring(self, numbers: Sequence[Numbers], targets: Any) -> None:
         """See ``OldState``."""
-        live, target = self.live(), Moved(owner.chosen, owner.chosen)
+        live, target = self.live(), Moved(targets, targets)
         refers = numpy.zeros(len(live), numpy.bool_)
         for each in numbers:
             values = self.values(each, live).astype(numpy.int64, copy=False)

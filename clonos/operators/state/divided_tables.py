@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 PLAIN: Final = frozenset({str, int, bytes})
 """Types of parts of keys whose groups are computed in columns."""
 
+WORD_BITS: Final = 64
+"""Bits of an integer in a column. A number that ends there has the sign."""
+
 TUPLES_MIN: Final = 64
 """Keys below which columns do not pay."""
 
@@ -85,6 +88,10 @@ class OldState(Protocol):
         """Whether something moves."""
 
     @property
+    def chosen(self) -> Any:
+        """Numbers of the slots and rows that move, or keys of the entries."""
+
+    @property
     def moved(self) -> Any:
         """Slots or rows with their new numbers, after ``place``."""
 
@@ -97,8 +104,8 @@ class OldState(Protocol):
     def choose_referred(self, found: Sequence[Any]) -> None:
         """Lets those with some numbers move."""
 
-    def choose_referring(self, numbers: Sequence[Numbers], owner: Any) -> None:
-        """Lets those move that refer to what moves of ``owner``, which is of the same kind, or in columns too."""
+    def choose_referring(self, numbers: Sequence[Numbers], targets: Any) -> None:
+        """Lets those move whose numbers are in ``targets``, in a list or array."""
 
     def numbers(self, numbers: Numbers) -> Any:
         """Returns the numbers in what moves, as a list or array."""
@@ -120,6 +127,11 @@ class OldTable:
         self._new: Entries = {}
 
     @property
+    def chosen(self) -> Any:
+        """See ``OldState``."""
+        return self.entries
+
+    @property
     def is_moving(self) -> bool:
         """See ``OldState``."""
         return bool(self.entries)
@@ -138,11 +150,11 @@ class OldTable:
         numbers = {*chain.from_iterable(found)}
         self.entries = {key: value for key, value in self.entries.items() if key in numbers}
 
-    def choose_referring(self, numbers: Sequence[Numbers], owner: Any) -> None:
+    def choose_referring(self, numbers: Sequence[Numbers], targets: Any) -> None:
         """See ``OldState``."""
-        targets, found = owner.entries, {}
+        moving, found = {*targets}, {}
         for key, value in self.entries.items():
-            if any(number in targets for each in numbers for number in _numbers(each, key, value)):
+            if any(number in moving for each in numbers for number in _numbers(each, key, value)):
                 found[key] = value
         self.entries = found
 
@@ -208,7 +220,8 @@ def _at(item: Any, path: Sequence[Any]) -> Any:
 
 def field_of(numbers: Numbers, value: Any) -> Any:
     """Returns the part of an integer, or of an array of them, that has a number, before ``first`` is subtracted."""
-    return value if numbers.bits == 64 else (value >> numbers.first_bit) & ((1 << numbers.bits) - 1)
+    field = value >> numbers.first_bit
+    return field if numbers.first_bit + numbers.bits >= WORD_BITS else field & ((1 << numbers.bits) - 1)
 
 
 def with_field(numbers: Numbers, value: Any, number: Any) -> Any:

@@ -12,7 +12,7 @@ arguments alone: equal calls give equal bytes. Old tasks are added one after the
     state = division.result()
 
 Entries of other tasks are left out while they are decoded, so that memory has the own part of the tables and a piece.
-Of columns it has those of one old task besides.
+Of columns it has those of one old task besides. State of steps that declare none is left out: it is of other tasks.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class StateUndivided(JobError):
 
 
 class StateWithoutDeclaration(InternalError):
-    """A snapshot has state that no step of the job declares, so that nothing tells how to divide it."""
+    """A snapshot has state of a step that the step does not declare, so that nothing tells how to divide it."""
 
     state: str
 
     def __str__(self) -> str:
-        return f"no step declares the state {self.state}, which is to be divided"
+        return f"its step does not declare the state {self.state}, or as another kind"
 
 
 class OwnImage(StateImage):
@@ -79,12 +79,10 @@ class OwnImage(StateImage):
         self._declared, self._own = declared, own
 
     def _read(self, section: Section) -> DecodedSection:
-        found = self._declared.find(section.name)
-        if found is None:
-            raise StateWithoutDeclaration(section.name)
-        _, spec, _ = found
-        if spec.scope is StateScope.EMPTY:
+        found = declaration_of(self._declared, section.name)
+        if found is None or found[1].scope is StateScope.EMPTY:
             return DecodedSection([], [], [])
+        spec = found[1]
         deleted, keys, values = read_section(section)
         if spec.scope is StateScope.KEYED and keys:
             keys, values = own_rows(spec, self._own, keys, values)
@@ -114,11 +112,8 @@ class Division:
         self._image = StateImage()
         self._next: dict[tuple[str, str], int] = {}  # the next number by step and sequence
         self._indexes: dict[str, Any] = {}  # of the keys of slots that several keys share
-        self._of_tasks = {
-            full_name(step, spec): _TaskTable(step, spec)
-            for step, spec in declared
-            if spec.kind is StateKind.TABLE and spec.scope in OF_TASKS
-        }
+        self._of_tasks: dict[str, _TaskTable] = {}
+        self._old_tasks = 0
 
     def new_image(self) -> OwnImage:
         """Returns an empty image for the pieces of an old task."""
@@ -131,15 +126,22 @@ class Division:
         """
         steps: dict[str, list[_Part]] = {}
         for name, kind, state in _states_of(image):
-            step, spec, part = self._declared_as(name, kind)
+            if (found := declaration_of(self._declared, name)) is None:
+                continue
+            step, spec, part = found
+            if spec.kind is not kind:
+                raise StateWithoutDeclaration(name)
             if spec.scope in BY_KEY:
                 steps.setdefault(step, []).append(_Part(name, spec, part, _old_state(spec, state)))
             elif spec.scope is StateScope.DRAINED and _is_filled(kind, state):
                 raise StateUndivided(step, name, "rows wait in it, which a stop with a savepoint drains")
+            elif spec.scope in OF_TASKS and name not in self._of_tasks:
+                self._of_tasks[name] = _TaskTable(step, spec, name, [{}] * self._old_tasks)
         for step, parts in steps.items():
             self._move(step, {part.name: part for part in parts})
         for name, table in self._of_tasks.items():
             table.add(image.tables.get(name, {}))
+        self._old_tasks += 1
 
     def result(self) -> StateImage:
         """Returns the state of the new task."""
@@ -152,19 +154,13 @@ class Division:
                 tables[full_name(step, spec)] = {0: number}
         return self._image
 
-    def _declared_as(self, name: str, kind: StateKind) -> tuple[str, StateSpec, str]:
-        found = self._declared.find(name)
-        if found is None or found[1].kind is not kind:
-            raise StateWithoutDeclaration(name)
-        return found
-
     # --- state by key
 
     def _move(self, step: str, parts: dict[str, _Part]) -> None:
         """Adds what moves of the state of a step by key."""
-        is_chosen: set[str] = set()
-        for name in parts:
-            self._choose(step, name, parts, is_chosen)
+        chosen: set[str] = set()
+        for name in sorted(parts, key=lambda name: parts[name].spec.scope is not StateScope.KEYED):
+            self._choose(step, name, parts, chosen)
         ranks = self._ranks(step, parts)
         moving = [part for part in parts.values() if part.state.is_moving]
         for part in moving:
@@ -172,25 +168,35 @@ class Division:
         for part in moving:
             part.state.move([(each, self._renumbering(step, each, part, parts, ranks)) for each in part.spec.numbers])
 
-    def _choose(self, step: str, name: str, parts: dict[str, _Part], is_chosen: set[str]) -> None:
+    def _choose(self, step: str, name: str, parts: dict[str, _Part], chosen: set[str]) -> None:
         """Decides what moves of one state."""
-        if name in is_chosen or name not in parts:
+        if name in chosen or name not in parts:
             return
-        is_chosen.add(name)
+        chosen.add(name)
         _, spec, part, state = parts[name]
         if spec.scope is StateScope.KEYED:
             state.choose_own(self._own)
             return
+        if spec.scope is StateScope.REFERRING and (step, spec.owner) not in self._kinds:
+            state.choose_referring(spec.numbers, self._numbers_left(step, spec.owner, parts))
+            return
         owner = _name_of(step, spec.owner, part)
-        self._choose(step, owner, parts, is_chosen)
+        self._choose(step, owner, parts, chosen)
         found = parts.get(owner)
         if found is None:
             state.choose_none()
         elif spec.scope is StateScope.REFERRED:
             state.choose_referred([found.state.numbers(each) for each in found.spec.numbers if each.of == spec.name])
         else:
-            is_table = spec.kind is StateKind.TABLE  # its numbers are of a sequence
-            state.choose_referring([each for each in spec.numbers if is_table or each.of == spec.owner], found.state)
+            state.choose_referring([each for each in spec.numbers if each.of == spec.owner], found.state.chosen)
+
+    def _numbers_left(self, step: str, sequence: str, parts: dict[str, _Part]) -> list[int]:
+        """Returns the numbers of a sequence in tables whose entries have keys."""
+        found: list[int] = []
+        for _, spec, _, state in [part for part in parts.values() if part.spec.scope is StateScope.KEYED]:
+            for each in spec.numbers:
+                found += state.numbers(each) if each.of == sequence else ()
+        return found
 
     def _is_place(self, step: str, numbers: Numbers) -> bool:
         """Returns whether numbers are those of slots or rows, not of a sequence."""
@@ -222,25 +228,24 @@ class Division:
 class _TaskTable:
     """Table whose entries are values of the task, of all old tasks."""
 
-    def __init__(self, step: str, spec: StateSpec) -> None:
-        self._step, self._spec = step, spec
-        self._tasks: list[Entries] = []
+    def __init__(self, step: str, spec: StateSpec, name: str, before: list[Entries]) -> None:
+        """``before``: those of the old tasks before the first one that has it."""
+        self._step, self._spec, self._name, self._tasks = step, spec, name, before
 
     def add(self, entries: Entries) -> None:
         """Adds that of the next old task.
 
         Raises: StateUndivided: it should be equal to the others.
         """
-        is_equal = self._spec.scope is not StateScope.EQUAL or not self._tasks or entries == self._tasks[0]
-        if not is_equal:
-            raise StateUndivided(self._step, full_name(self._step, self._spec), "it is not the same in all tasks")
+        if self._spec.scope is StateScope.EQUAL and self._tasks and entries != self._tasks[0]:
+            raise StateUndivided(self._step, self._name, "it is not the same in all tasks")
         self._tasks.append(entries)
 
     def of(self, own: OwnKeys) -> Entries:
         """Returns the entries of a new task."""
         scope, tasks = self._spec.scope, self._tasks
         if scope is StateScope.EQUAL:
-            return dict(tasks[0]) if tasks else {}
+            return dict(tasks[0])
         if scope is StateScope.SUM and own.task:
             return {}
         entries = [item for task in tasks for item in task.items()]
@@ -250,6 +255,17 @@ class _TaskTable:
         for key, value in entries:
             values.setdefault(key, []).append(value)
         return {key: COMBINED[scope](found) for key, found in values.items()}
+
+
+def declaration_of(declared: DeclaredState, name: str) -> tuple[str, StateSpec, str] | None:
+    """Returns step and declaration of state, and what is in the place of ``ANY``; None for state of other steps.
+
+    Raises: StateWithoutDeclaration: its step does not declare it.
+    """
+    found = declared.find(name)
+    if found is None and any(name.startswith(f"{step}/") for step, _ in declared):
+        raise StateWithoutDeclaration(name)
+    return found
 
 
 def check_widths(declared: DeclaredState) -> None:

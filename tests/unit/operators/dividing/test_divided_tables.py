@@ -44,7 +44,7 @@ SPECS = (
     keyed("held", key_place=(1, 2), numbers=(Numbers(ORDERED, (0,)), Numbers(ORDERED, (1, 0)))),
     keyed("windows", numbers=(Numbers(ORDERED, (1, EACH, 0)),)),
     keyed(f"pane/{ANY}"),
-    StateSpec("unmatched", StateKind.TABLE, StateScope.REFERRING, numbers=(Numbers(ORDERED, (0,)),), owner="held"),
+    StateSpec("unmatched", StateKind.TABLE, StateScope.REFERRING, numbers=(Numbers(ORDERED, (0,)),), owner=ORDERED),
     small("watermark", StateScope.EQUAL),
     small("next", StateScope.NEXT, ORDERED),
     StateSpec("cache", StateKind.TABLE, StateScope.EMPTY),
@@ -260,14 +260,20 @@ def test_a_step_of_fixed_width_is_refused_with_its_reason_before_any_state_is_re
         Division(declared, 0, 2, 128)
 
 
-def test_state_that_no_step_declares_is_an_error_of_ours() -> None:
+def test_state_that_its_step_does_not_declare_is_an_error_of_ours() -> None:
     image = StateImage()
-    image.tables["other/t"] = {0: 1}
+    image.tables["s/unknown"] = {0: 1}
     piece = piece_of(image)
-    with pytest.raises(StateWithoutDeclaration, match="no step declares the state other/t"):
+    with pytest.raises(StateWithoutDeclaration, match="does not declare the state s/unknown"):
         divided(DECLARED, [[piece]], 1, 128)
     with pytest.raises(StateWithoutDeclaration):
         Division(DECLARED, 0, 1, 128).add(whole([piece]))
+
+
+def test_state_of_other_steps_is_left_out() -> None:
+    image = StateImage()
+    image.tables["other/t"], image.tables["s/values"] = {0: 1}, {"a": 2}
+    assert contents(divided(DECLARED, [[piece_of(image)]], 1, 128)[0]) == {"values": [("a", 2)]}
 
 
 def test_keys_of_a_table_are_those_that_a_router_sends_to_the_task() -> None:
