@@ -183,7 +183,9 @@ class KeyedStream(
         )
         return WindowedStream(self._graph, self._inputs, settings)
 
-    def last(self, count: int, *, every: int = 1, late: Tag[T] | None = None) -> WindowedStream[K, T]:
+    def last(
+        self, count: int, *, every: int = 1, ttl: Duration | None = None, late: Tag[T] | None = None
+    ) -> WindowedStream[K, T]:
         """Gives each record a window of the last ``count`` records of its key; call an aggregation of them next.
 
         They are in the order of their timestamps, so a record waits until the watermark has passed it; without
@@ -191,16 +193,19 @@ class KeyedStream(
 
         Args:
             every: the records of a key from one result to the next.
+            ttl: after that long without a record a key is forgotten and begins anew, by timestamps, or by the causal
+                clock on a stream without them. By default the last records of each key stay for ever.
             late: side output of records behind the watermark, which are left out with a warning otherwise.
 
         Raises:
             InvalidJob: ``count`` or ``every`` is not an int of at least 1.
+            InvalidDuration: ``ttl`` is not a length of time.
 
         Example::
 
             readings.key_by("sensor").last(100, every=10).map_frames(fit)
         """
-        return self.window(LastRecords(count, every), late=late)
+        return self.window(LastRecords(count, every, ttl), late=late)
 
     def lag(
         self, count: int = 1, *, late: Tag[T] | None = None, **common: Unpack[Common]

@@ -382,18 +382,24 @@ class PerRecord(WindowKind):
 class Range(PerRecord):
     """Window of each record: the records of its key that are less than ``length`` before it, by time, and itself.
 
+    ``ttl``: after that long without a record, less than ``length``, the key begins anew.
+
     Example::
 
         Range("10min")
     """
 
     length: Duration
+    ttl: Duration | None = None
 
     def __post_init__(self) -> None:
+        if self.ttl is not None and duration_ns(self.ttl) >= duration_ns(self.length):
+            problem = f"gets Range({self.length!r}, ttl={self.ttl!r}), whose ttl is not less than its length"
+            raise InvalidJob("window", problem, "Leave ttl= out: no record is in a window for longer than its length.")
         duration_ns(self.length)
 
     def bound(self) -> Preceding:
-        return Preceding(length_ns=duration_ns(self.length))
+        return Preceding(length_ns=duration_ns(self.length), ttl_ns=_ttl_ns(self.ttl))
 
     def __str__(self) -> str:
         """Returns kind and length, such as "Range 10min"; stores have this text."""
@@ -406,13 +412,15 @@ class LastRecords(PerRecord):
 
     count: int
     every: int
+    ttl: Duration | None
 
     def __post_init__(self) -> None:
         checked_count("last", self.count)
         checked_count("last", self.every)
+        _ttl_ns(self.ttl)
 
     def bound(self) -> Preceding:
-        return Preceding(count=self.count, every=self.every)
+        return Preceding(count=self.count, every=self.every, ttl_ns=_ttl_ns(self.ttl))
 
     def __str__(self) -> str:
         """Returns kind and counts, such as "last 100 every 10"; stores have this text."""
@@ -427,6 +435,10 @@ def checked_count(what: str, count: Any) -> int:
     if type(count) is not int or count < 1:
         raise InvalidJob("window", f"gets {what} of {count!r:.80} records", "Give an int of at least 1.")
     return count
+
+
+def _ttl_ns(ttl: Duration | None) -> int | None:
+    return None if ttl is None else duration_ns(ttl)
 
 
 def _checked_time(time: Any) -> Any:

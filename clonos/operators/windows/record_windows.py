@@ -1,7 +1,7 @@
 """Windows of each record: the records of its key that came up to it in time, by a length of time or by their number.
 
-State: ``step/windows`` has the last records of each key with their times, and how many came since the last result. The
-records of a length of time are forgotten when the watermark has passed it.
+State: ``step/windows`` has the last records of each key with their times, and how many came since the last result. A
+key is forgotten when no later window reaches its last record, by the watermark or, without timestamps, by the clock.
 """
 
 from __future__ import annotations
@@ -32,12 +32,19 @@ TIME_NS: Final = itemgetter(0)
 @dataclass(frozen=True, slots=True)
 class Preceding:
     """Which records are in the window of a record: those of the last ``length_ns``, which excludes the record that is
-    as far back, or the last ``count``. Every ``every``-th record of a key has a result.
+    as far back, or the last ``count``. Every ``every``-th record of a key has a result. A key begins anew after
+    ``ttl_ns`` without a record.
     """
 
     length_ns: int | None = None
     count: int | None = None
     every: int = 1
+    ttl_ns: int | None = None
+
+    @property
+    def retained_ns(self) -> int | None:
+        """How long after its last record a key is kept; None: for ever."""
+        return min((each for each in (self.length_ns, self.ttl_ns) if each is not None), default=None)
 
 
 class RecordWindows(InOrder):
@@ -55,7 +62,7 @@ class RecordWindows(InOrder):
         apply: ApplyFunction | None = None,
     ) -> None:
         super().__init__(step, rules.late_tag)
-        self._bound, self._rules = bound, rules
+        self._bound, self._rules, self._retained_ns = bound, rules, bound.retained_ns
         gathered = aggregation if isinstance(aggregation, GatheredValues) else GatheredValues(aggregation)
         self._results = Results(gathered, apply)
         self._ends: list[tuple[int, int, Any]] = []  # (last time that was, number, key) of each key
@@ -65,7 +72,7 @@ class RecordWindows(InOrder):
         self._recorder: Recorder = scope.context.recorder
         self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
         self._counter = count()
-        if self._bound.length_ns is not None:
+        if self._retained_ns is not None:
             contents = self._table.contents().items()
             self._ends = [(entry[ITEMS][-1][0], next(self._counter), stored) for stored, entry in contents]
             heapify(self._ends)
@@ -75,7 +82,8 @@ class RecordWindows(InOrder):
 
     def in_order(self, rows: list[Any], times: Times) -> None:
         pairs = rows if self._rules.is_keyed else [(None, row) for row in rows]
-        own_times = repeat(self._recorder.instant_ns(False), len(rows)) if times is None else times
+        now_ns = self._recorder.instant_ns(False) if times is None else 0
+        own_times = repeat(now_ns, len(rows)) if times is None else times
         results: list[Any] = []
         result_times: list[int] = []
         failures: list[Failure] = []
@@ -94,14 +102,18 @@ class RecordWindows(InOrder):
             self.guard.caught(error, record)
         if results:
             self.out.rows(results, result_times if self._rules.has_times else None)
+        if times is None:
+            self.passed(now_ns)
 
     def _added(self, stored: Any, value: Any, time_ns: int) -> list[Any] | None:
         """Adds a record. Returns the records of its window with their times, None if it has no result."""
         bound, entry = self._bound, self._table.entries.get(stored)
         if entry is None:
             entry = [0, []]
-            if bound.length_ns is not None:
+            if self._retained_ns is not None:
                 heappush(self._ends, (time_ns, next(self._counter), stored))
+        elif bound.ttl_ns is not None and entry[ITEMS][-1][0] <= time_ns - bound.ttl_ns:
+            entry = [0, []]  # as if the watermark had come between them
         items: list[Any] = entry[ITEMS]
         items.append([time_ns, value])
         if bound.length_ns is not None:
@@ -113,11 +125,11 @@ class RecordWindows(InOrder):
         return None if entry[SEEN] else items
 
     def passed(self, watermark_ns: int) -> None:
-        length_ns = self._bound.length_ns
-        while length_ns is not None and self._ends and self._ends[0][0] <= watermark_ns - length_ns:
+        retained_ns = self._retained_ns
+        while retained_ns is not None and self._ends and self._ends[0][0] <= watermark_ns - retained_ns:
             _, number, stored = heappop(self._ends)
             last_ns = self._table.entries[stored][ITEMS][-1][0]
-            if last_ns <= watermark_ns - length_ns:
+            if last_ns <= watermark_ns - retained_ns:
                 self._table.delete(stored)
             else:
                 heappush(self._ends, (last_ns, number, stored))

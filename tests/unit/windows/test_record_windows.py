@@ -106,6 +106,40 @@ def last_mean(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 @pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_key_without_a_record_for_its_ttl_is_forgotten(seed: int, source: Any) -> None:
+    records = sent(seed, 200)
+    lengths = written(lambda graph: rolled(keyed(graph, records, source).window(Range("10s", ttl="4s"))))
+    last = written(lambda graph: rolled(keyed(graph, records, source).last(5, ttl="4s")))
+    of_lengths: dict[int, Any] = {}
+    of_last: dict[int, Any] = {}
+    for group in groups_of(records):
+        is_first = group.index.to_series().diff() >= pandas.Timedelta("4s")
+        for _, burst in group.groupby(is_first.cumsum().to_numpy()):
+            for windows, found in ((burst.rolling("10s"), of_lengths), (burst.rolling(5, min_periods=1), of_last)):
+                found |= {int(each["number"].iloc[-1]): each["number"].tolist() for each in windows}
+    assert max(map(len, of_lengths.values())) > 5
+    assert by_number((each.value["numbers"][-1], each.value["numbers"]) for each in lengths) == by_number(
+        of_lengths.items()
+    )
+    assert by_number((each.value["numbers"][-1], each.value["numbers"]) for each in last) == by_number(of_last.items())
+
+
+def test_the_ttl_of_a_stream_without_timestamps_goes_by_the_clock() -> None:
+    graph = JobGraph("job")
+    records = [{"key": key, "number": number} for number, key in enumerate("ababaa")]
+    graph.source(Given(records)).key_by("key").last(3, every=2, ttl="10s").apply(numbers).sink(Outbox())
+    job = Run(graph.compile(Options(), parallelism=1))
+    for seconds in (0, 0, 9, 10, 10, 9):
+        job.pass_time(seconds)
+        job.read(1)
+        job.drain()
+    assert [row for rows in job.written.values() for row in rows] == [[0, 2], [4, 5]]
+    job.finish()
+    job.close()
+
+
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("shift", [1, 3, -1, -2])
 def test_pairs_equal_shift_of_pandas(shift: int, source: Any) -> None:
     records = sent(7, 200)
@@ -173,10 +207,18 @@ def pair_numbers(pair: Any) -> list[int]:
     return [each["number"] for each in pair if each is not None]
 
 
-def test_records_that_no_later_one_needs_are_forgotten() -> None:
+FORGETTING: list[Callable[[KeyedStream[Any, Any]], WindowedStream[Any, Any]]] = [
+    lambda stream: stream.window(Range("10s")),
+    lambda stream: stream.window(Range("10h", ttl="10s")),
+    lambda stream: stream.last(3, ttl="10s"),
+]
+
+
+@pytest.mark.parametrize("window", FORGETTING, ids=["range", "ttl of range", "ttl of last"])
+def test_records_that_no_later_one_needs_are_forgotten(window: Callable[..., WindowedStream[Any, Any]]) -> None:
     records = [{"key": number, "number": number, "at": at(10 * number)} for number in range(200)]
     graph = JobGraph("job")
-    keyed(graph, records).window(Range("10s")).count().sink(Outbox())
+    window(keyed(graph, records)).count().sink(Outbox())
     job = Run(graph.compile(Options(), parallelism=1))
     while job.read():
         job.drain()
@@ -193,6 +235,7 @@ def test_a_restored_task_goes_on_as_if_it_had_not_stopped(stop: int) -> None:
         stream = keyed(found, sent(11, 80))
         stream.window(Range("7s")).aggregate(of=collect("number"), total=sum_("size")).sink(Outbox())
         stream.last(5, every=2).apply(numbers).sink(Outbox())
+        stream.last(5, every=2, ttl="3s").apply(numbers).sink(Outbox())
         stream.lag(2).map(pair_numbers).sink(Outbox())
         stream.lead(2).map(pair_numbers).sink(Outbox())
         return found
@@ -221,3 +264,7 @@ def test_windows_for_each_record_refuse_triggers_and_wrong_numbers() -> None:
         stream.lag(0)
     with pytest.raises(InvalidDuration):
         Range("long")
+    with pytest.raises(InvalidJob, match="whose ttl is not less than its length"):
+        Range("10s", ttl="10s")
+    with pytest.raises(InvalidDuration):
+        stream.last(3, ttl=0)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from clonos.agg import count, sum_
 from clonos.api.emission import at_end, each, every
@@ -14,9 +14,13 @@ from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
 from clonos.api.windows import Range
 from clonos.operators.windows.window_results import Window
-from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, check, key_of_row, name_of
+from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, check, key_of_row, marked, micros, name_of
 from clonos_chaos.jobs.graphs.graph_windows import number_of, rank
 from clonos_chaos.jobs.window_jobs import MS
+
+RANGE_MS: Final = 40
+TTL_MS: Final = 15
+"""Length of windows of time, and how long a key without rows is kept."""
 
 
 class Deduplicating(GraphStep):
@@ -37,7 +41,15 @@ class Deduplicating(GraphStep):
 
 
 class MergedBranches(GraphStep):
-    """Two branches that are merged in the order of their timestamps, or the rows of each key in this order."""
+    """Two branches that are merged in the order of their timestamps, or the rows of each key in this order.
+
+    Where no record is late, a row of a window of time has the start of its window.
+    """
+
+    def __init__(self, stage: int, rng: Random, *, is_exact: bool) -> None:
+        super().__init__(stage, rng)
+        self._has_starts = is_exact and self.every > 3 and stage % 2 == 1
+        self._ttl_ms = None if self.parallelism == 2 else TTL_MS
 
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
         if self.every > 2:  # no draw of its own, which would make other worlds of all seeds
@@ -52,9 +64,29 @@ class MergedBranches(GraphStep):
             pairs = keyed.lag(2, late=LATE, parallelism=self.parallelism)
             late.append(pairs.side_output(LATE))
             return pairs.map(_first_of_key)
-        windows = keyed.window(Range("40ms"), late=LATE) if self.stage % 2 else keyed.last(3, late=LATE)
-        found: Stream[Row] = windows.apply(_last_of_key, parallelism=self.parallelism)
+        ttl = None if self._ttl_ms is None else f"{self._ttl_ms}ms"
+        length = Range(f"{RANGE_MS}ms", ttl)
+        windows = keyed.window(length, late=LATE) if self.stage % 2 else keyed.last(3, ttl=ttl, late=LATE)
+        function = partial(_marked_last_of_key, self.stage) if self._has_starts else _last_of_key
+        found: Stream[Row] = windows.apply(function, parallelism=self.parallelism)
         late.append(found.side_output(LATE))
+        return found
+
+    def twin(self, items: list[Item]) -> list[Item]:
+        if not self._has_starts:
+            return items
+        gap_ns = (self._ttl_ms or RANGE_MS) * MS
+        times: dict[int, list[int]] = {}
+        for row, time_ns in items:
+            times.setdefault(key_of_row(row), []).append(time_ns)
+        found = []
+        for row, time_ns in items:
+            start_ns = time_ns
+            for earlier_ns in sorted((ns for ns in times[key_of_row(row)] if ns < time_ns), reverse=True):
+                if earlier_ns <= max(time_ns - RANGE_MS * MS, start_ns - gap_ns):
+                    break
+                start_ns = earlier_ns
+            found.append((marked(row, self.stage, micros(start_ns)), time_ns))
         return found
 
 
@@ -157,6 +189,10 @@ def _last_of_key(key: int, window: Window, rows: list[Row]) -> list[Row]:
     check(all(key_of_row(row) == key for row in rows), lambda: f"a window of the key {key} has {rows}")
     check(len({*rows}) == len(rows) and window.start <= window.end, lambda: f"a window has {rows}")
     return rows[-1:]
+
+
+def _marked_last_of_key(stage: int, key: int, window: Window, rows: list[Row]) -> list[Row]:
+    return [marked(row, stage, micros(window.start)) for row in _last_of_key(key, window, rows)]
 
 
 def _twice(row: Row) -> list[Row]:

@@ -43,7 +43,7 @@ EXACT: Final[tuple[Maker, ...]] = (
     LookingUp,
     Broadcasting,
     ConnectedBranches,
-    MergedBranches,
+    partial(MergedBranches, is_exact=True),
     partial(Deduplicating, is_exact=True),
 )
 """Steps whose results follow from the timestamps."""
@@ -55,7 +55,7 @@ PASSING: Final[tuple[Maker, ...]] = (
     LookingUp,
     Broadcasting,
     ConnectedBranches,
-    MergedBranches,
+    partial(MergedBranches, is_exact=False),
     partial(Deduplicating, is_exact=False),
 )
 """Steps that let each row through once, on time or late."""
