@@ -32,6 +32,7 @@ from clonos.operators.emission_times import Emission
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
+from clonos.operators.kinds.object_panes import ObjectPanesKind
 from clonos.operators.kinds.object_windows import ObjectWindowsKind
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -213,7 +214,8 @@ class WindowSettings:
         """Returns what makes the operator over rows."""
         kind, rules, formed = self.kind, self.rules, self._formed(aggregation)
         if isinstance(kind, Aligned) and self._has_panes:
-            return partial(PaneWindows, step, kind.spans(), window_aggregate(formed), rules, apply)
+            panes = ObjectPanesKind(rules.is_keyed, window_aggregate(formed), apply)
+            return partial(PaneWindows, step, panes, kind.spans(), rules)
         if isinstance(kind, PerRecord):
             return partial(RecordWindows, step, kind.bound(), aggregation, rules, apply)
         objects = ObjectWindowsKind(rules.is_keyed, _assigner_of(kind), formed, apply, self.trigger, self.evictor)

@@ -285,7 +285,7 @@ class LateJob(WindowJob):
     late_share: ClassVar[float] = 1
 
 
-def _prepare(operator: PaneWindows | KeyWindows[Any], prepare: Callable[[int], None], checkpoint: int) -> None:
+def _prepare(operator: PaneWindows[Any] | KeyWindows[Any], prepare: Callable[[int], None], checkpoint: int) -> None:
     """Checks before a snapshot that a step has no state of windows whose lateness has passed."""
     prepare(checkpoint)
     reached_ns = operator._reached.entries.get(0)

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator
 
 Schemas = tuple[Any, ...]
@@ -74,12 +73,3 @@ class ColumnForm(ABC):
     @abstractmethod
     def operator(self, step: str, schemas: Schemas) -> Operator:
         """Creates the operator over columns; ``schemas`` are what ``stored`` has returned."""
-
-
-class ColumnOperator(Operator):
-    """Base of the operators with state in columns."""
-
-    takes_columns = True
-
-    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
-        self.columns(batch)

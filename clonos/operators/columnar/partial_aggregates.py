@@ -20,7 +20,7 @@ from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.windows.grid import Spans
-from clonos.operators.windows.paned import WATERMARK_NAME
+from clonos.operators.windows.window_operator import WATERMARK_NAME
 
 SMALL: Final = 1 << 40
 """Bound of whole numbers that are their own numbers as keys."""

@@ -19,6 +19,7 @@ from clonos.operators.event_time.timestamps import LIMIT_NS
 from clonos.operators.operator import Operator
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.key_windows import KeyWindows
+from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.window_rules import WindowRules
 
 SESSION_NS_MAX: Final = END_OF_TIME_NS - LIMIT_NS
@@ -96,9 +97,9 @@ class SpansForm(WindowedForm):
         return partial(PartialAggregates, step, self.spans, self.aggregation, self.keys, reads, is_event_time)
 
     def _windows(self, step: str, aggregates: list[Any], keys: list[Any]) -> Operator:
-        from clonos.operators.columnar.column_windows import ColumnWindows
+        from clonos.operators.kinds.column_panes import ColumnPanesKind
 
-        return ColumnWindows(step, self.spans, aggregates, keys, self.rules)
+        return PaneWindows(step, ColumnPanesKind(aggregates, keys), self.spans, self.rules)
 
 
 @dataclass(frozen=True)

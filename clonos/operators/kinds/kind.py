@@ -37,8 +37,9 @@ class KeyedBatch(Protocol):
 
 
 BatchT = TypeVar("BatchT", bound=KeyedBatch)
+TakenT = TypeVar("TakenT")
 GivenT = TypeVar("GivenT", bound=KeyedBatch, contravariant=True)
-MadeT = TypeVar("MadeT", bound=KeyedBatch, covariant=True)
+MadeT = TypeVar("MadeT", covariant=True)
 
 
 class KeyChoice(Protocol[GivenT]):

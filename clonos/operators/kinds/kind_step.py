@@ -6,14 +6,14 @@ from abc import abstractmethod
 from typing import Any, Generic
 
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.kinds.kind import BatchT, RecordKind
+from clonos.operators.kinds.kind import RecordKind, TakenT
 from clonos.operators.operator import Operator, Times
 
 
-class KindStep(Operator, Generic[BatchT]):
+class KindStep(Operator, Generic[TakenT]):
     """Base of operators that serve records of any kind."""
 
-    _kind: RecordKind[BatchT]
+    _kind: RecordKind[TakenT]
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         batch = self._kind.of_rows(self, rows, times)
@@ -38,5 +38,5 @@ class KindStep(Operator, Generic[BatchT]):
             self._take(found)
 
     @abstractmethod
-    def _take(self, batch: BatchT) -> None:
+    def _take(self, batch: TakenT) -> None:
         """Takes a batch, which has records."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
-from clonos.operators.kinds.kind import BatchT, GivenT, RecordKind
+from clonos.operators.kinds.kind import BatchT, GivenT, MadeT, RecordKind
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.window_rules import WindowRules
@@ -69,12 +69,16 @@ class KeyedWindows(Protocol[GivenT]):
         """Emits what windows owe, by their end and first arrival, and forgets them."""
 
 
-class WindowsKind(RecordKind[BatchT], Protocol[BatchT]):
-    """Kind of the records of windows whose state is per key."""
+class WindowRecordKind(RecordKind[MadeT], Protocol[MadeT]):
+    """Kind of the records of windows."""
 
     @property
     def fires_in_spans(self) -> bool:
         """Whether the windows that end at several instants may emit at once."""
+
+
+class WindowsKind(WindowRecordKind[BatchT], Protocol[BatchT]):
+    """Kind of the records of windows whose state is per key."""
 
     def windows(self, step: WindowedStep) -> KeyedWindows[BatchT]:
         """Returns the open windows of a step."""

@@ -10,9 +10,9 @@ import clonos.connectors.columns.arrow_files
 import clonos.connectors.columns.parquet_files
 import clonos.expressions.program
 import clonos.operators.columnar.column_step
-import clonos.operators.columnar.column_windows
 import clonos.operators.event_time.column_times
 import clonos.operators.kinds.column_kind
+import clonos.operators.kinds.column_panes
 import clonos.operators.state.column_state  # noqa: F401
 from clonos.core.values import get_ready_for_columns
 

@@ -19,10 +19,10 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import ColumnsNeeded
 from clonos.api.windows import Cumulative, Session, Sliding, Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.window_columns import WindowColumns
+from clonos.operators.kinds.column_panes import ColumnPanes
+from clonos.operators.kinds.object_panes import ObjectPanes
 from clonos.operators.tags import Tag
-from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.operators.driver import START_NS, Given, GivenReader, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -227,14 +227,14 @@ def classes_used(rows: list[dict[str, Any]], schema: Any, monkeypatch: pytest.Mo
     used: set[type] = set()
 
     def tracking(emit: Any) -> Any:
-        def tracked(self: Any, end: int) -> None:
+        def tracked(self: Any, end: int, late: Any) -> None:
             used.add(type(self))
-            emit(self, end)
+            emit(self, end, late)
 
         return tracked
 
-    for cls in (ColumnWindows, PaneWindows):
-        monkeypatch.setattr(cls, "_emit", tracking(cls._emit))
+    for cls in (ColumnPanes, ObjectPanes):
+        monkeypatch.setattr(cls, "emit", tracking(cls.emit))
 
     def build(graph: JobGraph) -> None:
         stream = graph.source(ColumnsOf(rows, schema), timestamps=Timestamps("at", future_max=None))
@@ -247,8 +247,8 @@ def classes_used(rows: list[dict[str, Any]], schema: Any, monkeypatch: pytest.Mo
 def test_types_that_have_no_column_of_state_are_aggregated_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"key": "a", "at": START, "name": ["x"]}]
     schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("name", pa.list_(pa.string()))])
-    assert classes_used(rows, schema, monkeypatch, n=count()) == {ColumnWindows}
-    assert classes_used(rows, schema, monkeypatch, n=count(), least=min_("name")) == {PaneWindows}
+    assert classes_used(rows, schema, monkeypatch, n=count()) == {ColumnPanes}
+    assert classes_used(rows, schema, monkeypatch, n=count(), least=min_("name")) == {ObjectPanes}
 
 
 def test_columns_with_timestamps_may_be_keyed_by_a_function() -> None:

@@ -30,9 +30,9 @@ from clonos.api.graph import JobGraph
 from clonos.api.plan.explaining import explain_graph
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.logs.log_aggregate import LogAggregate
-from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.kinds.column_panes import ColumnPanes
+from clonos.operators.kinds.object_panes import ObjectPanes
 from tests.unit.columns.test_column_windows import (
     KINDS,
     LATE,
@@ -112,9 +112,9 @@ def test_windows_with_logs_stay_in_columns(monkeypatch: pytest.MonkeyPatch) -> N
     rows = [{"key": "a", "at": START, "x": 1, "name": "x"}]
     schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64()), ("name", pa.string())])
     columns: Any = {**aggregates(), "bottom": bottom_k(1, "at"), "distinct": distinct("name")}
-    assert classes_used(rows, schema, monkeypatch, **columns) == {ColumnWindows}
-    assert classes_used(rows, schema, monkeypatch, longest=top_k(1, "name")) == {PaneWindows}
-    assert classes_used(rows, schema, monkeypatch, median=quantile("x", 0.5)) == {ColumnWindows}
+    assert classes_used(rows, schema, monkeypatch, **columns) == {ColumnPanes}
+    assert classes_used(rows, schema, monkeypatch, longest=top_k(1, "name")) == {ObjectPanes}
+    assert classes_used(rows, schema, monkeypatch, median=quantile("x", 0.5)) == {ColumnPanes}
 
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
@@ -135,7 +135,7 @@ def test_first_last_least_and_greatest_values_of_any_type_are_those_over_rows(
     rows = [{"key": "ab"[place % 2], "at": START + place, "x": cell} for place, cell in enumerate([*cells, *cells])]
     schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", type_)])
     named = {"first": first("x"), "last": last("x"), "least": min_("x"), "most": max_("x")}
-    assert classes_used(rows, schema, monkeypatch, **named) == {ColumnWindows}
+    assert classes_used(rows, schema, monkeypatch, **named) == {ColumnPanes}
     found = []
     for source in (Given(rows), ColumnsOf(rows, schema)):
         graph = JobGraph("job")
@@ -148,8 +148,8 @@ def test_first_last_least_and_greatest_values_of_any_type_are_those_over_rows(
 def test_first_values_of_lists_stay_in_columns_and_least_ones_go_on_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.list_(pa.int64()))])
     rows = [{"key": "a", "at": START, "x": [2, 1]}]
-    assert classes_used(rows, schema, monkeypatch, first=first("x")) == {ColumnWindows}
-    assert classes_used(rows, schema, monkeypatch, least=min_("x")) == {PaneWindows}
+    assert classes_used(rows, schema, monkeypatch, first=first("x")) == {ColumnPanes}
+    assert classes_used(rows, schema, monkeypatch, least=min_("x")) == {ObjectPanes}
 
 
 def test_lists_of_windows_are_columns_of_lists() -> None:

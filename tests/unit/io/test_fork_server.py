@@ -77,7 +77,7 @@ def test_the_fork_server_of_a_job_with_columns_has_preloaded_what_its_slots_impo
         "get_ready_for_columns(); decode_columns(encode_columns(batch));"
         "from clonos.expressions.program import Program; from clonos.expressions.stages import Stage;"
         "Program([Stage('f', 'filter', (('c', col('k') == lit(1)),))], batch.schema);"
-        "from clonos.operators.columnar import column_step, column_windows;"
+        "from clonos.operators.columnar import column_step; from clonos.operators.kinds import column_panes;"
         "print(sorted(set(sys.modules) - known))"
     )
     assert printed_by(program) == "[]"

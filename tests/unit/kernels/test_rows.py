@@ -21,10 +21,10 @@ from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, split_rows
 from clonos.core.values.rows import LazyRows, column_of, key_place, take_rows
 from clonos.kernels import choice
+from clonos.operators.kinds.object_pane_batch import by_pane
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.keyed import _beside, _pair_of
 from clonos.operators.windows.grid import UtcGrid
-from clonos.operators.windows.pane_windows import by_pane
 
 INTS, TUPLES, PLACE = 2, 7, 14
 EDGES = [edge + step for edge in (0, 32, 128, 1 << 8, 1 << 16, 1 << 32, 1 << 63, 1 << 64) for step in (-1, 0, 1)]

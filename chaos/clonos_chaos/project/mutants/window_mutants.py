@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.kinds import object_pane_batch
 from clonos.operators.operator import DueTimer, Scope
-from clonos.operators.windows import pane_windows
 from clonos.operators.windows.assigners import SessionAssigner
 from clonos.operators.windows.pane_agenda import EMITS
-from clonos.operators.windows.paned import Paned
+from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.window_rules import WindowRules
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
@@ -22,7 +22,7 @@ def panes_take_a_record_twice(mutation: Mutation) -> None:
     def by_pane(right: Any, *arguments: Any) -> dict[int, list[Any]]:
         return {pane: [*rows, rows[-1]] for pane, rows in right(*arguments).items()}
 
-    mutation.wrap(pane_windows, "by_pane", by_pane)
+    mutation.wrap(object_pane_batch, "by_pane", by_pane)
 
 
 @mutant("2")
@@ -35,11 +35,11 @@ def late_records_are_dropped(mutation: Mutation) -> None:
 def windows_forget_the_watermark(mutation: Mutation) -> None:
     """The snapshot of a step of windows holds its watermark."""
 
-    def opened(right: Any, self: Paned[Any], scope: Scope) -> None:
+    def opened(right: Any, self: PaneWindows[Any], scope: Scope) -> None:
         scope.state.table(f"{self._step}/watermark", is_small=True).entries.clear()
         right(self, scope)
 
-    mutation.wrap(Paned, "open", opened)
+    mutation.wrap(PaneWindows, "open", opened)
 
 
 @mutant("2")
@@ -58,7 +58,7 @@ def lateness_is_ignored(mutation: Mutation) -> None:
 def ended_windows_are_retained(mutation: Mutation) -> None:
     """The state of a window is deleted when its lateness has passed."""
 
-    def fire(right: Any, self: Paned[Any], due: Sequence[DueTimer]) -> None:
+    def fire(right: Any, self: PaneWindows[Any], due: Sequence[DueTimer]) -> None:
         right(self, [timer for timer in due if timer.token[0] == EMITS])
 
-    mutation.wrap(Paned, "fire", fire)
+    mutation.wrap(PaneWindows, "fire", fire)

@@ -1,0 +1,98 @@
+"""Protocols of the kinds of records below windows in panes: what ``PaneWindows`` asks of them.
+
+The operator has the rules: which pane a record is in, which windows have ended, which records are late, and when a
+window emits. A kind has the batch by panes, and a table per pane with the accumulators of its keys: the entries of a
+table (``object_panes``), or slots of a table in columns (``column_panes``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.kinds.window_kind import WindowRecordKind
+from clonos.operators.operator import Operator, Times
+from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.windows.grid import Grid, Spans
+from clonos.operators.windows.window_rules import WindowRules
+
+PANE_NAME: Final = "pane"
+LATE_NAME: Final = "late"
+"""Kinds of tables: of a pane, and of the late records of a window that has ended."""
+
+
+class PanedStep(NamedTuple):
+    """Step of windows in panes: its name, operator, state, windows and rules, and its tables.
+
+    ``panes`` has a table for each pane, ``late`` one for each window that owes a result for late records.
+    """
+
+    name: str
+    operator: Operator
+    state: StateBackend
+    spans: Spans
+    rules: WindowRules
+    panes: dict[int, Any]
+    late: dict[int, Any]
+
+    def name_of(self, kind: str, number: int | str) -> str:
+        """Returns the name of a table."""
+        return f"{self.name}/{kind}/{number}"
+
+
+class PaneBatch(Protocol):
+    """Records of a batch by panes."""
+
+    def split(self, grid: Grid) -> Iterable[int]:
+        """Divides records by their timestamps, and returns their panes."""
+
+    def whole(self, pane: int) -> None:
+        """Puts all records into one pane."""
+
+    def pass_late(self, late_records: LateRecords, panes: Sequence[int], watermark_ns: int) -> None:
+        """Passes the records of some panes to those that are late, in their order."""
+
+
+PaneBatchT = TypeVar("PaneBatchT", bound=PaneBatch)
+GivenBatchT = TypeVar("GivenBatchT", bound=PaneBatch, contravariant=True)
+
+
+class PaneTables(Protocol[GivenBatchT]):
+    """Tables of panes, and of windows with late records."""
+
+    def restored(self, prefix: str) -> list[str]:
+        """Returns the names of restored tables with this prefix."""
+
+    def new(self, kind: str, number: int) -> Any:
+        """Returns the table of a pane or window with its restored entries, or a new one."""
+
+    def drop(self, kind: str, number: int) -> None:
+        """Forgets the table of a pane or window."""
+
+    def add(self, batch: GivenBatchT, pane: int) -> None:
+        """Adds the records of a pane, none of whose windows has emitted."""
+
+    def add_behind(self, batch: GivenBatchT, ended: Mapping[int, Sequence[int]]) -> None:
+        """Adds the records of panes with a window that has emitted. ``ended`` has for each pane those of its windows
+        that have ended and still take records: these owe a further result."""
+
+    def emit(self, end: int, late: Any | None) -> None:
+        """Emits the results of a window at its end, or later those of the keys that ``late`` has."""
+
+    def pass_results(self) -> None:
+        """Passes on the results of windows that were not passed on yet."""
+
+
+class PanesKind(WindowRecordKind[PaneBatchT], Protocol[PaneBatchT]):
+    """Kind of the records of windows in panes."""
+
+    def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> PaneBatchT:
+        """See ``RecordKind``."""
+
+    def of_keys(self, operator: Operator, keys: list[Any], times: Times) -> PaneBatchT:
+        """Returns a batch of keys, which stand for records that have no other value."""
+
+    def panes(self, step: PanedStep) -> PaneTables[PaneBatchT]:
+        """Returns the tables of a step."""
