@@ -91,6 +91,7 @@ class RunOptions:
     resume: bool = False  # resume from the last completed checkpoint of the store
     checkpoint: int | None = None  # with resume: resume from this checkpoint
     from_savepoint: str = ""  # path or URL of a savepoint from which a new job starts
+    widths: tuple[str, ...] = ()  # "count=4": numbers of tasks of steps, beside those of the code
     allow_dropped_state: bool = False  # with from_savepoint: state of steps that the job does not have is dropped
     overwrite: bool = False  # delete what the store and the output folders hold
     metrics: str = ""  # file for counters, one JSON line per second

@@ -239,6 +239,8 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
     named = {key: getattr(parsed, key) for key in keys}
     options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
     options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
+    if parsed.width:
+        options["widths"] = parsed.width
     return options | pairs(parsed.option)
 
 
@@ -320,6 +322,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--resume", action="store_true", help="resume from the last completed checkpoint")
     run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
     run.add_argument("--from-savepoint", metavar="URL", help="start a new job from a savepoint, with an empty store")
+    run.add_argument(
+        "--width", metavar="STEP=TASKS", action="append", help="number of tasks of a step; may be repeated"
+    )
     run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
     run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")
     run.add_argument("--metrics-port", metavar="PORT", help="serve metrics for Prometheus at this port; 0: a free one")

@@ -79,6 +79,7 @@ class StartOptions(TypedDict, total=False):
     step_records_max: int
     store: Text
     watermark_drift_max: Duration
+    widths: str | Sequence[Text]
 
 
 Slots = Literal["auto", "spark", "process", "thread"] | SlotKind

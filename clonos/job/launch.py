@@ -124,7 +124,7 @@ def _prepared(
     run = settings.run
     image = compiled(graph, settings, start.splits(graph))
     _check_placement(image, run)
-    start.decide(image)
+    image = start.decide(image)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)

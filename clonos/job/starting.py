@@ -34,6 +34,8 @@ from clonos.io.store.store import (
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
 from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
+from clonos.job.continuing.start_widths import at_widths
+from clonos.job.continuing.width_change import WidthChange, changed_widths, withdraw_retired
 from clonos.job.staging import StagedInput
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
@@ -67,6 +69,7 @@ class JobStart:
         self._dead: Marks = NO_MARKS  # marks of drivers that have died
         self._staged: StagedInput | None = None
         self._savepoint: SavepointStart | None = None
+        self._change: WidthChange | None = None  # of a job that goes on with other widths
 
     # ------------------------------------------------------------------ reading
 
@@ -112,10 +115,10 @@ class JobStart:
     def check_fit(self, image: JobImage) -> None:
         """Checks that the state of the savepoint, if there is one, fits the job. Reads none of it.
 
-        Raises: SavepointUnfit, StateWouldBeDropped.
+        Raises: SavepointUnfit, StateWouldBeDropped, WidthsRefused.
         """
         if self._savepoint is not None:
-            self._savepoint.check_fit(image)
+            self._savepoint.check_fit(self._savepoint.at_widths(image, self._run.widths))
 
     def stage(self, graph: JobGraph) -> None:
         """Writes the input of the sources that need it, or finds that of the job to resume.
@@ -135,35 +138,41 @@ class JobStart:
                 raise StoreInUse(self.store.url, self._found.job_id, checkpoints[-1])
         self._staged.write()
 
-    def decide(self, image: JobImage) -> CheckpointMetadata | None:
-        """Returns the metadata to resume from; None for a start at the beginning of the input.
+    def decide(self, image: JobImage) -> JobImage:
+        """Decides from what the job goes on; returns it with the numbers of tasks with which it starts.
 
         Raises: StoreInUse: the job of the store has not finished. StoreOfAnotherJob. PlanChanged. OutputInUse.
+        WidthsRefused.
         """
-        self._sinks = list(_transactional_sinks(image))
+        run, self._sinks = self._run, list(_transactional_sinks(image))
         for _, sink in _sinks(image):
             if (check_start := getattr(sink, "check_start", None)) is not None:
                 check_start()
         if self._found is not None:
             self.store.find_job()
-            if not self._run.overwrite:
+            if not run.overwrite:
                 self._refuse_another_job(self._found, image.plan)
                 refuse_half_copied(self.store, self._found)
         if self._savepoint is not None:
+            image = self._savepoint.at_widths(image, run.widths)
             self._savepoint.check(image)
-        if self.is_resume:
+        elif self.is_resume:
             assert self._found is not None
-            self._resumed = checkpoint_to_resume(self.store, self._found, self._run, image.plan)
-            return self._resumed
-        if self._run.overwrite:
-            return None
+            self._resumed = checkpoint_to_resume(self.store, self._found, run, image.plan)
+            if self._resumed is not None:
+                image, self._change = changed_widths(self.store, self._resumed, image, run.widths)
+                return image
+        if self._savepoint is None:
+            image = at_widths(image, run.widths, None)
+        if self.is_resume or run.overwrite:
+            return image
         if self._found is not None:
             self._replaces = self._id_to_replace(self._found, image)
         for number, sink in enumerate(self._sinks):
             check: Callable[[str], bool] | None = getattr(sink, "check_output", None)
             if check is not None and check(self._replaces):
                 self._replaced_sinks.add(number)
-        return None
+        return image
 
     def _refuse_other_folder(self) -> None:
         """Refuses a resume whose default store is empty here, while the one beside the job's file has the job.
@@ -233,6 +242,10 @@ class JobStart:
             if self._staged is not None:
                 self._staged.remove_others()
         self._prepare_outputs(image, record.job_id, is_taken_over)
+        if self._change is not None:
+            self._resumed = self._change.write(record.job_id)
+        if self._resumed is not None and not is_taken_over:
+            withdraw_retired(image, record.job_id, self.store.term, self._resumed.retired)
         return record
 
     @property

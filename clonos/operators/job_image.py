@@ -142,12 +142,12 @@ class UnitedState:
 
     def new_mirror(self, source: StateSource) -> StateImage:
         """Returns an empty image for the state of a source."""
-        if (source.index, source.width) != (self._index, self._width):
-            raise InternalError(f"task {self._index} of {self._width} takes state from {source}")
         return StateImage()
 
     def add(self, source: StateSource, mirror: Any) -> None:
-        """Takes over the state of the steps of a source."""
+        """Takes over the state of the steps of a source. Raises: InternalError: it cannot be divided."""
+        if source.width != self._width and (mirror.tables or mirror.columns or mirror.stores):
+            raise InternalError(f"task {self._index} of {self._width} takes state from {source}")
         _move(mirror, self._image, source.steps)
 
     def united(self) -> StateImage:

@@ -27,7 +27,14 @@ from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.step_texts import reason_for_rows
-from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, outputs_of, preparations
+from clonos.api.plan.vertices import (
+    PlannedNode,
+    PlannedVertex,
+    has_event_time,
+    outputs_of,
+    preparations,
+    why_fixed,
+)
 from clonos.api.step import AnySink, Exchange, Step, StepInput
 from clonos.api.step_graph import ERRORS_STEP, StepGraph
 from clonos.core.model.options import Options
@@ -164,6 +171,8 @@ class _Compiler:
                 steps=tuple(_stateful(step, self._graph.steps) for step in vertex.steps if step.state is not None),
                 outputs=outputs_of(vertex, self._graph.errors),
                 rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),
+                declared=vertex.parallelism,
+                fixed=next(filter(None, map(why_fixed, vertex.steps)), ""),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )

@@ -14,7 +14,7 @@ from clonos.core.model.plan import StatefulStep
 from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.chain_outputs import DropKeys, KeyInPlace
 from clonos.operators.columnar.by_names import ByNames
-from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, PhasedSource, PushSource, TransactionalSink
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import AcknowledgedSource
@@ -98,6 +98,18 @@ def has_event_time(giver: Step, reader: Step) -> bool:
     """Returns whether the watermarks of a step's results count for a step that reads them: not for a lookup in a table
     without timestamps, whose results have those of the other stream."""
     return giver.has_times or not reader.takes_untimed or not reader.has_times
+
+
+def why_fixed(step: Step) -> str:
+    """Returns why the tasks of a step cannot get another number, as the end of a sentence; "" if they can."""
+    source: object = step.source
+    if isinstance(source, PushSource):
+        return f"the input of {step.name} is kept in a journal of its one task"
+    if isinstance(source, PhasedSource):
+        return f"one task of {step.name} reads a history and what follows, in one order"
+    if step.state is not None:
+        return f"{step.name} has state"
+    return ""
 
 
 def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[Callable[[], Operator]]:

@@ -21,7 +21,7 @@ from clonos.core.wire.log_delta import NUMBER, Count
 DIFFERENCES_MAX = 8
 """Differences between two plans that a message names."""
 
-METADATA_FORMAT = 1
+METADATA_FORMAT = 2
 
 
 class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +53,9 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
     ``widths``: the number of tasks of each vertex, by its name, in the generation that goes on from here, if the
     checkpoint is a cut (protocol 6.12). No task has made a step after it.
+
+    ``retired`` has each task with output outside the job that ran once and does not run any more, by its name, and the
+    number of its next row as of this checkpoint.
     """
 
     format: int
@@ -65,6 +68,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     tasks: tuple[TaskEntry, ...]  # index = task
     plan: PlanShape
     widths: tuple[tuple[str, Count], ...] = ()
+    retired: dict[str, Count] = {}
 
     @property
     def is_final(self) -> bool:

@@ -32,13 +32,16 @@ class StepShape(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
-    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has. ``outputs`` are its sinks by number."""
+    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has. ``outputs`` are its sinks by number. ``declared``:
+    the number of tasks that the code gave it.
+    """
 
     name: str
     parallelism: int
     flags: tuple[str, ...]
     steps: tuple[StepShape, ...]
     outputs: tuple[StepShape, ...]
+    declared: int
 
 
 class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
@@ -70,6 +73,7 @@ def shape_of(plan: Plan) -> PlanShape:
                 tuple(words for flag, words in FLAGS.items() if getattr(vertex, flag)),
                 tuple(map(_step_shape, vertex.steps)),
                 tuple(map(_step_shape, vertex.outputs)),
+                vertex.declared or vertex.parallelism,
             )
             for vertex in plan.vertices
         ),

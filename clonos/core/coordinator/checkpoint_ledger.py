@@ -168,6 +168,7 @@ def metadata_of(
         tasks=tuple(_entry(ledger.completed, messages[task]) for task in ledger.plan.tasks),
         plan=ledger.completed.plan,
         widths=() if has_ended else widths,
+        retired=ledger.completed.retired,
     )
 
 

@@ -74,6 +74,8 @@ class Vertex:
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
     outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
     rule: PlacementRule = ANYWHERE  # where its tasks run
+    declared: int = 0  # number of tasks that the code gives it; 0: ``parallelism``
+    fixed: str = ""  # why the number of its tasks cannot change, as the end of a sentence; "" if it can
 
     @property
     def may_be_hot(self) -> bool:
@@ -360,3 +362,27 @@ class Plan:
     def is_journalled(self, task: TaskId) -> bool:
         """Returns whether a task is a source that cannot be read again."""
         return self.vertices[self.vertex_of[task]].is_journalled
+
+
+def refusals(plan: Plan, widths: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns why the vertices of these names cannot have these numbers of tasks, in words; nothing if they can.
+
+    Vertices that forward edges connect have one width, so a vertex whose width cannot change binds the others.
+    """
+    return tuple(_refusals(plan, widths))
+
+
+def _refusals(plan: Plan, widths: Mapping[str, int]) -> Iterator[str]:
+    number_of = {vertex.name: number for number, vertex in enumerate(plan.vertices)}
+    width_of: dict[int, int] = {}
+    for name, width in widths.items():
+        number = number_of.get(name)
+        if number is None:
+            yield f'there is no task "{name}"'
+        elif not 1 <= width <= plan.max_parallelism:
+            yield f'"{name}" cannot have {width} tasks: 1 to {plan.max_parallelism} (max_parallelism) are possible'
+        elif width_of.setdefault(plan.scaling_group[number], width) != width:
+            yield f'"{name}" cannot have {width} tasks: tasks that it is connected with one to one get another number'
+    for vertex, group in zip(plan.vertices, plan.scaling_group, strict=True):
+        if vertex.fixed and width_of.get(group, vertex.parallelism) != vertex.parallelism:
+            yield f'"{vertex.name}" keeps its {vertex.parallelism} tasks: {vertex.fixed}'

@@ -18,7 +18,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     TaskEntry,
     encode_metadata,
 )
-from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, differences, shape_of
+from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
@@ -28,7 +28,14 @@ from clonos.io.store.envelope import name_of_object
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.savepoint import SavepointReader
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore, StoredJob
-from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer, write_moved
+from clonos.job.continuing.start_widths import WidthsRefused, at_widths
+from clonos.job.continuing.state_transfer import (
+    StateTransfer,
+    differences_of_transfer,
+    source_of,
+    sources_of,
+    write_moved,
+)
 from clonos.operators.job_image import JobImage
 
 
@@ -125,6 +132,10 @@ class SavepointStart:
         """Term of the old job, which that of the new one exceeds: incarnations are never named twice."""
         return self._metadata.term
 
+    def at_widths(self, image: JobImage, asked: Sequence[str]) -> JobImage:
+        """Returns the job with the numbers of tasks with which it starts. Raises: see ``start_widths.at_widths``."""
+        return at_widths(image, asked, self._metadata.plan, dict(self._metadata.widths))
+
     def check(self, image: JobImage) -> None:
         """Checks that the state fits the job, and that the savepoint is complete.
 
@@ -143,12 +154,10 @@ class SavepointStart:
         renamed = _with_names_of(stored, current, sources)
         is_same = len(self._metadata.tasks) == len(plan.tasks) and not differences(_without_outputs(renamed), current)
         if dropped or not is_same or set(image.splits) != set(sources):
-            source_of = {
-                number: name for number, vertex in enumerate(stored.vertices) if (name := _source_of(vertex, sources))
-            }
-            if found := differences_of_transfer(self._metadata, image, source_of):
+            by_vertex = sources_of(stored, sources)
+            if found := differences_of_transfer(self._metadata, image, by_vertex):
                 raise SavepointUnfit(plan.job_name, url, found)
-            self._source_of = source_of
+            self._source_of = by_vertex
         if dropped and not self._allow_dropped_state:
             raise StateWouldBeDropped(plan.job_name, url, tuple(dropped))
 
@@ -170,16 +179,20 @@ class SavepointStart:
             term=store.term,
             tasks=entries,
             plan=shape_of(plan),
+            widths=(),
+            retired={},  # no external system knows the new job
         )
         if store.append_checkpoint(metadata.checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(store.url)
         return metadata
 
     def _transferred(
-        self, store: CheckpointStore, image: JobImage, source_of: Mapping[int, str]
+        self, store: CheckpointStore, image: JobImage, by_vertex: Mapping[int, str]
     ) -> tuple[TaskEntry, ...]:
         """Copies the state for the tasks of the job, which take what they need of it in their slots."""
-        transfer = StateTransfer(self._metadata, image, source_of, self.reader.read_head)
+        transfer = StateTransfer(self._metadata, image, by_vertex, self.reader.read_head)
+        if reasons := tuple(transfer.refusals()):
+            raise WidthsRefused(image.plan.job_name, reasons)
         entries = transfer.entries(self._metadata.checkpoint, partial(write_moved, store))
         needed = {name for entry in entries for name in entry.objects}
         self.reader.copy_objects(store, sorted(needed & self._metadata.objects()))
@@ -218,7 +231,7 @@ def _with_names_of(stored: PlanShape, current: PlanShape, sources: tuple[str, ..
     names = {
         was.name: vertex.name
         for was, vertex in zip(stored.vertices, current.vertices, strict=True)
-        if was.name not in now and vertex.name not in before and _source_of(was, sources) == _source_of(vertex, sources)
+        if was.name not in now and vertex.name not in before and source_of(was, sources) == source_of(vertex, sources)
     }
     return msgspec.structs.replace(
         stored,
@@ -232,14 +245,6 @@ def _with_names_of(stored: PlanShape, current: PlanShape, sources: tuple[str, ..
             for edge in stored.edges
         ),
     )
-
-
-def _source_of(vertex: VertexShape, sources: tuple[str, ...]) -> str:
-    """Returns the source at the head of a task, "" for other tasks; the name of the task if the source is unknown."""
-    if FLAGS["is_source"] not in vertex.flags:
-        return ""
-    found = [source for source in sources if vertex.name == source or vertex.name.startswith(f"{source}-")]
-    return max(found, key=len, default=vertex.name)
 
 
 def _without_outputs(stored: PlanShape) -> PlanShape:

@@ -13,11 +13,13 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     check_resumable,
     decode_metadata,
 )
+from clonos.core.checkpoint.plan_shape import PlanShape
 from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.shown_progress import Progress, WorkUnit, shown_progress
+from clonos.job.continuing.start_widths import as_stored
 
 
 def retained_before(
@@ -42,10 +44,10 @@ def checkpoint_to_resume(
         return None
     latest = metadata_of(store, record)
     if run.checkpoint is None:
-        check_resumable(plan, latest)
+        check_resumable(as_stored(plan, latest.plan), latest)
         return latest
     chosen = metadata_of(store, record, run.checkpoint)
-    check_resumable(plan, chosen)
+    check_resumable(as_stored(plan, chosen.plan), chosen)
     names, missing = sorted(chosen.objects()), []
     work = Progress(f"verifying checkpoint {run.checkpoint} of {store.url}", len(names), WorkUnit.OBJECTS)
     with shown_progress(work) as progress:
@@ -60,7 +62,27 @@ def checkpoint_to_resume(
             " as many of the last ones are complete as checkpoints_retained says."
         )
     # A number is never reused: the next checkpoint is numbered above every earlier one.
-    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
+    retired = _retired_since(chosen, latest)
+    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint, retired=retired)
+
+
+def _retired_since(chosen: CheckpointMetadata, latest: CheckpointMetadata) -> dict[str, int]:
+    """Returns the tasks with external output that ran after a checkpoint or before it and not at it, with the
+    number of the next row of each as of that: 0 for those that had not begun."""
+    later = (*latest.retired, *_external_tasks(latest.plan))
+    running = _external_tasks(chosen.plan)
+    return {name: number for name, number in (dict.fromkeys(later, 0) | chosen.retired).items() if name not in running}
+
+
+def _external_tasks(shape: PlanShape) -> dict[str, None]:
+    """Returns the names of the tasks of a stored plan that have output outside the job."""
+    external = {edge.source for edge in shape.edges if not edge.target}
+    return {
+        f"{was.name}/{index}": None
+        for was in shape.vertices
+        if was.name in external
+        for index in range(was.parallelism)
+    }
 
 
 def metadata_of(store: CheckpointStore, record: StoredJob, checkpoint: int | None = None) -> CheckpointMetadata:

@@ -89,7 +89,7 @@ METADATA = CheckpointMetadata(
         )
         for task in range(3)
     ),
-    PlanShape(128, (VertexShape("lines", 3, ("a source",), (), ()),), ()),
+    PlanShape(128, (VertexShape("lines", 3, ("a source",), (), (), 3),), ()),
 )
 
 

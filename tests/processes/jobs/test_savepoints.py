@@ -32,10 +32,10 @@ from clonos.job import Job
 from clonos.job.continuing.from_savepoint import (
     HalfCopied,
     SavepointStart,
-    SavepointUnfit,
     StateWouldBeDropped,
     StoreNotEmpty,
 )
+from clonos.job.continuing.start_widths import WidthsRefused
 from clonos.job.continuing.taking import NoCheckpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
@@ -281,7 +281,7 @@ def test_a_start_is_refused_where_the_savepoint_does_not_fit_and_leaves_an_empty
     with words.started(100) as handle:
         handle.stop(savepoint=place)
         handle.wait(LIMIT_S)
-    with pytest.raises(SavepointUnfit, match=r"the parallelism of .* was 1, is 2"):
+    with pytest.raises(WidthsRefused, match=r"keeps its 1 tasks: .* has state"):
         words.job("new", parallelism=2).run(from_savepoint=place)
     with pytest.raises(StateWouldBeDropped, match="again"):
         words.job("new", has_total=False).run(from_savepoint=place)

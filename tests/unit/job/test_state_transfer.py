@@ -43,7 +43,7 @@ def test_state_of_a_step_whose_tasks_stay_fits_a_job_with_a_new_step_after_anoth
 def test_a_step_with_state_whose_tasks_are_more_is_named() -> None:
     before, now = _image(), _image(total_parallelism=3)
     found = differences_of_transfer(_metadata(before), now, {0: "read"})
-    assert found == ('the parallelism of the step "total" was 2, is 3',)
+    assert found == ('the parallelism of the step "total" was 2, is 3, and cannot change: total has state',)
 
 
 def test_a_task_that_had_ended_and_would_get_new_input_is_named() -> None:

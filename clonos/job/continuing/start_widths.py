@@ -1,0 +1,94 @@
+"""Numbers of tasks with which a job starts: those that the user asks for, the stored ones, or those of the code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from clonos.core.checkpoint.plan_shape import PlanShape
+from clonos.core.model.errors import JobError
+from clonos.core.model.plan import Plan, refusals
+from clonos.operators.job_image import JobImage
+
+logger = logging.getLogger("clonos.run")
+
+
+class WidthMalformed(JobError):
+    """A value of ``widths`` does not name a step and its number of tasks."""
+
+    given: str
+
+    def __str__(self) -> str:
+        return f"widths has {self.given!r}, and STEP=TASKS is expected, such as count=4 (--width count=4)."
+
+
+class WidthsRefused(JobError):
+    """Steps cannot have the numbers of tasks that are asked for."""
+
+    job: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"job {self.job} cannot start with other numbers of tasks: {'; '.join(self.reasons)}. Leave these steps out"
+            " of widths= (--width), and leave their parallelism= as it was."
+        )
+
+
+def as_stored(plan: Plan, stored: PlanShape) -> Plan:
+    """Returns a plan with the numbers of tasks that a stored one has."""
+    names = {vertex.name for vertex in plan.vertices}
+    return plan.with_widths({was.name: was.parallelism for was in stored.vertices if was.name in names})
+
+
+def at_widths(
+    image: JobImage, asked: Sequence[str], stored: PlanShape | None, next_widths: Mapping[str, int] | None = None
+) -> JobImage:
+    """Returns the job with the numbers of tasks with which it starts, and logs why they are not those of the code.
+
+    ``asked`` counts first: ``step=tasks``. Without it a job that goes on from a ``stored`` plan keeps the number of
+    that, or of the ``next_widths`` that it was about to get, unless the code has another number since.
+
+    Raises: WidthMalformed, WidthsRefused.
+    """
+    plan = image.plan if stored is None else as_stored(image.plan, stored)
+    group = {vertex.name: number for vertex, number in zip(plan.vertices, plan.scaling_group, strict=True)}
+    wanted = _asked(image, asked)
+    of_groups = {group.get(name) for name in wanted}
+    before = {} if stored is None else {was.name: was.declared for was in stored.vertices}
+    changed = {
+        vertex.name: width
+        for vertex in plan.vertices
+        if group[vertex.name] not in of_groups
+        for is_as_before in (before.get(vertex.name, vertex.declared) == vertex.declared,)
+        for width in ((next_widths or {}).get(vertex.name, vertex.parallelism) if is_as_before else vertex.declared,)
+        if width != vertex.parallelism
+    }
+    if reasons := refusals(plan, changed | wanted):
+        raise WidthsRefused(plan.job_name, reasons)
+    found = plan.with_widths(changed | wanted)
+    for vertex, was in zip(found.vertices, plan.vertices, strict=True):
+        if vertex.parallelism != vertex.declared:
+            why = "as --width says" if group[vertex.name] in of_groups else "as it did before"
+            logger.warning(
+                "%s runs in %d tasks, %s (the code says %d)", vertex.name, vertex.parallelism, why, vertex.declared
+            )
+        elif vertex.parallelism != was.parallelism:
+            logger.warning(
+                "%s runs in %d tasks, as the code says (it ran in %d)", vertex.name, vertex.parallelism, was.parallelism
+            )
+    return replace(image, plan=found)
+
+
+def _asked(image: JobImage, asked: Sequence[str]) -> dict[str, int]:
+    """Returns the numbers of tasks that a user asks for, by the name of the vertex."""
+    names = {node.step: vertex.name for vertex in image.vertices for node in vertex.nodes}
+    found: dict[str, int] = {}
+    for each in asked:
+        step, _, tasks = each.rpartition("=")
+        if not step or not tasks.isdecimal():
+            raise WidthMalformed(each)
+        is_vertex = any(vertex.name == step for vertex in image.vertices)
+        found[step if is_vertex else names.get(step, step)] = int(tasks)
+    return found

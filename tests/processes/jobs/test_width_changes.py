@@ -1,0 +1,122 @@
+"""A job that goes on with another number of tasks of its steps: nothing is lost, repeated or contradicted."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.connectors import files, sqlite
+from clonos.io.store.store import CheckpointStore
+from clonos.job import Job
+from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = scaled(60.0)
+SPLITS, KEYS = 3, 7
+
+
+class Numbers(GatedNumbers):
+    """Three splits for any number of tasks."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return super().splits(SPLITS)
+
+
+class Flow:
+    """Job that writes numbers into files and into a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.gate = folder, Gate(folder / "gate")
+        self.database = str(folder / "table.db")
+
+    def job(self, parallelism: int = 2, **options: Any) -> Job:
+        store = str(self.folder / "store")
+        job = Job("flow", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+        numbers = job.source(Numbers(self.gate), name="read")
+        rows = numbers.map(lambda n: {"n": n, "word": n % KEYS}, name="row").rebalance()
+        rows.map(lambda row: row["n"], name="number").sink(files.jsonl(str(self.folder / "files")), name="files")
+        rows.map(lambda row: row, name="copy").sink(sqlite(self.database, "rows", ["n", "word"]), name="table")
+        return job
+
+    def files(self) -> list[int]:
+        """Numbers in the files, sorted."""
+        return sorted(files.read_committed(self.folder / "files"))
+
+    def table(self, query: str = "SELECT n FROM rows ORDER BY n") -> list[Any]:
+        """First column of rows of the table."""
+        try:
+            with closing(sqlite3.connect(self.database, timeout=20)) as connection:
+                return [first for first, *_ in connection.execute(query)]
+        except sqlite3.OperationalError:
+            return []
+
+    def run_to(self, records: int, parallelism: int = 2, *, is_aborted: bool = False, **options: Any) -> None:
+        """Runs until each split has given ``records`` records, and stops the job, with or without a checkpoint."""
+        self.gate.open_to(records)
+        with self.job(parallelism).start(resume=True, **options) as handle:
+            wait_until(lambda: len(self.table()) == records * SPLITS)
+            handle.stop(drain=not is_aborted)
+            handle.wait(LIMIT_S)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Asks again and again."""
+    waiting = threading.Event()
+    for _ in range(int(LIMIT_S * 50)):
+        if condition():
+            return
+        waiting.wait(0.02)
+    raise AssertionError(f"never: {condition}")
+
+
+def test_a_job_goes_on_with_more_and_with_fewer_tasks(tmp_path: Path) -> None:
+    flow = Flow(tmp_path)
+    flow.run_to(100)
+    flow.run_to(200, widths=("read=4", "number=3", "copy=4"))
+    assert flow.table("SELECT COUNT(DISTINCT clonos_task) FROM rows") == [4]
+    flow.run_to(300)  # it keeps its widths
+    flow.run_to(400, widths=("read=1", "number=1", "copy=2"), is_aborted=True)
+    flow.run_to(500, widths=("copy=3",))
+    flow.gate.end(600)
+    assert flow.job().run(resume=True).has_finished
+    assert flow.files() == flow.table() == list(range(600 * SPLITS))
+
+
+def test_output_of_tasks_that_do_not_run_any_more_is_withdrawn_by_a_start_from_before_they_ran(tmp_path: Path) -> None:
+    flow = Flow(tmp_path)
+    flow.run_to(50)
+    checkpoint = CheckpointStore(str(tmp_path / "store"))
+    checkpoint.find_job()
+    before = checkpoint.checkpoints()[-1]
+    flow.run_to(100, widths=("copy=4",), checkpoints_retained=50)
+    assert flow.table("SELECT COUNT(DISTINCT clonos_task) FROM rows") == [4]
+    flow.gate.end(150)
+    assert flow.job().run(resume=True, checkpoint=before, checkpoints_retained=50).has_finished
+    assert flow.files() == flow.table() == list(range(150 * SPLITS))
+    assert flow.table("SELECT COUNT(*) FROM rows WHERE clonos_task LIKE '%/3'") == [0]
+
+
+def test_widths_that_cannot_be_are_refused_before_the_start_with_step_and_reason(tmp_path: Path) -> None:
+    flow = Flow(tmp_path)
+    flow.run_to(10)
+    for widths, reason in {
+        ("copies=3",): 'there is no task "copies"',
+        ("copy=0",): '"copy" cannot have 0 tasks: 1 to 128',
+        ("copy=129",): '"copy" cannot have 129 tasks: 1 to 128',
+    }.items():
+        with pytest.raises(WidthsRefused, match=reason):
+            flow.job().run(resume=True, widths=widths)
+    with pytest.raises(WidthMalformed, match="copy is"):
+        flow.job().run(resume=True, widths=("copy is 3",))
+    flow.gate.end(20)
+    assert flow.job().run(resume=True).has_finished
+    assert flow.table() == list(range(20 * SPLITS))
