@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from clonos.core.values.keys import Router, groups_of_task, key_of, state_keys
@@ -57,7 +58,7 @@ def _columns_of(keys: list[Any]) -> list[Any] | None:
     first = keys[0]
     if type(first) is not tuple or not first or {*map(type, keys)} != {tuple} or {*map(len, keys)} != {len(first)}:
         return None
-    columns = list(zip(*keys, strict=True))
+    columns = [list(map(itemgetter(place), keys)) for place in range(len(first))]
     for column in columns:
         classes = {*map(type, column)}
         if len(classes) > 1 or not classes <= PLAIN:

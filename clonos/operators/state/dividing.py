@@ -90,12 +90,13 @@ class OwnImage(StateImage):
 
 
 class _Part(NamedTuple):
-    """State of an old task. ``part``: what is in the place of ``ANY``."""
+    """State of an old task. ``part``: what is in the place of ``ANY``. ``is_own``: it has only entries of own keys."""
 
     name: str
     spec: StateSpec
     part: str
     state: OldState
+    is_own: bool
 
 
 class Division:
@@ -122,7 +123,7 @@ class Division:
     def add(self, image: StateImage) -> None:
         """Takes its part of an old task, of which ``image`` has all or what the new one may take; it is not changed.
 
-        Raises: StateUndivided: the width of a step cannot change with this state.
+        Raises: StateUndivided: the width of a step cannot change with this state. StateWithoutDeclaration.
         """
         steps: dict[str, list[_Part]] = {}
         for name, kind, state in _states_of(image):
@@ -132,7 +133,8 @@ class Division:
             if spec.kind is not kind:
                 raise StateWithoutDeclaration(name)
             if spec.scope in BY_KEY:
-                steps.setdefault(step, []).append(_Part(name, spec, part, _old_state(spec, state)))
+                is_own = isinstance(image, OwnImage) and kind is StateKind.TABLE
+                steps.setdefault(step, []).append(_Part(name, spec, part, _old_state(spec, state), is_own))
             elif spec.scope is StateScope.DRAINED and _is_filled(kind, state):
                 raise StateUndivided(step, name, "rows wait in it, which a stop with a savepoint drains")
             elif spec.scope in OF_TASKS and name not in self._of_tasks:
@@ -173,9 +175,10 @@ class Division:
         if name in chosen or name not in parts:
             return
         chosen.add(name)
-        _, spec, part, state = parts[name]
+        _, spec, part, state, is_own = parts[name]
         if spec.scope is StateScope.KEYED:
-            state.choose_own(self._own)
+            if not is_own:
+                state.choose_own(self._own)
             return
         if spec.scope is StateScope.REFERRING and (step, spec.owner) not in self._kinds:
             state.choose_referring(spec.numbers, self._numbers_left(step, spec.owner, parts))
@@ -193,7 +196,7 @@ class Division:
     def _numbers_left(self, step: str, sequence: str, parts: dict[str, _Part]) -> list[int]:
         """Returns the numbers of a sequence in tables whose entries have keys."""
         found: list[int] = []
-        for _, spec, _, state in [part for part in parts.values() if part.spec.scope is StateScope.KEYED]:
+        for _, spec, _, state, _ in [part for part in parts.values() if part.spec.scope is StateScope.KEYED]:
             for each in spec.numbers:
                 found += state.numbers(each) if each.of == sequence else ()
         return found
@@ -205,7 +208,7 @@ class Division:
     def _ranks(self, step: str, parts: dict[str, _Part]) -> dict[str, Ranks]:
         """Returns the new numbers of the sequences of a step."""
         found: dict[str, list[Any]] = {}
-        for _, spec, _, state in parts.values():
+        for _, spec, _, state, _ in parts.values():
             for each in spec.numbers:
                 if not self._is_place(step, each):
                     found.setdefault(each.of, []).append(state.numbers(each))
@@ -229,13 +232,13 @@ class _TaskTable:
     """Table whose entries are values of the task, of all old tasks."""
 
     def __init__(self, step: str, spec: StateSpec, name: str, before: list[Entries]) -> None:
-        """``before``: those of the old tasks before the first one that has it."""
+        """``before``: those of the first old tasks, which have no such table."""
         self._step, self._spec, self._name, self._tasks = step, spec, name, before
 
     def add(self, entries: Entries) -> None:
         """Adds that of the next old task.
 
-        Raises: StateUndivided: it should be equal to the others.
+        Raises: StateUndivided: the entries should be equal in all tasks.
         """
         if self._spec.scope is StateScope.EQUAL and self._tasks and entries != self._tasks[0]:
             raise StateUndivided(self._step, self._name, "it is not the same in all tasks")
