@@ -6,13 +6,13 @@ before it, in their order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 import pyarrow
 
+from clonos.expressions.type_names import arrow_type
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_slots import COPIED_AT_ONCE, IntegerKeys, SlotColumns, integers_as
 from clonos.operators.state.divided_tables import OwnKeys, field_of, with_field
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from clonos.operators.state.keyed_state import StateImage
 
     IntArray = NDArray[numpy.int64]
-
-ZONED: Final = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 SPAN_MAX: Final = 4
 """Numbers from the least to the highest one, for each that moves, up to which new ones are in an array by old ones."""
@@ -266,7 +264,7 @@ def _key_columns(store: SlotColumns, slots: IntArray) -> Iterator[list[Any]]:
         for batch in _batches(store, slots):
             yield batch.columns
     elif len(slots):
-        null_slot, kind = store.keys.null_slot, _type_of(store.schema.keys[0])
+        null_slot, kind = store.keys.null_slot, arrow_type(store.schema.keys[0])
         yield [integers_as(kind, store.keys.array[slots], None if null_slot < 0 else slots == null_slot)]
 
 
@@ -275,9 +273,3 @@ def _batches(store: SlotColumns, slots: IntArray) -> Iterator[Any]:
     assert not isinstance(store.keys, IntegerKeys), "these keys are in batches"
     for first in range(0, len(slots), COPIED_AT_ONCE):
         yield store.keys.take(slots[first : first + COPIED_AT_ONCE])
-
-
-def _type_of(text: str) -> Any:
-    """Returns the Arrow type of integers or times that a schema names."""
-    zoned = ZONED.fullmatch(text)
-    return pyarrow.timestamp(zoned[1], zoned[2]) if zoned else pyarrow.type_for_alias(text)
