@@ -24,6 +24,7 @@ from clonos.api.graph import JobGraph
 from clonos.core.ports.operator_chain import ROWS_AT_ONCE, ChainContext
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator, Scope
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
 
@@ -209,7 +210,12 @@ def open_alone(operator: Operator, out: Operator, state: StateBackend) -> None:
     nobody: Any = None
     operator.out, operator.guard = out, Guard("step", True, nobody, None)
     recorder: Any = Clock()
-    operator.open(Scope(ChainContext("task", 0, 0, 1, 128, "job", 0, 0, recorder, nobody, ""), state))
+    operator.open(
+        Scope(
+            ChainContext("task", 0, 0, 1, 128, "job", 0, 0, recorder, nobody, ""),
+            StepState(state, "step", operator.state_specs),
+        )
+    )
 
 
 def _measured(case: Case, batches: list[Any], is_columnar: bool) -> tuple[float, int]:

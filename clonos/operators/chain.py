@@ -22,7 +22,9 @@ from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
 from clonos.operators.split_source import SourceHead
+from clonos.operators.state.declared_state import DeclaredState, StepState
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.state.state_spec import StateScope, small
 from clonos.operators.tap import tap
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.user_errors import Guard
@@ -88,12 +90,21 @@ class VertexImage:
                 found.add(place)
         return tuple(sorted(found - {index}))
 
+    def declared_state(self) -> DeclaredState:
+        """Returns the declarations of all state of a task."""
+        made = [(node.step, node.make()) for node in self.nodes]
+        steps = [(operator.state_step or step, spec) for step, operator in made for spec in operator.state_specs]
+        return DeclaredState([*steps, (CHAIN, ENDS)])
+
     def new_chain(self) -> OperatorChain:
         """Creates the chain of one incarnation."""
         return OperatorChain(self)
 
 
-ENDS_NAME: Final = "/ends"
+CHAIN: Final = ""
+"""Name of the step of the state of a chain itself."""
+
+ENDS: Final = small("ends", StateScope.EQUAL)
 """Table with one entry: how many operators had fired all their timers at the end of the input, before a barrier."""
 
 
@@ -146,12 +157,12 @@ class OperatorChain:
         self._region = regions_of(self._operators, [node.followers for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
-        scope = Scope(context, self._state)
-        for operator in self._operators:
-            operator.open(scope)
+        for node, operator in zip(self._image.nodes, self._operators, strict=True):
+            state = StepState(self._state, operator.state_step or node.step, operator.state_specs)
+            operator.open(Scope(context, state))
         if self._source is not None and position:
             self._source.restore(position)
-        self._ends = self._state.table(ENDS_NAME, is_small=True)
+        self._ends = StepState(self._state, CHAIN, (ENDS,)).table(ENDS)
         self._ended = self._ends.entries.get(0, 0)
         self._rows_inputs = [self._rows_input(each) for each in self._image.inputs]
         self._columns_inputs = [self._columns_input(each) for each in self._image.inputs]

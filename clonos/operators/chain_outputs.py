@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,12 +34,13 @@ from clonos.operators.exchange_sample import ExchangeSample
 from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
+from clonos.operators.state.state_spec import ANY, StateScope, StateSpec, small
 from clonos.operators.transforms.sink_rows import bare
 from clonos.operators.user_errors import Guard, RoutedError, as_text
 
-SAMPLE_NAME = "keys of"
-"""Begin of the name of a sending task's table with a sample of keys; below the step that keeps state by them, before
-the step that makes them."""
+SAMPLE: Final = small(f"keys of {ANY}", StateScope.UNION)
+"""Table of a sending task with a sample of keys: of the step that keeps state by them, named for that which makes
+them."""
 
 
 class ToImmediateSink(Operator):
@@ -164,7 +165,7 @@ class ToKeys(Operator):
         ``keys_alone``: whether each port gets keys alone. ``readers``: the steps after it that keep state by a key
         that a function gives.
         """
-        self._readers = readers
+        self._readers, self.state_step = readers, readers[0] if readers else None
         self._sample: ExchangeSample | None = None  # while it grows
         self._ports = tuple(zip(ports, keys_alone, strict=True))
         self._has_pairs = not all(keys_alone)
@@ -173,13 +174,16 @@ class ToKeys(Operator):
         self._rows_are_keys = callable(key) and is_identity(key)
         self.changes_rows = not (self._rows_are_keys or self._fields)
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (SAMPLE,) if self._readers else ()
+
     def open(self, scope: Scope) -> None:
         self.guard.fields = self._fields
         self._collector: Collector = scope.context.collector
         if self._readers:
-            reader = self._readers[0]
-            sample = ExchangeSample(scope.state.table(f"{reader}/{SAMPLE_NAME} {self.guard.step}", is_small=True))
-            sample.check(self._key, self.guard.step, reader)
+            sample = ExchangeSample(scope.state.table(SAMPLE, self.guard.step))
+            sample.check(self._key, self.guard.step, self._readers[0])
             self._sample = sample if sample.is_wanted else None
 
     def rows(self, rows: list[Any], times: Times = None) -> None:

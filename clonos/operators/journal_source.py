@@ -18,6 +18,14 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import PartlyMalformed, ProducerConnection, PushSource
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import PositionMalformed
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
+
+POSITION: Final = StateSpec(
+    "position",
+    StateKind.POSITION,
+    StateScope.FIXED,
+    reason="its records come from a producer that one task is connected to",
+)
 
 END_OF_JOURNAL: Final = b"\x04"
 """Marker after the last record: the producer has ended. No record of a ``PushSource`` ends with this byte."""
@@ -108,6 +116,10 @@ class JournalHead(Operator):
         self._unread_bytes = self._end_bytes = 0
         self._has_ended = False
         self._cursor: bytes | None = None
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (POSITION,)
 
     @property
     def cursor(self) -> bytes | None:

@@ -19,7 +19,8 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.python_rows import python_rows, retained_records
 from clonos.operators.columnar.row_forms import has_own_form, rows_of
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.user_errors import Guard
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Scope(NamedTuple):
     """Arguments of ``Operator.open``."""
 
     context: ChainContext
-    state: StateBackend
+    state: StepState
 
 
 class DueTimer(NamedTuple):
@@ -119,6 +120,14 @@ class Operator:
     it."""
     key_field: ClassVar[str | None] = None
     """Field of its results that holds their key; "" for the first field of a tuple, None if there is no such field."""
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        """Declarations of its state, known before it is opened. It cannot open other state."""
+        return ()
+
+    state_step: str | None = None
+    """Step that its state belongs to, if that is not its own."""
 
     @property
     def fires_in_spans(self) -> bool:

@@ -31,6 +31,9 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.facts import Facts, KnownInputs, calls_of
 from clonos.operators.operator import Operator, Scope, Times, pass_in_parts
 from clonos.operators.source_position import SourcePosition, SplitPosition, decode_position, encode_position
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
+
+POSITION: Final = StateSpec("position", StateKind.POSITION, StateScope.DEAL)
 
 CHUNK_RECORDS: Final = 1_024
 """Records of a read-ahead chunk, unless more are asked for."""
@@ -235,6 +238,10 @@ class SourceHead(Operator):
         """Numbers of the splits that may have records, the next one to read first."""
         self._held: list[list[int]] = []
         """Numbers of the splits of each later phase (``PhasedSource``), which begins when ``_waiting`` is empty."""
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (POSITION,)
 
     def open(self, scope: Scope) -> None:
         self._scope = scope.context.index, scope.context.parallelism

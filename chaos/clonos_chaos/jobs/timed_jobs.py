@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from clonos.api.graph import JobGraph
 from clonos.api.step import StepInput
@@ -22,7 +22,8 @@ from clonos.core.values import decode_value, encode_value
 from clonos.core.values.keys import state_key
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.state.timers import Timers
+from clonos.operators.state.state_spec import StateScope, StateSpec, keyed, small
+from clonos.operators.state.timers import Timers, timer_spec
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder
 
@@ -110,6 +111,12 @@ class Fired(NamedTuple):
     size: int
 
 
+EVENT_TIMERS: Final = timer_spec("event timers")
+WINDOWS: Final = keyed("windows", key_place=(0, 1))
+REACHED: Final = small("reached", StateScope.EQUAL)
+"""Table with the watermark, 0, and the name of the activity, 1."""
+
+
 class EventWindows(Operator):
     """Event-time windows over (key, row): a row leaves with its window, or at once if it is late."""
 
@@ -118,10 +125,14 @@ class EventWindows(Operator):
     def __init__(self, step: str, stage: int, size_ns: int, job: TimedJob) -> None:
         self._step, self._stage, self._size_ns, self._job = step, stage, size_ns, job
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return EVENT_TIMERS, WINDOWS, REACHED
+
     def open(self, scope: Scope) -> None:
-        self._timers = Timers(f"{self._step}/event timers", scope.state)
-        self._windows = scope.state.table(f"{self._step}/windows")
-        self._reached = scope.state.table(f"{self._step}/reached", is_small=True)  # 0: watermark, 1: name of activity
+        self._timers = Timers(EVENT_TIMERS, scope.state)
+        self._windows = scope.state.table(WINDOWS)
+        self._reached = scope.state.table(REACHED)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         late = []

@@ -19,14 +19,17 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
 from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 from clonos.operators.windows.grid import Spans
-from clonos.operators.windows.window_operator import WATERMARK_NAME
 
 SMALL: Final = 1 << 40
 """Bound of whole numbers that are their own numbers as keys."""
 
 PANES_MAX: Final = 1 << 20
 """Panes from the first to the last one of a batch from which on it passes as it is."""
+
+WATERMARK: Final = small("partial/watermark", StateScope.MAX)
+"""Table with the watermark, of which the windows must not know a later one, and whether the task has been idle."""
 
 HAS_BEEN_IDLE: Final = 1
 """Key of the state that says so; the watermark has 0."""
@@ -71,15 +74,19 @@ class PartialAggregates(Operator):
         is_event_time: bool,
     ) -> None:
         """Creates the operator for the windows ``step``; ``reads`` are the columns that the aggregates read."""
-        self._step, self._spans, self._aggregation = step, spans, aggregation
+        self.state_step, self._spans, self._aggregation = step, spans, aggregation
         self._keys, self._names = list(keys), list(dict.fromkeys((*keys, *reads)))
         self._is_event_time = is_event_time
         self._kind: _Kind | None = None
         self._index: Any = None  # of the keys
         self._pays = True
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (WATERMARK,)
+
     def open(self, scope: Scope) -> None:
-        self._reached = scope.state.table(f"{self._step}/partial/{WATERMARK_NAME}", is_small=True)
+        self._reached = scope.state.table(WATERMARK)
 
     def prepare(self, checkpoint: int) -> None:
         self._pays = True  # a task that takes over begins here, and must make the same batches

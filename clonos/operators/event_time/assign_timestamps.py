@@ -16,11 +16,12 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, ch
 from clonos.operators.facts import Facts, KnownInputs, calls_of, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 
 if TYPE_CHECKING:
     from clonos.operators.event_time.column_times import IntArray
 
-WATERMARKS_NAME: Final = "watermarks"
+WATERMARKS: Final = small("watermarks", StateScope.TIMES)
 INPUT: Final = 0
 """Number of the only split of ``SourceWatermarks``: the input of the task."""
 
@@ -58,9 +59,13 @@ class AssignTimestamps(Operator):
         self.takes_columns = takes_columns
         self.changes_rows = callable(assigner.of)
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (WATERMARKS,)
+
     def open(self, scope: Scope) -> None:
         self._recorder, self._has_input = scope.context.recorder, scope.context.has_input
-        self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
+        self._table = scope.state.table(WATERMARKS)
         self._watermarks = SourceWatermarks([INPUT], self._assigner.every_ns, self._assigner.idle_after_ns)
         state = self._table.entries.get(0)
         if state is not None:

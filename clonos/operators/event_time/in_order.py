@@ -19,10 +19,16 @@ from clonos.core.values.copying import copied
 from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.state.state_spec import Numbers, StateScope, StateSpec, keyed, small
 
-ROWS_NAME: Final = "rows"
-WATERMARK_NAME: Final = "watermark"
-NUMBERS_NAME: Final = "numbers"
+ARRIVAL: Final = "arrival"
+"""Sequence of the numbers of the records."""
+
+ROWS: Final = keyed("rows", key_place=(1, 2, 0), numbers=(Numbers(ARRIVAL, (0,)),))
+"""Table of the records that wait: number -> (timestamp in ns, place, record), a record (key, value) if it has a key."""
+
+WATERMARK: Final = small("watermark", StateScope.EQUAL)
+NUMBERS: Final = small("numbers", StateScope.NEXT, ARRIVAL)
 """Table with one entry, the number of the next record."""
 
 
@@ -31,22 +37,27 @@ class InOrder(Operator):
 
     breaks_order = True
     holds_watermarks: ClassVar[bool] = True
+    _is_keyed = True
 
     def __init__(self, step: str, late: str | None) -> None:
         self._step, self._late_tag = step, late
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return tuple(spec.by_key(self._is_keyed) for spec in (WATERMARK, NUMBERS, ROWS))
+
     def open(self, scope: Scope) -> None:
-        state, step = scope.state, self._step
-        self._reached = state.table(f"{step}/{WATERMARK_NAME}", is_small=True)
-        self._numbers = state.table(f"{step}/{NUMBERS_NAME}", is_small=True)
+        state = scope.state
+        self._reached = state.table(WATERMARK)
+        self._numbers = state.table(NUMBERS)
         self._next_number: int = self._numbers.entries.get(0, 0)
-        self._waiting_rows = state.table(f"{step}/{ROWS_NAME}")  # number -> (timestamp in ns, place, row)
+        self._waiting_rows = state.table(ROWS)
         self._waiting: list[tuple[int, int, int, Any]] = [
             (timestamp_ns, place, number, row)
             for number, (timestamp_ns, place, row) in self._waiting_rows.contents().items()
         ]
         heapify(self._waiting)
-        self._late = LateBatch(step, self._late_tag, self, scope)
+        self._late = LateBatch(self._step, self._late_tag, self, scope)
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
@@ -121,6 +132,8 @@ class NumberInput(Operator):
 
 class MergeOrdered(InOrder):
     """Merge of marked rows: a row leaves when the watermark has passed it, by (timestamp, input, arrival)."""
+
+    _is_keyed = False
 
     @classmethod
     def facts(cls, given: KnownInputs, late: str | None, inputs: int) -> Facts:

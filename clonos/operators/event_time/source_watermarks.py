@@ -59,6 +59,32 @@ def dealt_times(states: Sequence[bytes], numbers: Mapping[int, int], mine: Colle
     )
 
 
+def least_times(states: Sequence[bytes]) -> bytes:
+    """Returns the state of a task whose inputs were those of several tasks: its watermark was the least of theirs."""
+    before = [_decoder.decode(state) for state in states]
+    times = [time for each in before for time in each.splits.items()]
+    splits = {split: _least([time for of, time in times if of == split]) for split in sorted({of for of, _ in times})}
+    return _encoder.encode(
+        _State(
+            _least_ns([each.sent_ns for each in before]),
+            all(each.is_idle for each in before),
+            min(each.check_ns for each in before),
+            splits,
+            min(each.flush_ns for each in before),
+        )
+    )
+
+
+def _least(times: Sequence[SplitTime]) -> SplitTime:
+    reached_ns = _least_ns([time.reached_ns for time in times if not time.is_idle])
+    return SplitTime(reached_ns, all(time.is_idle for time in times), any(time.was_read for time in times))
+
+
+def _least_ns(instants: Sequence[int | None]) -> int | None:
+    """Returns the least instant; None if there is none, or one is None, which is before all others."""
+    return min([each for each in instants if each is not None]) if instants and None not in instants else None
+
+
 CHECK_AT_ONCE_NS: Final = 0
 """Time of the first check, which only sets the time of the second one."""
 

@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.event_time.timestamps import from_timestamp_ns
-from clonos.operators.joins.join import WATERMARK_NAME, Join
+from clonos.operators.joins.join import WATERMARK, Join
 from clonos.operators.joins.match_rules import AsOfRules, Direction
 from clonos.operators.kinds.join_kind import BatchT, JoinKind
 from clonos.operators.operator import Scope
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.warn_once import WarnOnce
 
 
@@ -31,9 +32,13 @@ class AsOfJoin(Join[BatchT]):
         super().__init__(step, kind)
         self._rules, self._late_tag = rules, late
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*self._kind.as_of_specs, WATERMARK)
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        self._reached = scope.state.table(WATERMARK)
         self._lefts, self._versions = self._sides.lefts(), self._sides.versions(self._rules)
         self._late = LateBatch(self._step, self._late_tag, self, scope)
         self._missed = WarnOnce(self._step, scope.context.recorder)

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.event_time.late_batch import LateBatch
-from clonos.operators.joins.join import WATERMARK_NAME, Join
+from clonos.operators.joins.join import WATERMARK, Join
 from clonos.operators.joins.match_rules import How, MatchRule, passed_on
 from clonos.operators.kinds.join_kind import BatchT, JoinKind
 from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.state.state_spec import StateSpec
 
 
 class BufferedJoin(Join[BatchT]):
@@ -26,6 +27,10 @@ class BufferedJoin(Join[BatchT]):
     def __init__(self, step: str, kind: JoinKind[BatchT], rule: MatchRule, how: How) -> None:
         super().__init__(step, kind)
         self._rule, self._how = rule, how
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.buffer_specs(self._how)
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
@@ -73,9 +78,13 @@ class EventJoin(BufferedJoin[BatchT]):
         super().__init__(step, kind, rule, how)
         self._late_tag = late
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, WATERMARK)
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        self._reached = scope.state.table(WATERMARK)
         self._late = LateBatch(self._step, self._late_tag, self, scope)
 
     def _take(self, is_left: bool, batch: BatchT) -> None:

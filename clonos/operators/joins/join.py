@@ -11,8 +11,9 @@ from typing import Any, Final, Generic
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.kinds.join_kind import BatchT, JoinKind
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 
-WATERMARK_NAME: Final = "watermark"
+WATERMARK: Final = small("watermark", StateScope.EQUAL)
 
 
 class Join(TwoInputOperator, Generic[BatchT]):
@@ -55,6 +56,10 @@ class Lookup(Join[BatchT]):
     def __init__(self, step: str, kind: JoinKind[BatchT], is_inner: bool) -> None:
         super().__init__(step, kind)
         self._is_inner = is_inner
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.latest_specs
 
     def open(self, scope: Scope) -> None:
         super().open(scope)

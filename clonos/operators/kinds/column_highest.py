@@ -21,15 +21,18 @@ from clonos.operators.columnar.running.stored_keys import plain, plain_type
 from clonos.operators.kinds.column_batch import ColumnBatch, filtered, plain_batch
 from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     IntArray = NDArray[Any]
 
-KEYS_NAME: Final = "keys"
-ROWS_NAME: Final = "rows"
+HIGHEST_ROWS: Final = StateSpec("rows", StateKind.ROWS, StateScope.REFERRED, owner="keys")
+HIGHEST: Final = StateSpec(
+    HIGHEST_ROWS.owner, StateKind.COLUMNS, StateScope.KEYED, numbers=(Numbers(HIGHEST_ROWS.name, "numbers"),)
+)
 
 ENTRIES_MAX: Final = 1 << 16
 """Records in the lists of one batch of results, if it has more than one list."""
@@ -38,13 +41,13 @@ ENTRIES_MAX: Final = 1 << 16
 class ColumnHighest:
     """The highest records of each key."""
 
-    def __init__(self, state: StateBackend, step: str, keys: dict[str, Any], by: str, k: int) -> None:
+    def __init__(self, state: StepState, keys: dict[str, Any], by: str, k: int) -> None:
         """``keys``: the columns of the key with their types."""
         self._keys, self._by, self._k = tuple(keys), by, k
         values = {"ranks": (numpy.int64, k), "numbers": (numpy.int64, k), "count": numpy.int64}
         spec = ColumnSpec(tuple(keys.values()), values, {"numbers": NO_ROW})
-        self._table = state.column_table(f"{step}/{KEYS_NAME}", spec)
-        self._store = state.row_store(f"{step}/{ROWS_NAME}")
+        self._table = state.column_table(HIGHEST, spec)
+        self._store = state.row_store(HIGHEST_ROWS)
         self._marks = Marks()
 
     def pass_lists(self, operator: Operator, batch: ColumnBatch) -> None:

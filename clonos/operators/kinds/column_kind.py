@@ -7,6 +7,7 @@ their schema. Results are those of objects, in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
@@ -17,19 +18,20 @@ from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.kinds.column_batch import ColumnBatch
-from clonos.operators.kinds.column_highest import ColumnHighest
-from clonos.operators.kinds.column_spans import ColumnLastSpans, ColumnSpans
+from clonos.operators.kinds.column_highest import HIGHEST, HIGHEST_ROWS, ColumnHighest
+from clonos.operators.kinds.column_spans import LAST_SPANS, SPAN_ROWS, SPANS, ColumnLastSpans, ColumnSpans
 from clonos.operators.kinds.kind import By
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     IntArray = NDArray[Any]
 
-KEYS_NAME: Final = "keys"
+KEYS: Final = StateSpec("keys", StateKind.COLUMNS, StateScope.KEYED)
 
 
 class ColumnKind:
@@ -38,8 +40,9 @@ class ColumnKind:
     takes_columns = True
     changes_rows = True
 
-    def __init__(self, schema: Any, names: Sequence[str]) -> None:
-        self._schema, self._names = schema, tuple(names)
+    def __init__(self, schema: Any, names: Sequence[str], key_columns: int | None = None) -> None:
+        """``key_columns``: how many of them are the key of the stream, None for all."""
+        self._schema, self._names, self._key_columns = schema, tuple(names), key_columns
         self._types = tuple(schema.field(name).type for name in names)
 
     def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch | None:
@@ -50,27 +53,50 @@ class ColumnKind:
         """See ``Kind``."""
         return ColumnBatch(operator, batch, [_plain(batch.column(name)) for name in self._names])
 
-    def firsts(self, state: StateBackend, step: str) -> ColumnFirsts:
+    @property
+    def key_specs(self) -> tuple[StateSpec, ...]:
         """See ``Kind``."""
-        return ColumnFirsts(state.column_table(f"{step}/{KEYS_NAME}", ColumnSpec(self._types)))
+        return (self._declared(KEYS),)
 
-    def lasts(self, state: StateBackend, step: str, has_times: bool) -> ColumnLasts:
+    @property
+    def span_specs(self) -> tuple[StateSpec, ...]:
+        """See ``Kind``."""
+        return (self._declared(SPANS),)
+
+    @property
+    def last_span_specs(self) -> tuple[StateSpec, ...]:
+        """See ``Kind``."""
+        return self._declared(LAST_SPANS), SPAN_ROWS
+
+    @property
+    def highest_specs(self) -> tuple[StateSpec, ...]:
+        """See ``Kind``."""
+        return HIGHEST, HIGHEST_ROWS
+
+    def _declared(self, spec: StateSpec) -> StateSpec:
+        return replace(spec, key_columns=self._key_columns)
+
+    def firsts(self, state: StepState) -> ColumnFirsts:
+        """See ``Kind``."""
+        return ColumnFirsts(state.column_table(self._declared(KEYS), ColumnSpec(self._types)))
+
+    def lasts(self, state: StepState, has_times: bool) -> ColumnLasts:
         """See ``Kind``."""
         spec = ColumnSpec(self._types, {"latest": numpy.int64}, {"latest": INSTANT_NS_MIN})
-        return ColumnLasts(self._types, state.column_table(f"{step}/{KEYS_NAME}", spec) if has_times else None)
+        return ColumnLasts(self._types, state.column_table(self._declared(KEYS), spec) if has_times else None)
 
-    def spans(self, state: StateBackend, step: str, within_ns: int) -> ColumnSpans:
+    def spans(self, state: StepState, within_ns: int) -> ColumnSpans:
         """See ``Kind``."""
-        return ColumnSpans(state, step, self._types, within_ns)
+        return ColumnSpans(state, self._declared(SPANS), self._types, within_ns)
 
-    def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> ColumnLastSpans:
+    def last_spans(self, state: StepState, within_ns: int, has_times: bool) -> ColumnLastSpans:
         """See ``Kind``."""
-        return ColumnLastSpans(state, step, self._types, within_ns, has_times, self._schema)
+        return ColumnLastSpans(state, self._declared(LAST_SPANS), self._types, within_ns, has_times, self._schema)
 
-    def highest(self, state: StateBackend, step: str, by: By, k: int) -> ColumnHighest:
+    def highest(self, state: StepState, by: By, k: int) -> ColumnHighest:
         """See ``Kind``."""
         assert isinstance(by, str), "the plan has columns where ranks are in a column"
-        return ColumnHighest(state, step, dict(zip(self._names, self._types, strict=True)), by, k)
+        return ColumnHighest(state, dict(zip(self._names, self._types, strict=True)), by, k)
 
 
 class ColumnFirsts:

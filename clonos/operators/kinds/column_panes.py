@@ -7,6 +7,7 @@ these records if further results have only them. Results are those of objects, i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy
@@ -15,17 +16,17 @@ import pyarrow
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.logs.pane_table import PaneTable, log_names
-from clonos.operators.columnar.logs.value_log import ValueLog
+from clonos.operators.columnar.logs.value_log import SLOT, ValueLog
 from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import is_partial, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.kinds.pane_kind import PANE_NAME, PanedStep
+from clonos.operators.kinds.pane_kind import PanedStep
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 from clonos.operators.windows.grid import Grid
-
-LOG_NAME: Final = "log"
+from clonos.operators.windows.window_rules import WindowRules
 
 WindowTable = ColumnTable | PaneTable
 
@@ -34,6 +35,8 @@ class ColumnPanesKind:
     """Windows in panes of columns."""
 
     takes_columns = True
+    pane_spec: Final = StateSpec(f"pane/{ANY}", StateKind.COLUMNS, StateScope.KEYED)
+    late_spec: Final = StateSpec(f"late/{ANY}", StateKind.COLUMNS, StateScope.KEYED)
     fires_in_spans = True  # the windows that end at a watermark emit in common batches
 
     def __init__(self, aggregates: Sequence[ColumnAggregate], keys: Sequence[pyarrow.Field]) -> None:
@@ -42,6 +45,24 @@ class ColumnPanesKind:
         read = dict.fromkeys(each.of for each in aggregates if each.of is not None)
         self._needed = list(dict.fromkeys((*self.keys.names, *read))) or [0]
         self._reads_records = any(each.reads_records for each in aggregates)
+
+    def log_specs(self, spec: StateSpec, rules: WindowRules) -> dict[str, StateSpec]:
+        """Returns the declarations of the logs beside tables, by their names; none if these have keys alone."""
+        if spec is self.late_spec and rules.accumulates:
+            return {}
+        log = StateSpec(
+            f"log/{spec.name}",
+            StateKind.ROWS,
+            StateScope.REFERRING,
+            owner=spec.name,
+            numbers=(Numbers(spec.name, SLOT),),
+        )
+        return {name: replace(log, name=f"{log.name}/{name}") for name in log_names(self.aggregates)}
+
+    def state_specs(self, rules: WindowRules) -> tuple[StateSpec, ...]:
+        """See ``PanesKind``."""
+        tables = self.pane_spec, self.late_spec
+        return (*tables, *(log for spec in tables for log in self.log_specs(spec, rules).values()))
 
     def needed(self, batch: RecordBatch) -> RecordBatch:
         """Returns the columns that are needed to add records."""
@@ -138,33 +159,26 @@ class ColumnPanes:
     """Tables of columns."""
 
     def __init__(self, kind: ColumnPanesKind, step: PanedStep) -> None:
-        self._step, self._spans, self.restored = step, step.spans, step.state.restored_columns
+        self._step, self._spans, self._kind = step, step.spans, kind
         dtypes = {name: dtype for each in kind.aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(kind.keys.types, dtypes)
         self._late_spec = ColumnSpec(self._spec.keys) if step.rules.accumulates else self._spec
-        self._logs = log_names(kind.aggregates)
         self._results = WindowColumns(kind.keys, kind.aggregates)
         self._merged = MergedColumns(self._spec, kind.aggregates, step.spans, step.panes)
 
-    def new(self, kind: str, number: int) -> WindowTable:
+    def new(self, spec: StateSpec, number: int) -> WindowTable:
         """See ``PaneTables``."""
-        spec, state = self._spec if kind == PANE_NAME else self._late_spec, self._step.state
-        table = state.column_table(self._step.name_of(kind, number), spec)
-        if not (names := self._log_names(kind, number)):
+        state = self._step.state
+        table = state.column_table(spec, self._late_spec if spec is self._kind.late_spec else self._spec, number)
+        logs = self._kind.log_specs(spec, self._step.rules)
+        if not logs:
             return table
-        logs = map(ValueLog, map(state.row_store, names))
-        return PaneTable(table, dict(zip(self._logs, logs, strict=True)))
+        return PaneTable(table, {name: ValueLog(state.row_store(log, number)) for name, log in logs.items()})
 
-    def drop(self, kind: str, number: int) -> None:
+    def drop(self, spec: StateSpec, number: int) -> None:
         """See ``PaneTables``."""
-        for name in (self._step.name_of(kind, number), *self._log_names(kind, number)):
-            self._step.state.drop(name)
-
-    def _log_names(self, kind: str, number: int) -> list[str]:
-        """Returns the names of the logs of a table."""
-        if kind != PANE_NAME and self._step.rules.accumulates:
-            return []
-        return [f"{self._step.name_of(LOG_NAME, kind)}/{number}/{name}" for name in self._logs]
+        for each in (spec, *self._kind.log_specs(spec, self._step.rules).values()):
+            self._step.state.drop(each, number)
 
     # --- records
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import numpy
 
@@ -17,8 +18,11 @@ from clonos.operators.joins.match_rules import Keys
 from clonos.operators.kinds.column_side import ColumnSide
 from clonos.operators.kinds.column_versions import Found
 from clonos.operators.kinds.object_results import Select
-from clonos.operators.kinds.object_sides import LEFT_NAME, RIGHT_NAME
 from clonos.operators.operator import Scope, TwoInputOperator, without
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
+
+ROWS: Final = tuple(StateSpec(name, StateKind.ROWS, StateScope.KEYED) for name in ("left-rows", "right-rows"))
+"""Row stores of both sides."""
 
 
 class JoinPlan(NamedTuple):
@@ -31,6 +35,10 @@ class JoinPlan(NamedTuple):
     may_lack: tuple[bool, bool] | None
     has_join_time: bool
 
+    def rows_spec(self, is_left: bool) -> StateSpec:
+        """Returns the declaration of the buffered records of a side."""
+        return replace(ROWS[not is_left], key_columns=tuple(self.keys[not is_left]))
+
 
 class ColumnResults:
     """Outlet of a join: for pairs, or what ``select`` makes of them, or left records."""
@@ -42,8 +50,7 @@ class ColumnResults:
 
     def rows(self, is_left: bool) -> SideRows:
         """Returns the buffered records of a side."""
-        name = LEFT_NAME if is_left else RIGHT_NAME
-        return SideRows(self._state.row_store(f"{self._step}/{name}-rows"), self._plan.schemas[not is_left])
+        return SideRows(self._state.row_store(self._plan.rows_spec(is_left)), self._plan.schemas[not is_left])
 
     def keys_of(self, is_left: bool, rows: Any) -> list[Any]:
         """Returns the key columns of rows of a side."""

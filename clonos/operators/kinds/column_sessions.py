@@ -17,6 +17,7 @@ keys, are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
@@ -33,19 +34,21 @@ from clonos.operators.kinds.column_batch import ColumnBatch
 from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
 from clonos.operators.operator import DueTimer, Operator, Times
 from clonos.operators.state.column_table import ColumnSpec
+from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec
+from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Numbers = NDArray[numpy.int64]
-
-SESSIONS_NAME: Final = "sessions"
+    IntArray = NDArray[numpy.int64]
 
 START: Final = "start"
 END: Final = "end"
 NUMBER: Final = "number"
 PENDING: Final = "pending"
 """Columns of a session beside those of the aggregates, whose names have a dot."""
+
+SESSIONS: Final = StateSpec("sessions", StateKind.COLUMNS, StateScope.KEYED, numbers=(Numbers("arrival", NUMBER),))
 
 
 class ColumnSessionsKind:
@@ -57,6 +60,15 @@ class ColumnSessionsKind:
     def __init__(self, gap_ns: int, aggregates: Sequence[ColumnAggregate], keys: Sequence[pyarrow.Field]) -> None:
         """Creates it for batches in which ``keys`` are the columns of the key."""
         self.gap_ns, self.aggregates, self.keys = gap_ns, tuple(aggregates), WindowKeys(keys)
+
+    def state_specs(self, rules: WindowRules) -> tuple[StateSpec, ...]:
+        """See ``WindowsKind``."""
+        return (self.sessions_spec,)
+
+    @property
+    def sessions_spec(self) -> StateSpec:
+        """Declaration of the table of open sessions."""
+        return replace(SESSIONS, key_columns=len(self.keys.types))
 
     def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch:
         """See ``WindowsKind``."""
@@ -83,7 +95,7 @@ class ColumnSessions:
         spans = dict.fromkeys((START, END, NUMBER), numpy.int64)
         pending = {PENDING: numpy.bool_} if step.rules.lateness_ns else {}
         spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **pending, **dtypes})
-        self._table = step.scope.state.column_table(f"{step.name}/{SESSIONS_NAME}", spec)
+        self._table = step.scope.state.column_table(kind.sessions_spec, spec)
         self._results = WindowColumns(self._keys, kind.aggregates)
         self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in kind.aggregates)
         self._torn_ns: int | None = None  # of the present batch
@@ -100,7 +112,7 @@ class ColumnSessions:
 
     # --- records
 
-    def take(self, batch: ColumnBatch, instants: Numbers, first_number: int) -> TakenBatch:
+    def take(self, batch: ColumnBatch, instants: IntArray, first_number: int) -> TakenBatch:
         """See ``KeyedWindows``."""
         if self._layout != self._table.layout or self._chains.is_full(len(self._table)):
             self._make_chains()
@@ -117,7 +129,7 @@ class ColumnSessions:
             self._take(part, keys[is_left], instants[is_left], numbers[is_left])
         return TakenBatch(late, self._torn_ns)
 
-    def _take(self, batch: RecordBatch, keys: Numbers, times: Numbers, numbers: Numbers) -> None:
+    def _take(self, batch: RecordBatch, keys: IntArray, times: IntArray, numbers: IntArray) -> None:
         """Adds records, none of which is late."""
         if not self._is_ordered:
             self._add(batch, keys, times, numbers)
@@ -126,7 +138,7 @@ class ColumnSessions:
             part = batch if len(rows) == len(times) else batch.take(pyarrow.array(rows))
             self._add(part, keys[rows], times[rows], numbers[rows])
 
-    def _add(self, batch: RecordBatch, keys: Numbers, times: Numbers, numbers: Numbers) -> None:
+    def _add(self, batch: RecordBatch, keys: IntArray, times: IntArray, numbers: IntArray) -> None:
         """Adds records with their numbers by arrival."""
         found = sessions_of(keys, times, self._gap_ns)
         slots = self._joined(found)
@@ -139,7 +151,7 @@ class ColumnSessions:
         for each in self._aggregates:
             each.add(values, of_rows, each.cells(batch))
 
-    def _begun(self, batch: RecordBatch, found: BatchSessions, new: Numbers, numbers: Numbers) -> Numbers:
+    def _begun(self, batch: RecordBatch, found: BatchSessions, new: IntArray, numbers: IntArray) -> IntArray:
         """Opens sessions of a batch, and returns their slots."""
         rows = pyarrow.array(found.rows[new])
         keys = [column.take(rows) for column in self._keys.of(batch)]
@@ -151,11 +163,11 @@ class ColumnSessions:
         self._note_ends(found.ends[new])
         return slots
 
-    def _note_ends(self, ends: Numbers) -> None:
+    def _note_ends(self, ends: IntArray) -> None:
         next_end = int(ends.min())
         self._next_end = next_end if self._next_end is None else min(self._next_end, next_end)
 
-    def _joined(self, found: BatchSessions) -> Numbers:
+    def _joined(self, found: BatchSessions) -> IntArray:
         """Joins sessions of a batch with open ones: returns the slots of these, NONE for a session that joins none."""
         heads = self._chains.heads(found.keys)
         slots = numpy.full(len(heads), NONE)
@@ -179,7 +191,7 @@ class ColumnSessions:
             self._note_ends(values[END][ended])
         return slots
 
-    def _joined_with_several(self, found: BatchSessions, sessions: Numbers) -> Numbers:
+    def _joined_with_several(self, found: BatchSessions, sessions: IntArray) -> IntArray:
         """Does the same for keys that have several sessions, in the batch or open."""
         values, spans = self._table.values, self._open_spans(numpy.unique(found.keys[sessions]))
         joined = joined_spans(spans, found.keys[sessions], found.starts[sessions], found.ends[sessions])
@@ -190,14 +202,14 @@ class ColumnSessions:
             self._merge(joined.extra_targets, joined.extras)
         return joined.slots
 
-    def _open_spans(self, keys: Numbers) -> OpenSpans:
+    def _open_spans(self, keys: IntArray) -> OpenSpans:
         """Returns the open sessions of distinct keys."""
         values, parts = self._table.values, [(numpy.empty(0, numpy.int64),) * 2, *self._chains.of(keys)]
         owners = keys[numpy.concatenate([places for places, _ in parts])]
         slots = numpy.concatenate([part for _, part in parts])
         return OpenSpans(owners, values[START][slots], values[END][slots], slots)
 
-    def _merge(self, targets: Numbers, extras: Numbers) -> None:
+    def _merge(self, targets: IntArray, extras: IntArray) -> None:
         """Merges open sessions into earlier ones of their keys; those of a target are in the order of their starts."""
         values = self._table.values
         numpy.minimum.at(values[NUMBER], targets, values[NUMBER][extras])
@@ -210,7 +222,7 @@ class ColumnSessions:
             left, others = numpy.delete(left, first), numpy.delete(others, first)
         self._remove(extras)
 
-    def _look_at_starts(self, starts: Numbers, before: Numbers | None = None) -> None:
+    def _look_at_starts(self, starts: IntArray, before: IntArray | None = None) -> None:
         """Notes a session that begins earlier with a record behind the watermark: what came before it is gone."""
         reached_ns = self._step.reached_ns
         if reached_ns is None or self._torn_ns is not None:
@@ -220,7 +232,7 @@ class ColumnSessions:
         if len(torn):
             self._torn_ns = int(torn[0])
 
-    def _remove(self, slots: Numbers) -> None:
+    def _remove(self, slots: IntArray) -> None:
         self._table.remove(slots)
         is_removed = self._table.store.is_removed
         assert is_removed is not None, "a slot has been removed"
@@ -228,7 +240,7 @@ class ColumnSessions:
 
     # --- late records
 
-    def _late(self, keys: Numbers, times: Numbers) -> Numbers:
+    def _late(self, keys: IntArray, times: IntArray) -> IntArray:
         """Returns the late rows of a batch: those whose session would be forgotten, and that join no open one."""
         reached_ns, none = self._step.reached_ns, numpy.empty(0, numpy.int64)
         if reached_ns is None:
@@ -247,7 +259,7 @@ class ColumnSessions:
             return late
         return numpy.sort(numpy.concatenate((late, self._followed(rows, keys[rows], times[rows], reached_ns))))
 
-    def _followed(self, rows: Numbers, keys: Numbers, times: Numbers, reached_ns: int) -> Numbers:
+    def _followed(self, rows: IntArray, keys: IntArray, times: IntArray, reached_ns: int) -> IntArray:
         """Returns those of some rows that are late, by the sessions of their keys after each row."""
         distinct, values = numpy.unique(keys), self._table.values
         spans: dict[int, list[tuple[int, int]]] = {key: [] for key in distinct.tolist()}
@@ -291,12 +303,12 @@ class ColumnSessions:
             self._next_end = int(left.min()) if len(left) else None
             self._end(ended, until_ns)
 
-    def _next_instants(self, slots: Numbers) -> Numbers:
+    def _next_instants(self, slots: IntArray) -> IntArray:
         """Returns when sessions end, or those without a pending result are forgotten."""
-        ends: Numbers = self._table.values[END][slots]
+        ends: IntArray = self._table.values[END][slots]
         return ends if not self._rules.lateness_ns else ends + ~self._pending(slots) * self._rules.lateness_ns
 
-    def _pending(self, slots: Numbers) -> NDArray[numpy.bool_]:
+    def _pending(self, slots: IntArray) -> NDArray[numpy.bool_]:
         """Returns which sessions have records that no result has."""
         has_pending = self._rules.lateness_ns > 0
         return self._table.values[PENDING][slots] if has_pending else numpy.ones(len(slots), numpy.bool_)
@@ -305,7 +317,7 @@ class ColumnSessions:
         """See ``KeyedWindows``."""
         self._end(self._table.live(), None)
 
-    def _end(self, slots: Numbers, until_ns: int | None) -> None:
+    def _end(self, slots: IntArray, until_ns: int | None) -> None:
         """Emits the pending results of sessions by their end and first arrival, and forgets what has to be.
 
         ``until_ns``: sessions whose lateness has passed then are forgotten; None: all.
@@ -327,7 +339,7 @@ class ColumnSessions:
         if is_over.any():
             self._remove(slots[is_over])
 
-    def _clear(self, slots: Numbers) -> None:
+    def _clear(self, slots: IntArray) -> None:
         """Takes note that the results of sessions have left, which stay open."""
         if not len(slots):
             return

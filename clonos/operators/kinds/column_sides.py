@@ -6,19 +6,31 @@ Results are those of objects, in the same order.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.joins.sides import plain, widened
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.joins.match_rules import AsOfRules, How, MatchRule
-from clonos.operators.kinds.column_buffers import ALONE, ColumnBuffers
-from clonos.operators.kinds.column_results import ColumnResults, JoinPlan
+from clonos.operators.kinds.column_buffers import ALONE, ARRIVAL, ColumnBuffers
+from clonos.operators.kinds.column_results import ROWS, ColumnResults, JoinPlan
 from clonos.operators.kinds.column_side import ColumnSide
-from clonos.operators.kinds.column_versions import ColumnLatest, ColumnLefts, ColumnVersions
-from clonos.operators.kinds.object_sides import LEFT_NAME, RIGHT_NAME
+from clonos.operators.kinds.column_versions import LATEST, LATEST_ROWS, ColumnLatest, ColumnLefts, ColumnVersions
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
+
+UNMATCHED: Final = tuple(
+    StateSpec(
+        name,
+        StateKind.COLUMNS,
+        StateScope.REFERRING,
+        owner=rows.name,
+        numbers=(Numbers(rows.name, KEY_COLUMN), Numbers(ARRIVAL, ARRIVAL)),
+    )
+    for name, rows in zip(("left-unmatched", "right-unmatched"), ROWS, strict=True)
+)
+"""Tables of the buffered records of both sides that nothing has matched, by their numbers."""
 
 
 class ColumnSides(ColumnResults):
@@ -56,13 +68,13 @@ class ColumnSides(ColumnResults):
 
     def latest(self) -> ColumnLatest:
         """See ``Sides``."""
-        return ColumnLatest(self._state, self._step, self.kinds, self._plan.schemas[1].metadata)
+        return ColumnLatest(self._state, self.kinds, self._plan.schemas[1].metadata)
 
     def buffers(self, rule: MatchRule, how: How, has_times: bool) -> ColumnBuffers:
         """See ``Sides``."""
         alone = [
-            self._state.column_table(f"{self._step}/{name}-unmatched", ALONE) if how.keeps(is_left) else None
-            for is_left, name in ((True, LEFT_NAME), (False, RIGHT_NAME))
+            self._state.column_table(spec, ALONE) if how.keeps(is_left) else None
+            for is_left, spec in zip((True, False), UNMATCHED, strict=True)
         ]
         return ColumnBuffers(self, alone, rule, how, has_times)
 
@@ -72,6 +84,21 @@ class ColumnJoinKind:
 
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
+
+    @property
+    def as_of_specs(self) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        return self._plan.rows_spec(True), self._plan.rows_spec(False)
+
+    @property
+    def latest_specs(self) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        return LATEST, LATEST_ROWS
+
+    def buffer_specs(self, how: How) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        unmatched = [spec for is_left, spec in zip((True, False), UNMATCHED, strict=True) if how.keeps(is_left)]
+        return (*self.as_of_specs, *unmatched)
 
     def sides(self, join: TwoInputOperator, step: str, scope: Scope) -> ColumnSides:
         """See ``JoinKind``."""

@@ -8,6 +8,7 @@ the latest instant, and the number of its latest record in a row store, ``step/r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
@@ -23,44 +24,43 @@ from clonos.operators.event_time.timestamps import LIMIT_NS, NANOSECONDS_PER_MIC
 from clonos.operators.kinds.column_batch import ColumnBatch, filtered, plain_batch
 from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.row_store import RowStore
+from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     IntArray = NDArray[Any]
 
-SPANS_NAME: Final = "spans"
-ROWS_NAME: Final = "rows"
 OPENED: Final = "opened"
 NUMBER: Final = "number"
 LATEST: Final = "latest"
 ROW: Final = "row"
 NO_SLOT: Final = -1
 
+SPANS: Final = StateSpec(f"spans/{ANY}", StateKind.COLUMNS, StateScope.KEYED)
+SPAN_ROWS: Final = StateSpec(f"rows/{ANY}", StateKind.ROWS, StateScope.REFERRED, owner=SPANS.name)
+LAST_SPANS: Final = replace(SPANS, numbers=(Numbers("opened", NUMBER), Numbers(SPAN_ROWS.name, ROW)))
+
 
 class Stretches:
     """Tables of the open spans of each stretch of time."""
 
-    def __init__(self, state: StateBackend, step: str, spec: ColumnSpec, within_ns: int) -> None:
-        self._state, self._step, self._spec, self._within_ns = state, step, spec, within_ns
-        self._types = spec.keys
+    def __init__(self, state: StepState, declared: StateSpec, columns: ColumnSpec, within_ns: int) -> None:
+        self._state, self._declared, self._columns, self._within_ns = state, declared, columns, within_ns
+        self._types = columns.keys
         self._marks = Marks()
         self._tables: dict[int, ColumnTable] = {}
         self._earliest: dict[int, int] = {}  # instant that opened the first span of each table
-        prefix = self._name("")
-        for number in sorted(int(name.removeprefix(prefix)) for name in state.restored_columns(prefix)):
-            table = self._tables[number] = state.column_table(self._name(number), spec)
+        for number in state.restored(declared):
+            table = self._tables[number] = state.column_table(declared, columns, number)
             self._note_earliest(number, table)
 
     @property
     def earliest_ns(self) -> int | None:
         """Instant that opened the earliest span."""
         return min(self._earliest.values(), default=None)
-
-    def _name(self, number: int | str) -> str:
-        return f"{self._step}/{SPANS_NAME}/{number}"
 
     def _open(self, keys: list[Any], times: IntArray) -> None:
         """Opens spans of keys that differ."""
@@ -69,7 +69,7 @@ class Stretches:
             is_here = numbers == number
             table = self._tables.get(number)
             if table is None:
-                table = self._tables[number] = self._state.column_table(self._name(number), self._spec)
+                table = self._tables[number] = self._state.column_table(self._declared, self._columns, number)
             slots = table.slots(filtered(keys, is_here))
             table.touch(slots)
             table.values[OPENED][slots] = times[is_here]
@@ -83,8 +83,8 @@ class Stretches:
 class ColumnSpans(Stretches):
     """Spans of each key."""
 
-    def __init__(self, state: StateBackend, step: str, types: tuple[Any, ...], within_ns: int) -> None:
-        super().__init__(state, step, ColumnSpec(types, {OPENED: numpy.int64}), within_ns)
+    def __init__(self, state: StepState, declared: StateSpec, types: tuple[Any, ...], within_ns: int) -> None:
+        super().__init__(state, declared, ColumnSpec(types, {OPENED: numpy.int64}), within_ns)
 
     def choose(self, batch: ColumnBatch, instants: IntArray) -> NDArray[numpy.bool_]:
         """See ``KeySpans``."""
@@ -126,7 +126,7 @@ class ColumnSpans(Stretches):
             if opened_max_ns is not None:
                 table.expire(OPENED, opened_max_ns + 1)
             if opened_max_ns is None or not table.live_count:
-                self._state.drop(self._name(number))
+                self._state.drop(self._declared, number)
                 del self._tables[number], self._earliest[number]
             else:
                 self._note_earliest(number, table)
@@ -136,10 +136,16 @@ class ColumnLastSpans(Stretches):
     """Spans of each key with their last records. In event time results have another column, with their timestamps."""
 
     def __init__(
-        self, state: StateBackend, step: str, types: tuple[Any, ...], within_ns: int, has_times: bool, schema: Any
+        self,
+        state: StepState,
+        declared: StateSpec,
+        types: tuple[Any, ...],
+        within_ns: int,
+        has_times: bool,
+        schema: Any,
     ) -> None:
         columns = dict.fromkeys((OPENED, NUMBER, LATEST, ROW), numpy.int64)
-        super().__init__(state, step, ColumnSpec(types, columns, {LATEST: INSTANT_NS_MIN, ROW: -1}), within_ns)
+        super().__init__(state, declared, ColumnSpec(types, columns, {LATEST: INSTANT_NS_MIN, ROW: -1}), within_ns)
         self._has_times = has_times
         form = form_of(schema)
         self._form = {FORM_KEY: form} if form else None
@@ -147,7 +153,7 @@ class ColumnLastSpans(Stretches):
         self._stores: dict[int, RowStore] = {}
         self._next_number = 0
         for number, table in self._tables.items():
-            self._stores[number] = state.row_store(self._rows_name(number))
+            self._stores[number] = state.row_store(SPAN_ROWS, number)
             self._next_number = max(self._next_number, int(table.values[NUMBER][table.live()].max()) + 1)
 
     def openers(self, opened_max_ns: int | None) -> list[int]:
@@ -184,16 +190,13 @@ class ColumnLastSpans(Stretches):
             ended = ended[numpy.lexsort((table.values[NUMBER][ended], opened[ended]))]
             out.columns(self._results(store.take(table.values[ROW][ended]), opened[ended]))
             if len(ended) == len(live):
-                self._state.drop(self._name(number))
-                self._state.drop(self._rows_name(number))
+                self._state.drop(self._declared, number)
+                self._state.drop(SPAN_ROWS, number)
                 del self._tables[number], self._stores[number], self._earliest[number]
             else:
                 store.discard(table, ROW, ended)
                 table.remove(ended)
                 self._note_earliest(number, table)
-
-    def _rows_name(self, number: int) -> str:
-        return f"{self._step}/{ROWS_NAME}/{number}"
 
     def _spans_of(self, keys: list[Any], times: IntArray) -> tuple[IntArray, IntArray]:
         """Returns the table and the slot of the span of each record: of two, that which was opened first."""
@@ -229,7 +232,7 @@ class ColumnLastSpans(Stretches):
         table = self._tables[number]
         store = self._stores.get(number)
         if store is None:
-            store = self._stores[number] = self._state.row_store(self._rows_name(number))
+            store = self._stores[number] = self._state.row_store(SPAN_ROWS, number)
         table.touch(slots)
         latest = table.values[LATEST]
         numpy.maximum.at(latest, slots, times)

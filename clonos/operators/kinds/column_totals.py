@@ -8,6 +8,7 @@ records that are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,17 +28,23 @@ from clonos.operators.kinds.column_batch import ColumnBatch
 from clonos.operators.kinds.total_kind import name_before
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Slots = NDArray[Any]
 
-TOTALS_NAME: Final = "totals"
-MEMBERS_NAME: Final = "members"
+TOTALS: Final = StateSpec("totals", StateKind.COLUMNS, StateScope.KEYED)
 
-ORDER_NAME: Final = "order"
+ORDER: Final = StateSpec(
+    "order",
+    StateKind.COLUMNS,
+    StateScope.REFERRING,
+    owner=TOTALS.name,
+    numbers=(Numbers(TOTALS.name, KEY_COLUMN),),
+)
 WAITING: Final = "waiting"
 """Column with the records since a key was last emitted; the columns of aggregates have a dot in their names."""
 
@@ -73,29 +80,42 @@ class ColumnTotalKind:
         """See ``TotalKind``."""
         return ColumnBatch(operator, batch, self.keys.of(batch))
 
-    def totals(self, operator: Operator, state: StateBackend, step: str, is_paced: bool) -> ColumnTotals:
+    @property
+    def with_tables(self) -> list[DistinctCount | RetainedTotal]:
+        """The aggregates with state of their own."""
+        return [each for each in self.aggregates if isinstance(each, DistinctCount | RetainedTotal)]
+
+    @property
+    def totals_spec(self) -> StateSpec:
+        """Declaration of the table of the keys."""
+        return replace(TOTALS, numbers=tuple(number for each in self.with_tables for number in each.numbers))
+
+    def state_specs(self, is_paced: bool) -> tuple[StateSpec, ...]:
+        """See ``TotalKind``."""
+        specs = [self.totals_spec, *(spec for each in self.with_tables for spec in each.state_specs)]
+        return tuple(spec.by_key(bool(self.keys.names)) for spec in (*specs, *((ORDER,) if is_paced else ())))
+
+    def totals(self, operator: Operator, state: StepState, is_paced: bool) -> ColumnTotals:
         """See ``TotalKind``."""
         if self._row_of is None:
-            return ColumnTotals(self, operator, state, step, is_paced)
-        return ColumnTotal(self, operator, state, step, self._row_of)
+            return ColumnTotals(self, operator, state, is_paced)
+        return ColumnTotal(self, operator, state, self._row_of)
 
 
 class ColumnTotals:
     """Accumulators of the keys."""
 
-    def __init__(
-        self, kind: ColumnTotalKind, operator: Operator, state: StateBackend, step: str, is_paced: bool
-    ) -> None:
+    def __init__(self, kind: ColumnTotalKind, operator: Operator, state: StepState, is_paced: bool) -> None:
         self._operator, self._is_count, self._keys = operator, kind.is_count, kind.keys
         self._aggregates = kind.aggregates
-        self._with_tables = [each for each in kind.aggregates if isinstance(each, DistinctCount | RetainedTotal)]
+        self._with_tables = kind.with_tables
         dtypes = {name: dtype for each in kind.aggregates for name, dtype in each.dtypes().items()}
         if is_paced:
             dtypes[WAITING] = numpy.int64
-            self._order = state.column_table(f"{step}/{ORDER_NAME}", ColumnSpec((pyarrow.int64(),)))
-        self._table = state.column_table(f"{step}/{TOTALS_NAME}", ColumnSpec(kind.keys.types, dtypes))
+            self._order = state.column_table(ORDER, ColumnSpec((pyarrow.int64(),)))
+        self._table = state.column_table(kind.totals_spec, ColumnSpec(kind.keys.types, dtypes))
         for each in self._with_tables:
-            each.open(state, f"{step}/{MEMBERS_NAME}")
+            each.open(state)
 
     @property
     def is_empty(self) -> bool:
@@ -254,10 +274,8 @@ class ColumnTotals:
 class ColumnTotal(ColumnTotals):
     """Accumulators of all records, whose results are one row."""
 
-    def __init__(
-        self, kind: ColumnTotalKind, operator: Operator, state: StateBackend, step: str, row_of: RowOf
-    ) -> None:
-        super().__init__(kind, operator, state, step, is_paced=False)
+    def __init__(self, kind: ColumnTotalKind, operator: Operator, state: StepState, row_of: RowOf) -> None:
+        super().__init__(kind, operator, state, is_paced=False)
         self._row_of = row_of
 
     def _pass_parts(self, slots: Slots) -> None:

@@ -22,12 +22,17 @@ from clonos.operators.event_time.column_times import distances
 from clonos.operators.joins.match_rules import AsOfRules, Direction
 from clonos.operators.kinds.column_side import ColumnSide, KeysOf
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec
 
-KEYS_NAME: Final = "keys"
-ROWS_NAME: Final = "rows"
 ROW: Final = "row"
 """Column of the table with the number of the row of a key."""
+
+LATEST_ROWS: Final = StateSpec("rows", StateKind.ROWS, StateScope.REFERRED, owner="keys")
+LATEST: Final = StateSpec(
+    LATEST_ROWS.owner, StateKind.COLUMNS, StateScope.KEYED, numbers=(Numbers(LATEST_ROWS.name, ROW),)
+)
+"""Last row of each key."""
 
 
 class Found(NamedTuple):
@@ -160,11 +165,11 @@ class ColumnVersions:
 class ColumnLatest:
     """See ``Latest``."""
 
-    def __init__(self, state: StateBackend, step: str, kinds: tuple[Any, ...], metadata: Any) -> None:
+    def __init__(self, state: StepState, kinds: tuple[Any, ...], metadata: Any) -> None:
         """Creates it; rows get ``metadata``, which says what their form is."""
-        self._rows, self._metadata = state.row_store(f"{step}/{ROWS_NAME}"), metadata
+        self._rows, self._metadata = state.row_store(LATEST_ROWS), metadata
         spec = ColumnSpec(kinds, {ROW: numpy.int64}, {ROW: MISSING})
-        self._table = state.column_table(f"{step}/{KEYS_NAME}", spec)
+        self._table = state.column_table(LATEST, spec)
 
     def add(self, batch: ColumnSide) -> None:
         """See ``Latest``."""

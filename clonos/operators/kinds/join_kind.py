@@ -13,6 +13,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_batch import LateBatch
 from clonos.operators.joins.match_rules import AsOfRules, How, MatchRule
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+from clonos.operators.state.state_spec import StateSpec
 
 
 class SideBatch(Protocol):
@@ -145,6 +146,17 @@ class Sides(Protocol[BatchT]):
 
 class JoinKind(Protocol[BatchT]):
     """Kind of the records of a join."""
+
+    @property
+    def as_of_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``Sides.lefts`` and ``Sides.versions``."""
+
+    @property
+    def latest_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``Sides.latest``."""
+
+    def buffer_specs(self, how: How) -> tuple[StateSpec, ...]:
+        """Returns the declarations of the state of ``Sides.buffers``."""
 
     def sides(self, join: TwoInputOperator, step: str, scope: Scope) -> Sides[BatchT]:
         """Returns the sides of a join that is opened."""

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Operator, Times
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec
 
 By = str | Callable[[Any], Any] | None
 """What an operator compares of records: a field, what a function returns, or None for the records themselves."""
@@ -117,18 +118,34 @@ class Kind(RecordKind[BatchT], Protocol[BatchT]):
     def changes_rows(self) -> bool:
         """Whether user code gets the records."""
 
-    def firsts(self, state: StateBackend, step: str) -> KeyChoice[BatchT]:
+    @property
+    def key_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``firsts`` and of ``lasts`` with timestamps."""
+
+    @property
+    def span_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``spans``."""
+
+    @property
+    def last_span_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``last_spans``."""
+
+    @property
+    def highest_specs(self) -> tuple[StateSpec, ...]:
+        """State of ``highest``."""
+
+    def firsts(self, state: StepState) -> KeyChoice[BatchT]:
         """Returns the state that chooses the first record of each key of all time."""
 
-    def lasts(self, state: StateBackend, step: str, has_times: bool) -> KeyChoice[BatchT]:
+    def lasts(self, state: StepState, has_times: bool) -> KeyChoice[BatchT]:
         """Returns the state that chooses the last record of each key so far, of a batch: by timestamp and then by
         arrival, without timestamps by arrival."""
 
-    def spans(self, state: StateBackend, step: str, within_ns: int) -> KeySpans[BatchT]:
+    def spans(self, state: StepState, within_ns: int) -> KeySpans[BatchT]:
         """Returns the spans of a step."""
 
-    def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> LastSpans[BatchT]:
+    def last_spans(self, state: StepState, within_ns: int, has_times: bool) -> LastSpans[BatchT]:
         """Returns the spans of a step with their last records, which get timestamps if ``has_times``."""
 
-    def highest(self, state: StateBackend, step: str, by: By, k: int) -> Highest[BatchT]:
+    def highest(self, state: StepState, by: By, k: int) -> Highest[BatchT]:
         """Returns the ``k`` records of each key with the highest ``by``."""

@@ -6,6 +6,7 @@ State is one table with an entry for each key. Nothing here loads numpy or pyarr
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from clonos.core.values import ValueBeyondLimit
@@ -20,10 +21,15 @@ from clonos.operators.kinds.object_batch import ObjectBatch, found_of_each
 from clonos.operators.kinds.object_highest import ObjectHighest
 from clonos.operators.kinds.object_spans import ObjectLastSpans, ObjectSpans
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import EACH, Numbers, StateSpec, keyed
 
-KEYS_NAME: Final = "keys"
-SPANS_NAME: Final = "spans"
+KEYS: Final = keyed("keys")
+SPANS: Final = keyed("spans")
+LAST_SPANS: Final = replace(SPANS, numbers=(Numbers("opened", (1, EACH, 1)),))
+OF_RECORDS: Final = (0, 0)
+"""Place of the key of the records in an entry, whose key has what ``by`` returns too."""
 
 
 class ObjectKind:
@@ -59,25 +65,48 @@ class ObjectKind:
         keys = list(zip(python_keys(batch, key), values_of_column(batch.column(self._by.name)), strict=True))
         return ObjectBatch(_stored(operator, keys, rows), rows, operator.times_of(batch))
 
-    def firsts(self, state: StateBackend, step: str) -> ObjectFirsts:
+    @property
+    def key_specs(self) -> tuple[StateSpec, ...]:
         """See ``Kind``."""
-        return ObjectFirsts(state.table(f"{step}/{KEYS_NAME}"))
+        return (self._declared(KEYS),)
 
-    def lasts(self, state: StateBackend, step: str, has_times: bool) -> ObjectLasts:
+    @property
+    def span_specs(self) -> tuple[StateSpec, ...]:
         """See ``Kind``."""
-        return ObjectLasts(state.table(f"{step}/{KEYS_NAME}") if has_times else None)
+        return (self._declared(SPANS),)
 
-    def spans(self, state: StateBackend, step: str, within_ns: int) -> ObjectSpans:
+    @property
+    def last_span_specs(self) -> tuple[StateSpec, ...]:
         """See ``Kind``."""
-        return ObjectSpans(state.table(f"{step}/{SPANS_NAME}"), within_ns)
+        return (self._declared(LAST_SPANS),)
 
-    def last_spans(self, state: StateBackend, step: str, within_ns: int, has_times: bool) -> ObjectLastSpans:
+    @property
+    def highest_specs(self) -> tuple[StateSpec, ...]:
         """See ``Kind``."""
-        return ObjectLastSpans(state.table(f"{step}/{SPANS_NAME}"), within_ns, has_times)
+        return self.key_specs
 
-    def highest(self, state: StateBackend, step: str, by: By, k: int) -> ObjectHighest:
+    def _declared(self, spec: StateSpec) -> StateSpec:
+        return spec if self._by is None else replace(spec, key_place=OF_RECORDS)
+
+    def firsts(self, state: StepState) -> ObjectFirsts:
         """See ``Kind``."""
-        return ObjectHighest(state.table(f"{step}/{KEYS_NAME}"), compared(itself if by is None else by), k)
+        return ObjectFirsts(state.table(self._declared(KEYS)))
+
+    def lasts(self, state: StepState, has_times: bool) -> ObjectLasts:
+        """See ``Kind``."""
+        return ObjectLasts(state.table(self._declared(KEYS)) if has_times else None)
+
+    def spans(self, state: StepState, within_ns: int) -> ObjectSpans:
+        """See ``Kind``."""
+        return ObjectSpans(state.table(self._declared(SPANS)), within_ns)
+
+    def last_spans(self, state: StepState, within_ns: int, has_times: bool) -> ObjectLastSpans:
+        """See ``Kind``."""
+        return ObjectLastSpans(state.table(self._declared(LAST_SPANS)), within_ns, has_times)
+
+    def highest(self, state: StepState, by: By, k: int) -> ObjectHighest:
+        """See ``Kind``."""
+        return ObjectHighest(state.table(self._declared(KEYS)), compared(itself if by is None else by), k)
 
 
 class ObjectFirsts:

@@ -17,10 +17,11 @@ from clonos.operators.kinds.object_pane_batch import PaneKeys, PaneRecords, Pane
 from clonos.operators.kinds.pane_kind import PanedStep
 from clonos.operators.operator import Operator, Times
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import ANY, StateSpec, keyed
 from clonos.operators.windows.merged_panes import MergedPanes
 from clonos.operators.windows.window_aggregates import WindowAggregate, WindowCount
 from clonos.operators.windows.window_results import counted, window_of
-from clonos.operators.windows.window_rules import ApplyFunction, Results
+from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 PANES_ADDED_MAX: Final = 64
 """Panes of a window whose counts are added for each result. Of more panes the sums are kept from one to the next."""
@@ -38,6 +39,12 @@ class ObjectPanesKind:
 
     takes_columns: ClassVar[bool] = False
     fires_in_spans: ClassVar[bool] = False
+    pane_spec: ClassVar[StateSpec] = keyed(f"pane/{ANY}")
+    late_spec: ClassVar[StateSpec] = keyed(f"late/{ANY}")
+
+    def state_specs(self, rules: WindowRules) -> tuple[StateSpec, ...]:
+        """See ``PanesKind``."""
+        return self.pane_spec, self.late_spec
 
     def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> PaneRows:
         """See ``PanesKind``."""
@@ -62,7 +69,7 @@ class ObjectPanes:
 
     def __init__(self, kind: ObjectPanesKind, step: PanedStep) -> None:
         self._step, self._spans, self._aggregate = step, step.spans, kind.aggregate
-        self._guard, self._panes, self.restored = step.operator.guard, step.panes, step.state.restored
+        self._guard, self._panes = step.operator.guard, step.panes
         aggregation, is_one_pane = kind.aggregate.aggregation, step.spans.panes == 1
         self._results = Results(aggregation, kind.apply)
         self._counts: WindowCount | None = None
@@ -71,13 +78,13 @@ class ObjectPanes:
         has_overlap = self._counts is None and not is_one_pane and aggregation.has_bounded_size
         self._merged = MergedPanes(aggregation, step.spans, step.panes) if has_overlap else None
 
-    def new(self, kind: str, number: int) -> Table:
+    def new(self, spec: StateSpec, number: int) -> Table:
         """See ``PaneTables``."""
-        return self._step.state.table(self._step.name_of(kind, number))
+        return self._step.state.table(spec, number)
 
-    def drop(self, kind: str, number: int) -> None:
+    def drop(self, spec: StateSpec, number: int) -> None:
         """See ``PaneTables``."""
-        self._step.state.drop(self._step.name_of(kind, number))
+        self._step.state.drop(spec, number)
 
     # --- records
 

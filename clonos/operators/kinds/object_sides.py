@@ -16,11 +16,22 @@ from clonos.operators.kinds.object_results import ObjectResults, Select
 from clonos.operators.kinds.object_side import ObjectSide
 from clonos.operators.kinds.object_versions import ObjectLatest, ObjectLefts, ObjectVersions
 from clonos.operators.operator import InputSide, Scope, Times, TwoInputOperator
+from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec, keyed
 from clonos.operators.warn_once import WarnOnce
 
-LEFT_NAME: Final = "left"
-RIGHT_NAME: Final = "right"
-UNMATCHED_NAME: Final = "unmatched"
+ARRIVAL: Final = "arrival"
+"""Sequence of the numbers of records."""
+
+LEFT, RIGHT = (keyed(name, (1, 3), (Numbers(ARRIVAL, (0,)), Numbers(ARRIVAL, (1, 1)))) for name in ("left", "right"))
+"""Tables of the records of a side: number -> ``Record``."""
+
+LATEST: Final = keyed("right")
+"""Table of the last right record of each key."""
+
+UNMATCHED: Final = StateSpec(
+    "unmatched", StateKind.TABLE, StateScope.REFERRING, owner=ARRIVAL, numbers=(Numbers(ARRIVAL, (0,)),)
+)
+"""Table of the numbers of the records that nothing has matched."""
 
 KEY_CHARACTERS_MAX: Final = 60
 
@@ -30,7 +41,7 @@ class ObjectSides(ObjectResults):
 
     def __init__(self, join: TwoInputOperator, step: str, select: Select | None, scope: Scope) -> None:
         super().__init__(join, select)
-        self._step, self._state = step, scope.state
+        self._state = scope.state
         self._key_types = KeyTypes(step, scope.context.recorder)
 
     def of_rows(self, is_left: bool, rows: list[Any], times: Times) -> ObjectSide:
@@ -50,21 +61,19 @@ class ObjectSides(ObjectResults):
 
     def lefts(self) -> ObjectLefts:
         """See ``Sides``."""
-        return ObjectLefts(self._state.table(f"{self._step}/{LEFT_NAME}"))
+        return ObjectLefts(self._state.table(LEFT))
 
     def versions(self, rules: AsOfRules) -> ObjectVersions:
         """See ``Sides``."""
-        return ObjectVersions(self._state.table(f"{self._step}/{RIGHT_NAME}"), rules)
+        return ObjectVersions(self._state.table(RIGHT), rules)
 
     def latest(self) -> ObjectLatest:
         """See ``Sides``."""
-        return ObjectLatest(self._state.table(f"{self._step}/{RIGHT_NAME}"))
+        return ObjectLatest(self._state.table(LATEST))
 
     def buffers(self, rule: MatchRule, how: How, has_times: bool) -> ObjectBuffers:
         """See ``Sides``."""
-        left, right, unmatched = (
-            self._state.table(f"{self._step}/{name}") for name in (LEFT_NAME, RIGHT_NAME, UNMATCHED_NAME)
-        )
+        left, right, unmatched = map(self._state.table, (LEFT, RIGHT, UNMATCHED))
         return ObjectBuffers(self, (left, right), unmatched, rule, how, has_times)
 
 
@@ -73,6 +82,20 @@ class ObjectJoinKind:
 
     def __init__(self, select: Select | None) -> None:
         self._select = select
+
+    @property
+    def as_of_specs(self) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        return LEFT, RIGHT
+
+    @property
+    def latest_specs(self) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        return (LATEST,)
+
+    def buffer_specs(self, how: How) -> tuple[StateSpec, ...]:
+        """See ``JoinKind``."""
+        return LEFT, RIGHT, UNMATCHED
 
     def sides(self, join: TwoInputOperator, step: str, scope: Scope) -> ObjectSides:
         """See ``JoinKind``."""

@@ -13,11 +13,12 @@ from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.kinds.object_kind import ObjectKind
 from clonos.operators.kinds.total_kind import name_before
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec, keyed
 
-STATE_NAME: Final = "state"
+STATE: Final = keyed("state")
 
-WAITING_NAME: Final = "waiting"
+WAITING: Final = keyed("waiting")
 """Table of what is not emitted yet: key -> records since the key was last emitted."""
 
 RESULTS_MAX: Final = 1 << 12
@@ -41,9 +42,13 @@ class ObjectTotalKind:
         """See ``TotalKind``."""
         raise AssertionError("the plan says that records are rows")
 
-    def totals(self, operator: Operator, state: StateBackend, step: str, is_paced: bool) -> ObjectTotals:
+    def state_specs(self, is_paced: bool) -> tuple[StateSpec, ...]:
         """See ``TotalKind``."""
-        return ObjectTotals(operator, state, step, self._aggregation, is_keyed=self._is_keyed, is_paced=is_paced)
+        return tuple(spec.by_key(self._is_keyed) for spec in ((STATE, WAITING) if is_paced else (STATE,)))
+
+    def totals(self, operator: Operator, state: StepState, is_paced: bool) -> ObjectTotals:
+        """See ``TotalKind``."""
+        return ObjectTotals(operator, state, self._aggregation, is_keyed=self._is_keyed, is_paced=is_paced)
 
 
 class ObjectTotals:
@@ -52,17 +57,16 @@ class ObjectTotals:
     def __init__(
         self,
         operator: Operator,
-        state: StateBackend,
-        step: str,
+        state: StepState,
         aggregation: Aggregation[Any, Any],
         *,
         is_keyed: bool,
         is_paced: bool,
     ) -> None:
         self._operator, self._guard, self._aggregation, self._is_keyed = operator, operator.guard, aggregation, is_keyed
-        self._table = state.table(f"{step}/{STATE_NAME}")
+        self._table = state.table(STATE)
         if is_paced:
-            self._waiting = state.table(f"{step}/{WAITING_NAME}")
+            self._waiting = state.table(WAITING)
         self._add_one = aggregation.add_or_keep if operator.guard.routes else aggregation.add
 
     @property

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.core.values.copying import copied
@@ -22,7 +22,8 @@ from clonos.operators.kinds.instant_heap import InstantHeap
 from clonos.operators.kinds.object_batch import ObjectBatch
 from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
 from clonos.operators.operator import DueTimer, Operator, Times
-from clonos.operators.state.timers import Timers
+from clonos.operators.state.state_spec import StateSpec
+from clonos.operators.state.timers import Timers, timer_spec
 from clonos.operators.user_errors import RAISED
 from clonos.operators.windows.assigners import Assigner, SessionAssigner, Span
 from clonos.operators.windows.evictors import Evictor
@@ -38,13 +39,16 @@ from clonos.operators.windows.window_cells import (
     PENDING,
     START,
     STATE,
-    WINDOWS_NAME,
+    WINDOWS,
     Cell,
     merge_cells,
     new_cell,
 )
 from clonos.operators.windows.window_results import window_of
-from clonos.operators.windows.window_rules import ApplyFunction, Results
+from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
+
+EVENT_TIMERS: Final = timer_spec("event timers")
+CLOCK_TIMERS: Final = timer_spec("timers")
 
 Growing = tuple[list[Cell], Cell]
 """Window to which a record is added: the cells that it joins, and the cell that they become."""
@@ -62,6 +66,10 @@ class ObjectWindowsKind:
     evictor: Evictor | None
 
     takes_columns: ClassVar[bool] = False
+
+    def state_specs(self, rules: WindowRules) -> tuple[StateSpec, ...]:
+        """See ``WindowsKind``."""
+        return WINDOWS, EVENT_TIMERS, CLOCK_TIMERS
 
     @property
     def fires_in_spans(self) -> bool:
@@ -96,9 +104,9 @@ class ObjectWindows:
         self._order: Callable[[Cell], tuple[int, int]] = _by_start if kind.assigner.joins else _span_of
         self._results = Results(kind.aggregation, kind.apply)
         self._recorder, state = step.scope.context.recorder, step.scope.state
-        self._table = state.table(f"{step.name}/{WINDOWS_NAME}")
-        self._event_timers = Timers(f"{step.name}/event timers", state)
-        self._clock_timers = Timers(f"{step.name}/timers", state)
+        self._table = state.table(WINDOWS)
+        self._event_timers = Timers(EVENT_TIMERS, state)
+        self._clock_timers = Timers(CLOCK_TIMERS, state)
         self._heap = self._looks() if kind.assigner.ends else InstantHeap([])
         self._torn_ns: int | None = None  # of the present batch
         self._rows: list[Any] = []  # results of the present call, with their times

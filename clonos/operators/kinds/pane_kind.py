@@ -8,38 +8,30 @@ table (``object_panes``), or slots of a table in columns (``column_panes``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.kinds.window_kind import WindowRecordKind
 from clonos.operators.operator import Operator, Times
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.windows.grid import Grid, Spans
 from clonos.operators.windows.window_rules import WindowRules
 
-PANE_NAME: Final = "pane"
-LATE_NAME: Final = "late"
-"""Kinds of tables: of a pane, and of the late records of a window that has ended."""
-
 
 class PanedStep(NamedTuple):
-    """Step of windows in panes: its name, operator, state, windows and rules, and its tables.
+    """Step of windows in panes: its operator, state, windows and rules, and its tables.
 
     ``panes`` has a table for each pane, ``late`` one for each window that owes a result for late records.
     """
 
-    name: str
     operator: Operator
-    state: StateBackend
+    state: StepState
     spans: Spans
     rules: WindowRules
     panes: dict[int, Any]
     late: dict[int, Any]
-
-    def name_of(self, kind: str, number: int | str) -> str:
-        """Returns the name of a table."""
-        return f"{self.name}/{kind}/{number}"
 
 
 class PaneBatch(Protocol):
@@ -62,13 +54,10 @@ GivenBatchT = TypeVar("GivenBatchT", bound=PaneBatch, contravariant=True)
 class PaneTables(Protocol[GivenBatchT]):
     """Tables of panes, and of windows with late records."""
 
-    def restored(self, prefix: str) -> list[str]:
-        """Returns the names of restored tables with this prefix."""
-
-    def new(self, kind: str, number: int) -> Any:
+    def new(self, spec: StateSpec, number: int) -> Any:
         """Returns the table of a pane or window with its restored entries, or a new one."""
 
-    def drop(self, kind: str, number: int) -> None:
+    def drop(self, spec: StateSpec, number: int) -> None:
         """Forgets the table of a pane or window."""
 
     def add(self, batch: GivenBatchT, pane: int) -> None:
@@ -87,6 +76,14 @@ class PaneTables(Protocol[GivenBatchT]):
 
 class PanesKind(WindowRecordKind[PaneBatchT], Protocol[PaneBatchT]):
     """Kind of the records of windows in panes."""
+
+    @property
+    def pane_spec(self) -> StateSpec:
+        """Declaration of the tables of panes."""
+
+    @property
+    def late_spec(self) -> StateSpec:
+        """Declaration of the tables of the late records of windows that have ended."""
 
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> PaneBatchT:
         """See ``RecordKind``."""

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 
 from clonos.operators.kinds.kind import BatchT, GivenT, RecordKind
 from clonos.operators.operator import Operator
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec
 
 BEFORE_SUFFIX: Final = "_before"
 
@@ -55,5 +56,8 @@ class KeyTotals(Protocol[GivenT]):
 class TotalKind(RecordKind[BatchT], Protocol[BatchT]):
     """Kind of the records of aggregates over the whole input."""
 
-    def totals(self, operator: Operator, state: StateBackend, step: str, is_paced: bool) -> KeyTotals[BatchT]:
+    def state_specs(self, is_paced: bool) -> tuple[StateSpec, ...]:
+        """Returns the declarations of what ``totals`` opens."""
+
+    def totals(self, operator: Operator, state: StepState, is_paced: bool) -> KeyTotals[BatchT]:
         """Returns the accumulators of a step. ``is_paced``: keys may wait."""

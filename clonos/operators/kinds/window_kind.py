@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from clonos.operators.kinds.kind import BatchT, GivenT, MadeT, RecordKind
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.windows.window_rules import WindowRules
 
 
@@ -71,6 +72,9 @@ class KeyedWindows(Protocol[GivenT]):
 
 class WindowRecordKind(RecordKind[MadeT], Protocol[MadeT]):
     """Kind of the records of windows."""
+
+    def state_specs(self, rules: WindowRules) -> tuple[StateSpec, ...]:
+        """Returns the declarations of what the windows open."""
 
     @property
     def fires_in_spans(self) -> bool:

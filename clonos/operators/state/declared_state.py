@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clonos.core.model.errors import InternalError
 from clonos.operators.state.keyed_state import StateBackend, Table
-from clonos.operators.state.state_spec import ANY, StateKind, StateSpec
+from clonos.operators.state.state_spec import ANY, NO_KEY, StateKind, StateSpec
 
 if TYPE_CHECKING:
     from clonos.operators.state.column_spec import ColumnSpec
@@ -23,12 +23,19 @@ def full_name(step: str, spec: StateSpec, part: int | str | None = None) -> str:
 
 
 class StepState:
-    """State of an operator in one incarnation: opens what it declares."""
+    """State of an operator in one incarnation: opens what it declares.
+
+    How a change of the width divides it may depend on the step; what opens it need not know it.
+    """
 
     __slots__ = ("_backend", "_step", "_specs")
 
     def __init__(self, backend: StateBackend, step: str, specs: Sequence[StateSpec]) -> None:
-        self._backend, self._step, self._specs = backend, step, dict.fromkeys(specs)
+        self._backend, self._step = backend, step
+        self._specs = {spec.fixed(NO_KEY): spec for spec in specs}
+        known = {spec.name for spec in specs} | {number.of for spec in specs for number in spec.numbers}
+        strange = [spec.owner for spec in specs if spec.owner and spec.owner not in known]
+        assert not strange, f"{step} has no state and no sequence {strange}"
 
     def table(self, spec: StateSpec, part: int | str | None = None) -> Table:
         """Returns the table with its restored entries, or a new one. ``part``: its number or name, see ``ANY``.
@@ -64,8 +71,8 @@ class StepState:
         self._backend.drop(full_name(self._step, spec, part))
 
     def _checked(self, spec: StateSpec, kind: StateKind, part: int | str | None) -> str:
-        if spec not in self._specs or spec.kind is not kind:
-            declared = [str(each) for each in self._specs if each.name == spec.name]
+        if spec.fixed(NO_KEY) not in self._specs or spec.kind is not kind:
+            declared = [str(each) for each in self._specs.values() if each.name == spec.name]
             raise StateUndeclared(self._step, f"{spec} as {kind}", ", ".join(declared))
         return full_name(self._step, spec, part)
 
@@ -77,13 +84,10 @@ class DeclaredState:
 
     def __init__(self, declared: Iterable[tuple[str, StateSpec]]) -> None:
         """Takes pairs (step, declaration)."""
-        self._named: dict[str, tuple[str, StateSpec]] = {}
-        self._patterns: dict[tuple[str, StateSpec], None] = {}
-        for step, spec in declared:
-            if ANY in spec.name:
-                self._patterns[step, spec] = None
-            else:
-                self._named[full_name(step, spec)] = step, spec
+        pairs = dict.fromkeys(declared)
+        self._named = {full_name(*pair): pair for pair in pairs if ANY not in pair[1].name}
+        numbered = [pair for pair in pairs if ANY in pair[1].name]
+        self._patterns = sorted(numbered, key=lambda pair: -len(pair[1].name))  # the narrowest one first
 
     def __iter__(self) -> Iterator[tuple[str, StateSpec]]:
         """Yields (step, declaration)."""
@@ -100,7 +104,7 @@ class DeclaredState:
         for step, spec in self._patterns:
             before, _, after = f"{step}/{spec.name}".partition(ANY)
             part = name[len(before) : len(name) - len(after)]
-            if part and "/" not in part and name == before + part + after:
+            if part and name == before + part + after and not (spec.name == ANY and "/" in part):
                 return step, spec, part
         return None
 

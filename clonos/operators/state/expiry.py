@@ -10,10 +10,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
-from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import ANY, keyed
 from clonos.operators.state.undo import Undo
 
-ENDS_NAME: Final = "/ttl"
+ENDS: Final = keyed(f"{ANY}//ttl")
 """Table beside that of a descriptor: the instant at which each entry ends."""
 
 
@@ -30,10 +32,10 @@ class Expiry:
     __slots__ = ("is_event_time", "_table", "_ends", "_ttl_ns", "_time", "_undo", "_queue", "_pushed", "_used_ns")
 
     def __init__(
-        self, table: Table, name: str, state: StateBackend, ttl_ns: int, *, is_event_time: bool, time: HasTime
+        self, table: Table, name: str, state: StepState, ttl_ns: int, *, is_event_time: bool, time: HasTime
     ) -> None:
         """Creates the ends of ``table``, that of the descriptor ``name``."""
-        self._table, self._ends = table, state.table(f"{name}/{ENDS_NAME}")
+        self._table, self._ends = table, state.table(ENDS, name)
         self._ttl_ns, self.is_event_time, self._time = ttl_ns, is_event_time, time
         self._undo: Undo | None = None
         self._used_ns: int | None = None  # time of the last use in this step

@@ -8,13 +8,14 @@ from typing import ClassVar, Final
 from clonos.core.ports.recorder import Recorder
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 
-DUE_NAME: Final = "due"
+DUE: Final = small("due", StateScope.MIN)
 """Table with at most one entry, the time of the timer in nanoseconds since the Unix epoch."""
 
 
 class IntervalTimer:
-    """Timer of one step, kept in a table of its own (``DUE_NAME``)."""
+    """Timer of one step, kept in a table of its own (``DUE``)."""
 
     __slots__ = ("_table", "_interval_ns", "_recorder")
 
@@ -47,11 +48,13 @@ class LeavesAtIntervals(Operator):
 
     has_timers: ClassVar[bool] = True
 
-    def open_timer(self, step: str, interval_ns: int | None, scope: Scope) -> None:
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, DUE)
+
+    def open_timer(self, interval_ns: int | None, scope: Scope) -> None:
         """Opens the timer of the step; without an interval it is never set."""
-        self._timer = IntervalTimer(
-            scope.state.table(f"{step}/{DUE_NAME}", is_small=True), interval_ns, scope.context.recorder
-        )
+        self._timer = IntervalTimer(scope.state.table(DUE), interval_ns, scope.context.recorder)
 
     def next_timer_ns(self) -> int | None:
         return self._timer.next_ns()

@@ -6,7 +6,8 @@ A descriptor names state and holds none. ``context.state(descriptor)`` returns t
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
@@ -14,9 +15,11 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.expiry import Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
-from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import ANY, StateScope, keyed
 from clonos.operators.state.undo import Undo
 
 T = TypeVar("T")
@@ -39,6 +42,16 @@ DESCRIPTOR_HINTS: Final = dict.fromkeys(
 
 StateTime = Literal["event", "processing"]
 """Time of a ttl: that of the timestamps of records and of the watermark, or that of the causal clock."""
+
+
+VALUES: Final = keyed(ANY)
+CONTAINERS: Final = replace(VALUES, deletes_empty=True)
+"""Tables of a step, by the name of a descriptor."""
+
+BROADCAST_VALUES, BROADCAST_CONTAINERS = (
+    replace(each, name=f"broadcast/{ANY}", scope=StateScope.UNION) for each in (VALUES, CONTAINERS)
+)
+"""Tables of broadcast state, by the name of a descriptor."""
 
 
 class KeyHolder(HasTime, Protocol):
@@ -172,15 +185,14 @@ class State:
         """Returns whether another descriptor of this name is of the same state."""
         return type(self) is type(other) and (self._ttl_ns, self._time) == (other._ttl_ns, other._time)
 
-    def _expiry(self, table: Table, step: str, state: StateBackend, holder: KeyHolder) -> Expiry | None:
+    def _expiry(self, table: Table, step: str, state: StepState, holder: KeyHolder) -> Expiry | None:
         """Returns the ends of the entries of a table, None without a time to live."""
         if self._ttl_ns is None:
             return None
         if self._time == "event" and not holder.has_times:
             raise NoEventTimeForState(step, self.name)
         is_event_time = holder.has_times and self._time != "processing"
-        name = f"{step}/{self.name}"
-        return Expiry(table, name, state, self._ttl_ns, is_event_time=is_event_time, time=holder)
+        return Expiry(table, self.name, state, self._ttl_ns, is_event_time=is_event_time, time=holder)
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
 
@@ -193,7 +205,13 @@ class State:
             raise attribute_missing(type(self), attribute, DESCRIPTOR_HINTS)
         object.__setattr__(self, attribute, value)
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
+    def table(self, state: StepState, is_broadcast: bool = False) -> Table:
+        """Opens the table of this state."""
+        raise NotImplementedError
+
+    def cell(
+        self, step: str, state: StepState, holder: KeyHolder, undo: Undo | None = None, *, is_broadcast: bool = False
+    ) -> Cell:
         """Creates the access to this state for one incarnation. ``undo`` keeps what a record changes."""
         raise NotImplementedError
 
@@ -244,8 +262,13 @@ class ValueState(State, Generic[T]):
     def is_like(self, other: State) -> bool:
         return super().is_like(other) and repr(self.default) == repr(cast(ValueState[T], other).default)
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
-        table = state.table(f"{step}/{self.name}")
+    def table(self, state: StepState, is_broadcast: bool = False) -> Table:
+        return state.table(BROADCAST_VALUES if is_broadcast else VALUES, self.name)
+
+    def cell(
+        self, step: str, state: StepState, holder: KeyHolder, undo: Undo | None = None, *, is_broadcast: bool = False
+    ) -> Cell:
+        table = self.table(state, is_broadcast)
         value = Value(table, holder, self.default) if undo is None else UndoableValue(table, holder, self.default, undo)
         cell = _ValueCell(value)
         expiry = self._expiry(table, step, state, holder)
@@ -258,8 +281,15 @@ class ValueState(State, Generic[T]):
 class _Containers(State):
     """Base of the descriptors of containers."""
 
-    def _container(self, step: str, state: StateBackend, holder: KeyHolder, create: type, undo: Undo | None) -> Cell:
-        table = state.table(f"{step}/{self.name}", deletes_empty=True)
+    _create: ClassVar[type]
+
+    def table(self, state: StepState, is_broadcast: bool = False) -> Table:
+        return state.table(BROADCAST_CONTAINERS if is_broadcast else CONTAINERS, self.name)
+
+    def cell(
+        self, step: str, state: StepState, holder: KeyHolder, undo: Undo | None = None, *, is_broadcast: bool = False
+    ) -> Cell:
+        table, create = self.table(state, is_broadcast), self._create
         cell = (
             _ContainerCell(table, holder, create)
             if undo is None
@@ -281,8 +311,7 @@ class ListState(_Containers, Generic[T]):
         context.state(pending).append(clock.now())
     """
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
-        return self._container(step, state, holder, list, undo)
+    _create = list
 
 
 @explains_calls
@@ -297,8 +326,7 @@ class MapState(_Containers, Generic[K, V]):
         context.state(prices)["tea"] = 3
     """
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
-        return self._container(step, state, holder, dict, undo)
+    _create = dict
 
 
 class _ValueCell:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-ANY: Final = "*"
+ANY: Final = "\0"
 """Stands in the name of a state for a number or a name, so that there may be several of them."""
 
 KEY_COLUMN: Final = ""
@@ -47,12 +47,13 @@ class StateScope(StrEnum):
     REFERRING = "referring"  # with the entry, slot or row of ``owner`` that its own numbers name
     NEXT = "next"  # the number that follows those of the sequence ``owner`` in the task
     EQUAL = "equal"  # the same in all tasks at a barrier; otherwise the width cannot change
-    MIN = "min"  # for each key of an entry the least value of all tasks, for each task
-    MAX = "max"  # for each key of an entry the greatest value of all tasks, for each task
+    MIN = "min"  # for each key of an entry the least value of the tasks that have one, for each task
+    MAX = "max"  # for each key of an entry the greatest value of the tasks that have one, for each task
     SUM = "sum"  # for each key of an entry the sum of the values of all tasks, for task 0
-    DEAL = "deal"  # entries are dealt to the tasks in turn
+    DEAL = "deal"  # entries, or the splits of a position, are dealt to the tasks in turn
     UNION = "union"  # each task gets the entries of all tasks
     DRAINED = "drained"  # what waits: empty at the barrier of a change; otherwise the width cannot change
+    TIMES = "times"  # states of ``SourceWatermarks``: the least of all tasks, for each task
     EMPTY = "empty"  # begins empty, as a cache does
     FIXED = "fixed"  # the width of the step cannot change, for ``reason``
 
@@ -82,7 +83,7 @@ class StateSpec:
     """Declaration of a table, a row store or the position of a step.
 
     - ``name``: its name within the step. ``ANY`` in it stands for a number, such as that of a pane, or for a name
-      without a slash.
+      of a descriptor, aggregate or step.
     - ``kind``, ``scope``: see there.
     - ``key_place``: where an entry of a table has the key of its records, such as (0, 1) for the key of an entry
       (instant, key).
@@ -115,7 +116,9 @@ class StateSpec:
 
     def named(self, part: int | str) -> StateSpec:
         """Returns the declaration of one of several states."""
-        return replace(self, name=self.name.replace(ANY, str(part)))
+        name, owner = self.name.replace(ANY, str(part)), self.owner.replace(ANY, str(part))
+        numbers = tuple(replace(each, of=each.of.replace(ANY, str(part))) for each in self.numbers)
+        return replace(self, name=name, owner=owner, numbers=numbers)
 
     def fixed(self, reason: str) -> StateSpec:
         """Returns the declaration of the same state in a step whose width cannot change."""

@@ -7,10 +7,16 @@ from typing import Any, Final
 
 from clonos.core.values.keys import key_of, state_key
 from clonos.operators.operator import DueTimer
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import StateSpec, keyed
 
 SPARE_MAX: Final = 64
 """Deleted timers that the heap may have besides as many as are registered."""
+
+
+def timer_spec(name: str) -> StateSpec:
+    """Returns the declaration of a table of timers."""
+    return keyed(name, key_place=(0, 1))
 
 
 class Timers:
@@ -21,8 +27,8 @@ class Timers:
 
     __slots__ = ("_table", "_registered", "_heap", "_next_number")
 
-    def __init__(self, name: str, state: StateBackend) -> None:
-        self._table = state.table(name)
+    def __init__(self, spec: StateSpec, state: StepState) -> None:
+        self._table = state.table(spec)
         # The table has the timers in order of registration, also after a restore.
         self._registered: dict[Any, int] = {entry: number for number, entry in enumerate(self._table.entries)}
         self._rebuild()

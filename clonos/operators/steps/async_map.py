@@ -21,24 +21,25 @@ from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 from clonos.operators.steps.call_attempts import Caller, CallPolicy
 from clonos.operators.steps.function_results import checked_items
 from clonos.operators.user_errors import RAISED
 
-OPEN_NAME: Final = "open calls"
+OPEN: Final = small("open calls", StateScope.DRAINED)
 """Table of open calls: number of the call -> record."""
 
-DONE_NAME: Final = "calls done"
+DONE: Final = small("calls done", StateScope.DRAINED)
 """Table of calls that completed before earlier ones: number of the call -> outcome."""
 
-NEXT_NAME: Final = "next call"
+NEXT: Final = small("next call", StateScope.EMPTY)
 """Table with one entry, the number of the next call."""
 
 
-TIMES_NAME: Final = "times of open calls"
+TIMES: Final = small("times of open calls", StateScope.DRAINED)
 """Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
 
-HELD_NAME: Final = "held watermarks"
+HELD: Final = small("held watermarks", StateScope.DRAINED)
 """Table of watermarks that wait for calls: number of the first call after them -> their encodings, in order."""
 
 
@@ -91,16 +92,20 @@ class AsyncMap(Operator):
         self._caller = Caller(step, function, policy)
         self._number, self._stride = 0, 1
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return OPEN, DONE, NEXT, TIMES, HELD
+
     def number_calls(self, first: int, step: int) -> None:
         self._number, self._stride = first, step
 
     def open(self, scope: Scope) -> None:
         self._recorder = cast(CallingRecorder, scope.context.recorder)
-        self._open = scope.state.table(f"{self._step}/{OPEN_NAME}", is_small=True)
-        self._done = scope.state.table(f"{self._step}/{DONE_NAME}", is_small=True)
-        self._next = scope.state.table(f"{self._step}/{NEXT_NAME}", is_small=True)
-        self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
-        self._times = scope.state.table(f"{self._step}/{TIMES_NAME}", is_small=True)
+        self._open = scope.state.table(OPEN)
+        self._done = scope.state.table(DONE)
+        self._next = scope.state.table(NEXT)
+        self._held = scope.state.table(HELD)
+        self._times = scope.state.table(TIMES)
         self._number = self._next.entries.get(0, self._number)
         self._caller.share_rate(scope.context.parallelism)
         self._limit_calls()

@@ -12,10 +12,10 @@ from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.expiry import Expiry
-from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
-from clonos.operators.state.timers import Timers
+from clonos.operators.state.timers import Timers, timer_spec
 from clonos.operators.state.undo import Undo
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.tags import Tag
@@ -26,8 +26,8 @@ T = TypeVar("T")
 MapKey = TypeVar("MapKey")
 MapValue = TypeVar("MapValue")
 
-TIMERS_NAME: Final = "/timers"
-EVENT_TIMERS_NAME: Final = "/event timers"
+TIMERS: Final = timer_spec("/timers")
+EVENT_TIMERS: Final = timer_spec("/event timers")
 
 
 DECLARE_STATE: Final = (
@@ -78,7 +78,7 @@ class Context(Generic[K, U]):
     def __init__(
         self,
         step: str,
-        state: StateBackend,
+        state: StepState,
         timers: Timers,
         event_timers: Timers,
         past_timers: PastTimers,

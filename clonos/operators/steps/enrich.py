@@ -22,14 +22,15 @@ from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.facts import Facts, KnownInputs
 from clonos.operators.operator import Scope, Times, without
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec, small
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.user_errors import RAISED
 
-ANSWERS_NAME: Final = "answers"
+ANSWERS: Final = StateSpec("answers", StateKind.TABLE, StateScope.EMPTY)
 """Table of the cache, the oldest answer first: key -> (outcome, its time in nanoseconds since the Unix epoch)."""
 
-FOLLOWERS_NAME: Final = "followers"
+FOLLOWERS: Final = small("followers", StateScope.DRAINED)
 """Table of records that wait for the call of an earlier one with the same key: number -> number of that call."""
 
 
@@ -97,9 +98,13 @@ class Enrich(AsyncMap):
         self._ready_times: list[int] = []
         self._holding = 0
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, ANSWERS, FOLLOWERS)
+
     def open(self, scope: Scope) -> None:
-        self._answers = scope.state.table(f"{self._step}/{ANSWERS_NAME}")
-        self._followers = scope.state.table(f"{self._step}/{FOLLOWERS_NAME}", is_small=True)
+        self._answers = scope.state.table(ANSWERS)
+        self._followers = scope.state.table(FOLLOWERS)
         self._cached = {
             key: Cached(decode_outcome(outcome), outcome, instant_ns)
             for key, (outcome, instant_ns) in self._answers.contents().items()

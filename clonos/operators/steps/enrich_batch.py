@@ -8,20 +8,18 @@ so a restored task asks the same questions under the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
 from clonos.core.values import encode_value
 from clonos.core.values.keys import state_key
 from clonos.operators.operator import DueTimer, Scope
-from clonos.operators.state.interval_timer import IntervalTimer
+from clonos.operators.state.interval_timer import DUE, IntervalTimer
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.steps.data_frames import NoFrame, as_batch
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
 from clonos.operators.user_errors import RAISED
-
-DUE_NAME: Final = "due"
-"""Table with at most one entry, the time in nanoseconds since the Unix epoch when the keys that wait are asked for."""
 
 
 class AnswersUnusable(TypeError):
@@ -57,9 +55,12 @@ class EnrichBatch(Enrich):
         self._gathered: dict[Any, tuple[Any, list[int]]] = {}  # state key -> the key, and the records that wait for it
         self._waiting: dict[int, dict[Any, list[int]]] = {}  # open call -> state key -> records that wait for it
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, DUE)
+
     def open(self, scope: Scope) -> None:
-        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
-        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
+        self._timer = IntervalTimer(scope.state.table(DUE), self._interval_ns, scope.context.recorder)
         super().open(scope)
 
     def _limit_calls(self) -> None:

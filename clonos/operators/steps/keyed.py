@@ -19,11 +19,12 @@ from clonos.kernels import choice
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.state.state_spec import StateSpec, keyed
 from clonos.operators.steps.function_results import not_a_pair
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-STATE_NAME: Final = "state"
+STATE: Final = keyed("state")
 
 COUNTERS_MAX: Final = 1 << 14
 """Counters that are kept before they are written to the table."""
@@ -37,8 +38,12 @@ class Keyed(Operator):
     def __init__(self, step: str) -> None:
         self._step = step
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (STATE,)
+
     def open(self, scope: Scope) -> None:
-        self._table = scope.state.table(f"{self._step}/{STATE_NAME}")
+        self._table = scope.state.table(STATE)
 
 
 class KeyedFunction(Keyed, ABC, Generic[FunctionT]):

@@ -20,16 +20,18 @@ from clonos.operators.event_time.marks import ResultMarks
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.state.state_descriptors import State
+from clonos.operators.state.expiry import ENDS
+from clonos.operators.state.state_descriptors import CONTAINERS, VALUES, State
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 from clonos.operators.state.timers import Timers
 from clonos.operators.state.undo import Undo
-from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
+from clonos.operators.steps.context import EVENT_TIMERS, TIMERS, Context
 from clonos.operators.steps.frozen_class import frozen
 from clonos.operators.steps.function_results import emit_yielded, returns_nothing
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.user_errors import RAISED
 
-WATERMARK_NAME: Final = "/watermark"
+WATERMARK: Final = small("/watermark", StateScope.EQUAL)
 """Table with one entry, the watermark of the step."""
 
 
@@ -80,10 +82,15 @@ class Process(Operator):
         self._has_times = has_times
         self._is_open = False
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        specs = VALUES, CONTAINERS, ENDS, TIMERS, EVENT_TIMERS, WATERMARK
+        return tuple(spec.by_key(self._is_keyed) for spec in specs)
+
     def open(self, scope: Scope) -> None:
-        self._timers = Timers(f"{self._step}/{TIMERS_NAME}", scope.state)
-        self._event_timers = Timers(f"{self._step}/{EVENT_TIMERS_NAME}", scope.state)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        self._timers = Timers(TIMERS, scope.state)
+        self._event_timers = Timers(EVENT_TIMERS, scope.state)
+        self._reached = scope.state.table(WATERMARK)
         self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
         self._undo = Undo() if self.guard.routes else None
         self._context: Context[Any, Any] = self._new_context(

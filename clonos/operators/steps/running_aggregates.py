@@ -13,8 +13,9 @@ from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.total_kind import TotalKind
 from clonos.operators.operator import Scope
 from clonos.operators.state.interval_timer import LeavesAtIntervals
+from clonos.operators.state.state_spec import NO_KEY, StateScope, StateSpec, small
 
-EMITTED_NAME: Final = "emitted"
+EMITTED: Final = small("emitted", StateScope.MAX).fixed(NO_KEY)
 """Table with at most one entry, which is there once the total is emitted."""
 
 
@@ -32,8 +33,12 @@ class InputTotals(KindStep[BatchT]):
         self._step, self._kind = step, kind
         self.takes_columns = kind.takes_columns
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, *self._kind.state_specs(self.is_paced))
+
     def open(self, scope: Scope) -> None:
-        self._totals = self._kind.totals(self, scope.state, self._step, self.is_paced)
+        self._totals = self._kind.totals(self, scope.state, self.is_paced)
 
 
 class RunningTotals(InputTotals[BatchT]):
@@ -73,7 +78,7 @@ class PacedTotals(LeavesAtIntervals, InputTotals[BatchT]):
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self.open_timer(self._step, self._interval_ns, scope)
+        self.open_timer(self._interval_ns, scope)
 
     def _take(self, batch: BatchT) -> None:
         if self._count is not None:
@@ -103,9 +108,13 @@ class FinalTotal(FinalTotals[BatchT]):
         super().__init__(step, kind)
         self._aggregation = aggregation
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, EMITTED)
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._emitted = scope.state.table(f"{self._step}/{EMITTED_NAME}", is_small=True)
+        self._emitted = scope.state.table(EMITTED)
 
     def end_of_time(self) -> None:
         if self._totals.is_empty and not self._emitted.entries:

@@ -16,7 +16,16 @@ from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
 from clonos.operators.operator import Times, TwoInputOperator
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.state.state_descriptors import Cell, MapState, State, Value, ValueState
+from clonos.operators.state.state_descriptors import (
+    BROADCAST_CONTAINERS,
+    BROADCAST_VALUES,
+    Cell,
+    MapState,
+    State,
+    Value,
+    ValueState,
+)
+from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.process import Process, method_of
 
@@ -115,9 +124,8 @@ class TwoInputContext(Context[K, U]):
         self.has_mutable_state = True
         found = self._broadcast_cells.get(descriptor.name)
         if found is None or found[0] is not descriptor:
-            name = f"{self._step}/broadcast"
-            table = self._state.table(f"{name}/{descriptor.name}")
-            found = descriptor, descriptor.cell(name, self._state, _AllKeys(), self._undo), table
+            cell = descriptor.cell(self._step, self._state, _AllKeys(), self._undo, is_broadcast=True)
+            found = descriptor, cell, descriptor.table(self._state, is_broadcast=True)
             self._broadcast_cells[descriptor.name] = found
         _, cell, table = found
         if self.writes_broadcast:
@@ -171,6 +179,11 @@ class TwoInputProcess(Process, TwoInputOperator):
         """Creates the operator. ``is_broadcast``: the second input is broadcast, and has no key."""
         super().__init__(step, function, is_keyed, has_times)
         self._is_broadcast = is_broadcast
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        broadcast = (BROADCAST_VALUES, BROADCAST_CONTAINERS) if self._is_broadcast else ()
+        return (*super().state_specs, *broadcast)
 
     def _bind(self) -> None:
         self._first = method_of(self._function, "process_first")

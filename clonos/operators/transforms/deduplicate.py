@@ -28,6 +28,7 @@ from clonos.operators.kinds.kind import BatchT, Kind
 from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.object_kind import ObjectKind
 from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.state.state_spec import StateSpec
 
 
 class Deduplicate(KindStep[BatchT]):
@@ -78,8 +79,12 @@ class Deduplicate(KindStep[BatchT]):
 class FirstOfKey(Deduplicate[BatchT]):
     """First record of each key of all time."""
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.key_specs
+
     def open(self, scope: Scope) -> None:
-        self._firsts = self._kind.firsts(scope.state, self._step)
+        self._firsts = self._kind.firsts(scope.state)
 
     def _take(self, batch: BatchT) -> None:
         batch.emit(self.out, self._firsts.choose(batch))
@@ -88,8 +93,12 @@ class FirstOfKey(Deduplicate[BatchT]):
 class LastOfKey(Deduplicate[BatchT]):
     """Last record of each key so far, once a batch: by timestamp and then by arrival, without timestamps by arrival."""
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.key_specs if self._has_times else ()
+
     def open(self, scope: Scope) -> None:
-        self._lasts = self._kind.lasts(scope.state, self._step, self._has_times)
+        self._lasts = self._kind.lasts(scope.state, self._has_times)
 
     def _take(self, batch: BatchT) -> None:
         batch.emit(self.out, self._lasts.choose(batch))
@@ -145,8 +154,12 @@ class OfSpan(Deduplicate[BatchT]):
 class FirstOfSpan(OfSpan[BatchT]):
     """First record of each span of a key."""
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.span_specs
+
     def _open_spans(self, scope: Scope) -> None:
-        self._spans = self._kind.spans(scope.state, self._step, self._within_ns)
+        self._spans = self._kind.spans(scope.state, self._within_ns)
 
     def _take(self, batch: BatchT) -> None:
         batch.emit(self.out, self._spans.choose(batch, self._instants(batch)))
@@ -175,8 +188,12 @@ class LastOfSpan(OfSpan[BatchT]):
 
     has_event_timers: ClassVar[bool] = True
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.last_span_specs
+
     def _open_spans(self, scope: Scope) -> None:
-        self._spans = self._kind.last_spans(scope.state, self._step, self._within_ns, self._has_times)
+        self._spans = self._kind.last_spans(scope.state, self._within_ns, self._has_times)
 
     def _take(self, batch: BatchT) -> None:
         self._spans.take(batch, self._instants(batch))

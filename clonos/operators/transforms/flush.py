@@ -19,14 +19,15 @@ from clonos.operators.emission_times import Emission
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.interval_timer import LeavesAtIntervals
+from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec, small
 
-WAITING_NAME: Final = "waiting"
+WAITING: Final = StateSpec("waiting", StateKind.TABLE, StateScope.DRAINED)
 """Table of the rows that wait: number from 0 on -> row."""
 
-COLUMNS_NAME: Final = "columns"
+COLUMNS: Final = StateSpec("columns", StateKind.TABLE, StateScope.DRAINED)
 """Table of the batches of columns that wait: number of the first record -> encoded batch. They have no rows."""
 
-HELD_NAME: Final = "held watermarks"
+HELD: Final = small("held watermarks", StateScope.DRAINED)
 """Table of watermarks that came after the first record that waits: number from 0 on -> its encoding."""
 
 ROWS_MAX: Final = 1 << 12
@@ -55,10 +56,14 @@ class Flush(LeavesAtIntervals):
         self._step, self._is_keyed = step, is_keyed
         self._count, self._interval_ns = count, interval_ns
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, WAITING, COLUMNS)
+
     def open(self, scope: Scope) -> None:
-        self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
-        self._columns = scope.state.table(f"{self._step}/{COLUMNS_NAME}")
-        self.open_timer(self._step, self._interval_ns, scope)
+        self._waiting = scope.state.table(WAITING)
+        self._columns = scope.state.table(COLUMNS)
+        self.open_timer(self._interval_ns, scope)
         self._batches = {number: decode_columns(encoded) for number, encoded in self._columns.contents().items()}
         self._size: int = len(self._waiting.contents()) + sum(batch.num_rows for batch in self._batches.values())
 
@@ -147,9 +152,13 @@ class Gather(Flush):
         super().__init__(step, is_keyed=False, count=count, interval_ns=interval_ns)
         self._rows_max = count
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, HELD)
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
+        self._held = scope.state.table(HELD)
 
     def on_watermark(self, watermark: Watermark) -> None:
         if not self._size:

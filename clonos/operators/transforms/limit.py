@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 
-TAKEN_NAME: Final = "taken"
+TAKEN: Final = small("taken", StateScope.SUM).fixed("it counts the records that it passes on, in one task")
 """Table with one entry, the number of records passed on."""
 
 
@@ -30,8 +31,12 @@ class Limit(Operator):
         self._step = step
         self._count = count
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (TAKEN,)
+
     def open(self, scope: Scope) -> None:
-        self._taken = scope.state.table(f"{self._step}/{TAKEN_NAME}", is_small=True)
+        self._taken = scope.state.table(TAKEN)
         self._collector = scope.context.collector
         self._note()
 

@@ -19,6 +19,7 @@ from clonos.operators.kinds.kind import BatchT, By, Kind
 from clonos.operators.kinds.kind_step import KindStep
 from clonos.operators.kinds.object_kind import ObjectKind
 from clonos.operators.operator import Scope
+from clonos.operators.state.state_spec import StateSpec
 
 
 class TopK(KindStep[BatchT]):
@@ -67,8 +68,12 @@ class TopK(KindStep[BatchT]):
         self._step, self._kind, self._by, self._k, self._rank = step, kind, by, k, rank
         self.takes_columns = kind.takes_columns
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return self._kind.highest_specs
+
     def open(self, scope: Scope) -> None:
-        self._highest = self._kind.highest(scope.state, self._step, self._by, self._k)
+        self._highest = self._kind.highest(scope.state, self._by, self._k)
 
     def _take(self, batch: BatchT) -> None:
         if self._rank is None:

@@ -14,11 +14,12 @@ from typing import Final
 from clonos.operators.kinds.kind import BatchT
 from clonos.operators.kinds.window_kind import WindowedStep, WindowsKind
 from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.state.state_spec import StateScope, StateSpec, small
 from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.late_text import torn_session_text
 from clonos.operators.windows.window_operator import WindowOperator
 
-ARRIVALS_NAME: Final = "arrivals"
+ARRIVALS: Final = small("arrivals", StateScope.NEXT, "arrival")
 """Table with one entry, the number of records that have come."""
 
 
@@ -27,10 +28,14 @@ class KeyWindows(WindowOperator[BatchT]):
 
     _kind: WindowsKind[BatchT]
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, ARRIVALS.by_key(self._rules.is_keyed))
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._torn_session = WarnOnce(self._step, self._recorder)
-        self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)
+        self._arrivals = scope.state.table(ARRIVALS)
         self._next_number: int = self._arrivals.entries.get(0, 0)
         self._windows = self._kind.windows(WindowedStep(self._step, self, scope, self._rules, self._reached))
 

@@ -14,8 +14,10 @@ from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.in_order import InOrder
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
+from clonos.operators.state.state_spec import StateSpec, keyed
 
-NEIGHBOURS_NAME: Final = "neighbours"
+NEIGHBOURS: Final = keyed("neighbours")
+"""Table of the last records of each key: key -> [[time in ns, record]]."""
 
 
 class Lag(InOrder):
@@ -35,9 +37,13 @@ class Lag(InOrder):
         super().__init__(step, late)
         self._count, self._has_times = count, has_times
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, NEIGHBOURS)
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._table = scope.state.table(f"{self._step}/{NEIGHBOURS_NAME}")  # key -> [[time in ns, record]]
+        self._table = scope.state.table(NEIGHBOURS)
 
     def placed(self, row: Any) -> tuple[int, Any, Any]:
         return 0, row, row[1]

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.kinds.pane_kind import LATE_NAME, PANE_NAME, PaneBatchT, PanedStep, PanesKind
+from clonos.operators.kinds.pane_kind import PaneBatchT, PanedStep, PanesKind
 from clonos.operators.operator import DueTimer, Scope, Times
+from clonos.operators.state.state_spec import StateScope
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.pane_agenda import EMITS, PaneAgenda
-from clonos.operators.windows.window_operator import WindowOperator
+from clonos.operators.windows.window_operator import WATERMARK, WindowOperator
 from clonos.operators.windows.window_rules import WindowRules
 
 
@@ -36,24 +38,25 @@ class PaneWindows(WindowOperator[PaneBatchT]):
         self._panes: dict[int, Any] = {}
         self._late: dict[int, Any] = {}  # by the ends of windows that have emitted, and emit again
         self._agenda = PaneAgenda(spans, rules.lateness_ns, self._panes)
+        if not rules.is_event_time and spans.panes == 1:  # a window that has emitted has no pane any more
+            self._watermark_spec = replace(WATERMARK, scope=StateScope.MIN)
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        step = PanedStep(self._step, self, scope.state, self._spans, self._rules, self._panes, self._late)
+        step = PanedStep(self, scope.state, self._spans, self._rules, self._panes, self._late)
         self._tables = self._kind.panes(step)
-        for kind, opened in ((PANE_NAME, self._open_pane), (LATE_NAME, self._open_late)):
-            prefix = step.name_of(kind, "")
-            for number in sorted(int(name.removeprefix(prefix)) for name in self._tables.restored(prefix)):
+        for spec, opened in ((self._kind.pane_spec, self._open_pane), (self._kind.late_spec, self._open_late)):
+            for number in scope.state.restored(spec):
                 opened(number)
 
     def _open_pane(self, pane: int) -> None:
         if pane not in self._panes:
-            self._panes[pane] = self._tables.new(PANE_NAME, pane)
+            self._panes[pane] = self._tables.new(self._kind.pane_spec, pane)
             self._agenda.add_pane(pane, self._reached_ns)
 
     def _open_late(self, end: int) -> None:
         if end not in self._late:
-            self._late[end] = self._tables.new(LATE_NAME, end)
+            self._late[end] = self._tables.new(self._kind.late_spec, end)
             self._agenda.add_window(end)
 
     # --- records
@@ -125,7 +128,7 @@ class PaneWindows(WindowOperator[PaneBatchT]):
                     self._reached.set(0, self._spans.end_ns(number))
                 self._emit(number)
             else:
-                self._tables.drop(PANE_NAME, number)
+                self._tables.drop(self._kind.pane_spec, number)
                 del self._panes[number]
         self._tables.pass_results()
 
@@ -143,4 +146,4 @@ class PaneWindows(WindowOperator[PaneBatchT]):
         late = self._late.pop(end, None)
         self._tables.emit(end, late)
         if late is not None:
-            self._tables.drop(LATE_NAME, end)
+            self._tables.drop(self._kind.late_spec, end)

@@ -18,10 +18,12 @@ from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.event_time.in_order import InOrder
 from clonos.operators.operator import Scope, Times
+from clonos.operators.state.state_spec import StateSpec, keyed
 from clonos.operators.windows.gathered import Failure, GatheredValues
-from clonos.operators.windows.window_cells import WINDOWS_NAME
 from clonos.operators.windows.window_results import window_of
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
+
+WINDOWS: Final = keyed("windows")
 
 SEEN, ITEMS = range(2)
 """Places in the entry of a key: records since its last result, and its last records as [time in ns, record]."""
@@ -63,14 +65,19 @@ class RecordWindows(InOrder):
     ) -> None:
         super().__init__(step, rules.late_tag)
         self._bound, self._rules, self._retained_ns = bound, rules, bound.retained_ns
+        self._is_keyed = rules.is_keyed
         gathered = aggregation if isinstance(aggregation, GatheredValues) else GatheredValues(aggregation)
         self._results = Results(gathered, apply)
         self._ends: list[tuple[int, int, Any]] = []  # (last time that was, number, key) of each key
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (*super().state_specs, WINDOWS.by_key(self._is_keyed))
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._recorder: Recorder = scope.context.recorder
-        self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
+        self._table = scope.state.table(WINDOWS)
         self._counter = count()
         if self._retained_ns is not None:
             contents = self._table.contents().items()

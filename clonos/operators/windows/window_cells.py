@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.core.model.watermark import END_OF_TIME_NS
+from clonos.operators.state.state_spec import EACH, Numbers, keyed
 
 Cell = list[Any]
 
-WINDOWS_NAME: Final = "windows"
+WINDOWS: Final = keyed("windows", numbers=(Numbers("arrival", (1, EACH, 2)),))
 """Table with the cells of the open windows of each key."""
 
 START, END, NUMBER, PENDING, ACCUMULATOR, LOOK, STATE, EVENT_TIMER, CLOCK_TIMER = range(9)

@@ -16,10 +16,14 @@ from clonos.operators.chain_outputs import ToEdge
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateImage
+from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec
 from tests.unit.operators.driver import Clock
 
 KEYS = ["a", "b", "c", None, "é"]
 SPEC = ColumnSpec((pyarrow.string(),), {"n": numpy.int64, "row": numpy.int64}, {"row": -1})
+
+ROWS = StateSpec("rows", StateKind.ROWS, StateScope.REFERRED, owner="keys")
+KEYED = StateSpec("keys", StateKind.COLUMNS, StateScope.KEYED, numbers=(Numbers("rows", "row"),))
 
 actions = st.lists(
     st.one_of(
@@ -33,9 +37,13 @@ actions = st.lists(
 class Latest(Operator):
     """Counts the records of each key and keeps the last one; a watermark emits all keys and forgets rare ones."""
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return KEYED, ROWS
+
     def open(self, scope: Scope) -> None:
-        self.table = scope.state.column_table("latest/keys", SPEC)
-        self.store = scope.state.row_store("latest/rows")
+        self.table = scope.state.column_table(KEYED, SPEC)
+        self.store = scope.state.row_store(ROWS)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         slots = self.table.slots([pyarrow.array([key for key, _ in rows], pyarrow.string())])

@@ -17,10 +17,13 @@ from clonos.operators.chain import Input, Node, OperatorChain, VertexImage
 from clonos.operators.chain_outputs import ToEdge, ToImmediateSink, ToKeys
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateImage
-from clonos.operators.state.timers import Timers
+from clonos.operators.state.state_spec import StateSpec
+from clonos.operators.state.timers import Timers, timer_spec
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.stateless import Map
 from tests.unit.operators.driver import Clock
+
+EVENT_TIMERS = timer_spec("event timers")
 
 Row = tuple[Any, ...]
 
@@ -33,8 +36,12 @@ class Alarms(Operator):
     def __init__(self, step: str, shift: int = 0) -> None:
         self.step, self.shift = step, shift
 
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        return (EVENT_TIMERS,)
+
     def open(self, scope: Scope) -> None:
-        self.timers = Timers(f"{self.step}/event timers", scope.state)
+        self.timers = Timers(EVENT_TIMERS, scope.state)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for instant, *path in rows:

@@ -20,6 +20,7 @@ from clonos.connectors import blackhole, files
 from clonos.core.model.options import Options
 from clonos.operators.emission_times import Emission
 from clonos.operators.operator import Operator, Scope
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.transforms.flush import Flush
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -118,7 +119,7 @@ def test_rows_and_columns_of_several_schemas_leave_in_their_order_and_alike_ones
     def columns(name: str, *numbers: int) -> Any:
         return pyarrow.RecordBatch.from_pydict({name: list(numbers)})
 
-    flush.open(Scope(SimpleNamespace(recorder=None), state))  # type: ignore[arg-type]
+    flush.open(Scope(SimpleNamespace(recorder=None), StepState(state, "out", flush.state_specs)))  # type: ignore[arg-type]
     flush.rows(["a"])
     flush.columns(columns("n", 1))
     flush.columns(columns("n", 2, 3))
@@ -130,7 +131,7 @@ def test_rows_and_columns_of_several_schemas_leave_in_their_order_and_alike_ones
     again.out = seen
     image = StateImage()
     image.apply(state.changes(full=True))
-    again.open(Scope(SimpleNamespace(recorder=None), StateBackend(image)))  # type: ignore[arg-type]
+    again.open(Scope(SimpleNamespace(recorder=None), StepState(StateBackend(image), "out", again.state_specs)))  # type: ignore[arg-type]
     again.end_of_time()
     assert seen.batches == [
         ["a"],

@@ -16,6 +16,7 @@ from clonos.core.values.key_encoding import KeyUnsupported, decode_key, encode_k
 from clonos.core.values.keys import Router, key_of, state_key
 from clonos.operators.columnar.row_forms import for_sink
 from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
 from tests.harnesses.both_kernels import kernels
@@ -60,7 +61,7 @@ def counting(
 ) -> tuple[RunningCount, Taken]:
     made, taken = RunningCount("words", counters_max=counters), Taken(takes_columns)
     made.out = taken
-    made.open(Scope(cast(Any, None), backend))
+    made.open(Scope(cast(Any, None), StepState(backend, "words", made.state_specs)))
     return made, taken
 
 
@@ -112,7 +113,7 @@ def counting_columns(backend: StateBackend, takes_columns: bool = False, keys: s
     assert make is not None
     made, taken = make(), Taken(takes_columns)
     made.out, made.guard = taken, cast(Any, None)
-    made.open(Scope(cast(Any, None), backend))
+    made.open(Scope(cast(Any, None), StepState(backend, "words", made.state_specs)))
     return made, taken
 
 

@@ -21,6 +21,7 @@ from clonos.operators.split_source import (
     SourceRecordsMissing,
     marks_of,
 )
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.samples import ColumnsGiven
@@ -66,7 +67,7 @@ def head(
         Collects(),  # type: ignore[arg-type]
         "",
     )
-    made.open(Scope(context, StateBackend(None)))
+    made.open(Scope(context, StepState(StateBackend(None), "numbers", made.state_specs)))
     return made, taken
 
 

@@ -17,6 +17,7 @@ from clonos.operators.event_time.timestamp_assigner import InvalidWatermark, Tim
 from clonos.operators.operator import Scope, Times
 from clonos.operators.source_position import decode_position, encode_position
 from clonos.operators.split_source import PositionMalformed
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.user_errors import Guard
 from tests.unit.operators.driver import Clock, Given
@@ -91,7 +92,7 @@ def head(
     sent, state = Sent(), state or StateBackend(None)
     made.out, made.pass_watermark, made.guard = sent, sent.take, Guard("readings", True, Collects(), 0)  # type: ignore[arg-type]
     context = ChainContext("readings/0", 0, 0, 1, 128, "job", 0, 1, Clock(), Collects(), "")  # type: ignore[arg-type]
-    made.open(Scope(context, state))
+    made.open(Scope(context, StepState(state, "readings", made.state_specs)))
     return made, sent, state
 
 

@@ -12,15 +12,17 @@ from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.job_image import JobImage
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend
-from clonos.operators.state.timers import SPARE_MAX, Timers
+from clonos.operators.state.timers import SPARE_MAX, Timers, timer_spec
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
 
 SECOND_NS = 1_000_000_000
 
 
 def test_deleted_timers_leave_memory_and_the_others_keep_their_order() -> None:
-    timers = Timers("step/timers", StateBackend(None, 1 << 20))
+    spec = timer_spec("timers")
+    timers = Timers(spec, StepState(StateBackend(None, 1 << 20), "step", (spec,)))
     timers.set(7_000_000, "b")
     timers.set(7_000_000, "a")
     for instant_ns in range(1, 10_000):

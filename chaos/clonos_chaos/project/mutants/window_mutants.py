@@ -11,6 +11,7 @@ from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.windows.assigners import SessionAssigner
 from clonos.operators.windows.pane_agenda import EMITS
 from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.windows.window_operator import WATERMARK
 from clonos.operators.windows.window_rules import WindowRules
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
 
@@ -36,7 +37,7 @@ def windows_forget_the_watermark(mutation: Mutation) -> None:
     """The snapshot of a step of windows holds its watermark."""
 
     def opened(right: Any, self: PaneWindows[Any], scope: Scope) -> None:
-        scope.state.table(f"{self._step}/watermark", is_small=True).entries.clear()
+        scope.state.table(WATERMARK).entries.clear()
         right(self, scope)
 
     mutation.wrap(PaneWindows, "open", opened)

@@ -157,4 +157,4 @@ class DeduplicateForm(ColumnForm):
         (schema,) = schemas
         from clonos.operators.kinds.column_kind import ColumnKind
 
-        return self.chooser(step, ColumnKind(schema, self.names), self.rules)
+        return self.chooser(step, ColumnKind(schema, self.names, len(self.keys)), self.rules)

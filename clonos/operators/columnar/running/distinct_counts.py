@@ -12,12 +12,28 @@ from clonos.operators.aggregates.distinct import identified
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, Slots, State
 from clonos.operators.columnar.running.stored_keys import plain_cells
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import ANY, KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
 
 SLOT_BITS: Final = 32
 VALUE_MASK: Final = (1 << SLOT_BITS) - 1
-TABLED: Final = 1 << 31
+TABLED_BIT: Final = 31
+TABLED: Final = 1 << TABLED_BIT
 """Bit of the number of a value that is in the table of values."""
+
+VALUES: Final = StateSpec(
+    f"members/{ANY}/values", StateKind.COLUMNS, StateScope.REFERRED, owner=f"members/{ANY}/members"
+)
+MEMBERS: Final = StateSpec(
+    VALUES.owner,
+    StateKind.COLUMNS,
+    StateScope.REFERRING,
+    owner="totals",
+    numbers=(
+        Numbers("totals", KEY_COLUMN, first_bit=SLOT_BITS),
+        Numbers(VALUES.name, KEY_COLUMN, bits=TABLED_BIT, if_bit=TABLED_BIT),
+    ),
+)
 
 
 class DistinctCount(ColumnAggregate):
@@ -33,12 +49,20 @@ class DistinctCount(ColumnAggregate):
     def __init__(self, name: str, of: str, type_: Any) -> None:
         super().__init__(name, of)
         self._type = type_
+        self._values_spec, self._members_spec = VALUES.named(name), MEMBERS.named(name)
 
-    def open(self, state: StateBackend, name: str) -> None:
+    numbers: ClassVar[tuple[Numbers, ...]] = ()
+    """Numbers in the table of the keys."""
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        """Declarations of its tables."""
+        return self._values_spec, self._members_spec
+
+    def open(self, state: StepState) -> None:
         """Opens the tables, before the first record."""
-        self._state, self._prefix = state, f"{name}/{self.name}"
-        self._values: ColumnTable = state.column_table(f"{self._prefix}/values", ColumnSpec((self._type,)))
-        self._members: ColumnTable = state.column_table(f"{self._prefix}/members", ColumnSpec((pyarrow.int64(),)))
+        self._values: ColumnTable = state.column_table(self._values_spec, ColumnSpec((self._type,)))
+        self._members: ColumnTable = state.column_table(self._members_spec, ColumnSpec((pyarrow.int64(),)))
 
     def remove(self, state: State, slots: Slots) -> None:
         """Keeps all values: keys are removed at the end of the input only."""

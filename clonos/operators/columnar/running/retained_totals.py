@@ -6,7 +6,7 @@ and largest. Those are aggregated as other numbers are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy
 import pyarrow
@@ -24,10 +24,14 @@ from clonos.operators.columnar.column_aggregates import (
 )
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.columnar.running.stored_keys import plain_cells, plain_type
-from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+ROWS: Final = StateSpec(f"members/{ANY}/values", StateKind.ROWS, StateScope.REFERRED, owner="totals")
 
 
 class RetainedTotal(ColumnAggregate):
@@ -44,11 +48,21 @@ class RetainedTotal(ColumnAggregate):
             if self._is_ordered
             else (FirstColumn if kind is First else LastColumn)("number", of, pyarrow.int64())
         )
+        self._rows_spec = ROWS.named(name)
 
-    def open(self, state: StateBackend, name: str) -> None:
+    @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        """Numbers in the table of the keys."""
+        return (Numbers(self._rows_spec.name, self._names[0], first=1),)
+
+    @property
+    def state_specs(self) -> tuple[StateSpec, ...]:
+        """Declaration of its store."""
+        return (self._rows_spec,)
+
+    def open(self, state: StepState) -> None:
         """Opens the store, before the first record."""
-        self._state, self._store_name = state, f"{name}/{self.name}/values"
-        self._rows = state.row_store(self._store_name)
+        self._rows = state.row_store(self._rows_spec)
 
     def remove(self, state: State, slots: Slots) -> None:
         """Drops the values of slots that are about to be removed."""

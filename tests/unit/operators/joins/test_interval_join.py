@@ -17,6 +17,7 @@ from clonos.operators.joins.buffered_join import EventJoin
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.kinds.object_sides import ObjectJoinKind
 from clonos.operators.operator import Scope
+from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Run
 from tests.unit.operators.joins.given_sides import (
@@ -166,7 +167,7 @@ def test_one_right_record_of_a_key_is_retained_where_all_of_a_window_decide_the_
 ) -> None:
     state = StateBackend(None)
     join = EventJoin("join", ObjectJoinKind(None), rule, how, None)
-    join.open(Scope(cast(Any, SimpleNamespace(recorder=None)), state))
+    join.open(Scope(cast(Any, SimpleNamespace(recorder=None)), StepState(state, "join", join.state_specs)))
     records = [("a", 12), ("a", 19), ("a", 10), ("a", 20), ("b", 12)]
     join.second([(key, "row") for key, _ in records], [at for _, at in records])
     found = [(key, at) for at, _, _, key in state.table("join/right").entries.values()]
