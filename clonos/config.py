@@ -25,6 +25,7 @@ from clonos.core.model.bare_seconds import warn_of_seconds
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
 from clonos.core.model.wrong_calls import OPTIONS_OF_JOBS
+from clonos.core.scaling.autoscaler import ScalingPolicy
 from clonos.kernels import choice as kernels
 
 FILE_NAME: Final = "clonos.toml"
@@ -71,6 +72,10 @@ DURATION_SUFFIXES: Final = {"_ns": "ns", "_us": "us", "_ms": "ms"}
 SIZE_SUFFIX: Final = "_bytes"
 
 
+ScaleBounds = tuple[tuple[str, int, int], ...]
+"""Bounds of widths: the name of a step, the fewest and the most tasks."""
+
+
 class SlotKind(StrEnum):
     """Kind of process that hosts slots."""
 
@@ -100,6 +105,10 @@ class RunOptions:
     data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's address
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # slots in addition to one per task
+    scale: ScaleBounds = ()  # steps whose width should follow the load, with the fewest and the most tasks of each
+    scale_policy: ScalingPolicy = ScalingPolicy.LAG  # what their widths should be chosen for
+    scale_catch_up_ms: int = 120_000  # time in which they should work off lag
+    scale_latency_ms: int = 0  # target of the policy ``latency``: 99 % of the records should take no longer
     domains: int = 0  # process slots: number of failure domains; 0: one per slot
     allow_injection: bool = False  # let the page and the API of the job kill its tasks
     fault_points: str = ""  # for tests: host:port of the local listener of fault points
@@ -383,7 +392,7 @@ def _parse_as(option: _Option, value: object) -> object:
         return _parse_str(value)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return annotation(value)
-    return _parse_names(value)
+    return _parse_bounds(value) if annotation == ScaleBounds else _parse_names(value)
 
 
 def _in_whole_units(quantity_ns: int, unit_ns: int) -> int:
@@ -428,6 +437,22 @@ def _parse_names(value: object) -> tuple[str, ...]:
     raise ValueError(value)
 
 
+def _parse_bounds(value: object) -> ScaleBounds:
+    """Returns the bounds of steps, given as ``{"count": (1, 8)}`` or as the text ``count=1:8, sum=2:4``."""
+    if isinstance(value, str):
+        pairs = [name.partition("=") for name in _parse_names(value)]
+        value = {step.strip(): bounds.split(":") for step, _, bounds in pairs}
+    if not isinstance(value, Mapping):
+        raise ValueError(value)
+    found = []
+    for step, bounds in value.items():
+        low, high = map(_parse_int, bounds)
+        if not 1 <= low <= high <= KEY_GROUPS_MAX:
+            raise ValueError(value)
+        found.append((_parse_str(step), low, high))
+    return tuple(found)
+
+
 def _expected(option: _Option) -> str:
     if option.unit == "bytes":
         return 'a size such as "128MiB" or a number of bytes'
@@ -437,7 +462,12 @@ def _expected(option: _Option) -> str:
     or_none = ' or "none"' if is_optional else ""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(repr(member.value) for member in annotation) + or_none
-    named = {bool: "true or false", int: "a whole number", str: "a string"}
+    named = {
+        bool: "true or false",
+        int: "a whole number",
+        str: "a string",
+        ScaleBounds: 'the fewest and the most tasks of each step, such as {"count": (1, 8)} or "count=1:8",',
+    }
     return named.get(annotation, "a list of strings") + or_none
 
 

@@ -194,6 +194,16 @@ class SavepointProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingAdvice:
+    """Width that a step should have, with the reason in a sentence. ``wanted`` is ``width`` if that is right."""
+
+    step: str
+    width: int
+    wanted: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """State of a job at one instant. ``checkpoint``: number of the last completed checkpoint, which also numbers the
     epoch after it."""
@@ -209,6 +219,7 @@ class Status:
     recoveries: tuple[RecoveryState, ...] = ()
     moves: tuple[RecoveryState, ...] = ()  # of tasks that had not failed, to a slot without tasks
     savepoints: tuple[SavepointProgress, ...] = ()  # that are being written
+    scaling: tuple[ScalingAdvice, ...] = ()  # of the steps that the option ``scale`` names, since the first window
     alarms: tuple[str, ...] = ()
     alarms_count: int = 0  # raised since the driver began, with those that ``alarms`` has no more
     totals: Mapping[str, int] = field(default_factory=dict)

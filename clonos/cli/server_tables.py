@@ -56,7 +56,7 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
 
 
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yields the error, the last recoveries, the savepoints under way and the last alarms of a job."""
+    """Yields the error, the last recoveries, savepoints under way, advice about widths, skew and the last alarms."""
     if error := document["job"]["error"]:
         yield f"error: {error}"
     for recovery in document["recoveries"][:3]:
@@ -64,6 +64,10 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"recovery of {recovery['task']}: {recovery['cause']}, {took}"
     for savepoint in document["savepoints"]:
         yield savepoint["text"]
+    for advice in document["scaling"]:
+        yield f"width of {advice['step']}: {advice['text']}"
+    for skew in document["skew"]:
+        yield f"skew: {skew}"
     for alarm in document["alarms"][-3:]:
         yield f"alarm: {alarm['text']} {alarm['advice']}"
 

@@ -37,6 +37,7 @@ from clonos.job.run_report import (
     summary_lines,
     what_a_stop_waits_for,
 )
+from clonos.job.scaling_advice import ScalingAdviser
 from clonos.job.shown_metrics import ShownMetrics
 from clonos.job.skew import keyed_steps
 from clonos.job.status_view import build_status, checkpoint_states, status_html
@@ -76,6 +77,7 @@ class Handle:
         self._final_savepoint = ""
         self._requested = RequestedCheckpoints(graph.name, self._launched.driver, self._launched.start.store)
         self._began_s = time.monotonic()
+        self._adviser = ScalingAdviser(self.image, settings.run) if settings.run.scale else None
         try:
             self._exporters = start_exporters(settings.run, self.status, self.checkpoints)
         except BaseException:
@@ -83,6 +85,8 @@ class Handle:
             self._launched.deployment.close()
             raise
         self._launched.driver.start()
+        if self._adviser is not None:
+            self._adviser.start(self.status)
 
     def wait(self, timeout: float | None = None) -> Result:
         """Waits for the job's end and returns its result; its processes have ended then.
@@ -202,7 +206,13 @@ class Handle:
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         status = self._shown_metrics.applied_to(self._launched.driver.ask(query))
         savepoints = self._requested.written_now()
-        return replace(status, fault_points=self._fault_points, alarms_count=self._alarms_count, savepoints=savepoints)
+        return replace(
+            status,
+            fault_points=self._fault_points,
+            alarms_count=self._alarms_count,
+            savepoints=savepoints,
+            scaling=() if self._adviser is None else self._adviser.advice,
+        )
 
     def metrics(self) -> list[MetricValue]:
         """Returns the metrics of user code (``clonos.metrics``) by task, also after the end of the job."""
@@ -300,6 +310,8 @@ class Handle:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._adviser is not None:
+            self._adviser.close()
         self._launched.close()
         for exporter in self._exporters:
             exporter.close()

@@ -6,12 +6,13 @@ A test compares the names and the types with the options that ``clonos.config`` 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypedDict
 
 from clonos.config import SlotKind
 from clonos.core.model.options import Compression, PlacementKind, SpillPolicy, StandbyKind
+from clonos.core.scaling.autoscaler import ScalingPolicy
 
 Duration = str | float | timedelta
 """A length of time: "500ms", "5s", a timedelta, or a number of seconds."""
@@ -66,6 +67,10 @@ class StartOptions(TypedDict, total=False):
     rescale_timeout: Duration
     resume: bool
     sharing_depth: int | None
+    scale: Mapping[str, tuple[int, int]]
+    scale_catch_up: Duration
+    scale_latency: Duration
+    scale_policy: Literal["throughput", "lag", "latency"] | ScalingPolicy
     slot_trace: Text
     slots_wait: Duration
     snapshot_chain_max: int

@@ -26,6 +26,7 @@ from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
+from clonos.job.scaling_advice import check_scale
 from clonos.job.staging import session_of
 from clonos.job.starting import JobStart, default_store, identity_of
 from clonos.kernels import choice
@@ -125,6 +126,7 @@ def _prepared(
     image = compiled(graph, settings, start.splits(graph))
     _check_placement(image, run)
     image = start.decide(image)
+    check_scale(image, run)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from clonos.core.coordinator.coordinator_effects import JobDone
@@ -13,6 +14,7 @@ from clonos.job.handle import Handle
 from clonos.job.job_status import STATUS_OF_ENDING, JobStatus, status_now
 from clonos.job.last_lines import ANSWER_LINES_MAX, LastLines
 from clonos.job.results import error_of
+from clonos.job.skew import hot_tasks
 from clonos.status import Rate, Status, TaskState
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 
@@ -110,6 +112,13 @@ class RunDocuments:
             ],
             "alarms": [{"text": text, "advice": ""} for text in status.alarms],
             "savepoints": [{"path": each.path, "text": each.text} for each in status.savepoints],
+            "skew": hot_tasks(
+                status.tasks,
+                self._handle.keyed_steps(),
+                lambda task: rates[task.name, TaskCounter.RECORDS_IN].per_second(),
+                lambda task: rates[task.name, TaskCounter.BUSY_US].per_second() / MICROSECONDS_PER_S,
+            ),
+            "scaling": [asdict(each) for each in status.scaling],
             "totals": dict(status.totals),
         }
 

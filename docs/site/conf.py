@@ -53,6 +53,7 @@ NAVIGATION = {
         "docs/options",
         "docs/operations",
         "docs/savepoints",
+        "docs/scaling",
         "docs/metrics",
         "docs/server",
         "docs/deployment",

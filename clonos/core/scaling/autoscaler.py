@@ -394,7 +394,9 @@ class Autoscaler:
         can = capacity_per_s(here)
         takes = "" if can == inf else f", and {now} can take {can:,.0f}/s"
         if wanted > mine.width:
-            return f"{now} to {wanted}: {asks:,.0f} records/s are to be processed{takes}"
+            if self._knows_lag(load):
+                return f"{now} to {wanted}: {asks:,.0f} records/s are to be processed{takes}"
+            return f"{now} to {wanted}: the sources could give it {asks:,.0f} records/s{takes}"
         if mine.back_to is not None and wanted < mine.width:
             return f"{now} to {wanted}: the last change did not help, because {mine.closed[ScalingDirection.UP].reason}"
         if wanted < mine.width:
@@ -406,6 +408,10 @@ class Autoscaler:
             return f"{now}: {max(mine.spare)} would do, but {self._why_not_narrower(mine, memory)}"
         verb = "is" if mine.width == 1 else "are"
         return f"{now} {verb} right: the busiest works {here.busy_share:.0%} of the time"
+
+    def _knows_lag(self, load: Load) -> bool:
+        sources = [vertex.name for vertex in self._plan.vertices if vertex.is_source]
+        return all(load.vertices[name].lag_records is not None for name in sources)
 
     def _why_not_wider(self, group: ScalingGroup, memory: ScalingMemory, need: Need, load: Load) -> str:
         mine, here = memory.groups[group.name], load.vertices[need.vertex]

@@ -128,6 +128,10 @@ def _job_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
     for phase in Phase:
         phases.add_metric([*job, phase.value], float(status.phase is phase))
     yield phases
+    wanted = _gauge("clonos_wanted_tasks", "Tasks that a step with the option scale should have.", (*JOB, "operator"))
+    for advice in status.scaling:
+        wanted.add_metric([*job, advice.step], advice.wanted)
+    yield wanted
     yield _alone(_gauge("clonos_slots", "Living slots of the job.", JOB), job, len(status.slots))
     cpu = _counter("clonos_slot_cpu_seconds", "Processor time of the process of a slot.", SLOT)
     memory = _gauge("clonos_slot_memory_bytes", "Memory of the process of a slot that is in RAM.", SLOT)

@@ -88,7 +88,7 @@ def _empty(name: str, record: JobRecord) -> dict[str, Any]:
             return {"plan": plan, "options": {key: masked(text) for key, text in record.options.items()}, "outputs": []}
         case "status":
             lists: dict[str, Any] = {
-                key: [] for key in ("tasks", "slots", "edges", "recoveries", "savepoints", "alarms")
+                key: [] for key in ("tasks", "slots", "edges", "recoveries", "savepoints", "scaling", "skew", "alarms")
             }
             at = _time(record.ended_at_ms or record.created_at_ms)
             return {"at": at, **lists, "totals": {}, "injection_allowed": False, "savepoints_supported": False}

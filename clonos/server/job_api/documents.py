@@ -201,8 +201,17 @@ class AlarmDocument(BaseModel):
     advice: str
 
 
+class ScalingDocument(BaseModel):
+    """Width that a step should have, with the reason as a sentence. Nobody changes it."""
+
+    step: str
+    width: int
+    wanted: int
+    text: str
+
+
 class StatusDocument(BaseModel):
-    """State of a job at one instant."""
+    """State of a job at one instant. ``skew``: a sentence for each busy task that gets far more than the others."""
 
     job: JobSummary
     at: str
@@ -211,6 +220,8 @@ class StatusDocument(BaseModel):
     edges: list[EdgeDocument]
     recoveries: list[RecoveryDocument]
     savepoints: list[SavepointDocument]
+    scaling: list[ScalingDocument]
+    skew: list[str]
     alarms: list[AlarmDocument]
     totals: dict[str, int]
     injection_allowed: bool

@@ -6,10 +6,12 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
+from clonos.core.model.plan import Partitioning
 from clonos.core.model.progress import TaskCounter
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import time_text
 from clonos.job.prometheus.job_counters import GrowingHistogram, quantile
+from clonos.job.skew import hot_tasks
 from clonos.server.job_api.documents import EdgeDocument, PlanDocument, TaskDocument, TaskRates, slot_text
 from clonos.status import Rate, Status, TaskState
 
@@ -30,6 +32,7 @@ class JobRates:
     def __init__(self, plan: PlanDocument) -> None:
         self._plan = plan
         self._steps = {vertex.name: vertex.steps for vertex in plan.vertices}
+        self._keyed = frozenset(edge.target for edge in plan.edges if edge.exchange == Partitioning.HASH.value)
         self._sources = {vertex.name for vertex in plan.vertices if vertex.is_source}
         self._in = Counter(edge.target for edge in plan.edges)
         self._out = Counter(edge.source for edge in plan.edges)
@@ -82,6 +85,15 @@ class JobRates:
 
     def _sum(self, tasks: Iterable[str], counter: TaskCounter) -> float:
         return sum(self._rate(task, counter) for task in tasks)
+
+    def skew(self, status: Status) -> list[str]:
+        """Returns a sentence for each keyed step with a busy task that gets far more records than the others."""
+        return hot_tasks(
+            status.tasks,
+            self._keyed,
+            lambda task: self._rate(task.name, TaskCounter.RECORDS_IN),
+            lambda task: self._ratio(task.name, TaskCounter.BUSY_US),
+        )
 
     def tasks(self, status: Status) -> list[TaskDocument]:
         """Returns the tasks, with the rates of the last sample."""

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from clonos.connectors.secrets import masked
@@ -28,6 +28,7 @@ from clonos.server.job_api.documents import (
     RecoveryDocument,
     RecoveryPhase,
     SavepointDocument,
+    ScalingDocument,
     SeriesDocument,
     SlotDocument,
     StatusDocument,
@@ -218,6 +219,8 @@ class JobWatch:
             edges=self.rates.edges(status),
             recoveries=self._recoveries.documents(status, RECOVERIES_SHOWN_MAX),
             savepoints=list(map(_savepoint, status.savepoints)),
+            skew=self.rates.skew(status),
+            scaling=[ScalingDocument(**asdict(each)) for each in status.scaling],
             alarms=list(self._alarms),
             totals=dict(status.totals),
             injection_allowed=self.source.allows_injection,

@@ -61,6 +61,7 @@ export class JobView {
     setText(graph.note, "a click on a step shows its tasks, one on an arrow its rows");
     this.alarms = new Alarms();
     this.savepoints = new Savepoints();
+    this.load = new Load();
     this.recoveries = new Recoveries();
     this.log = new LogView();
     this.tasks = new Tasks(this.id, status.injection_allowed, this.log);
@@ -73,7 +74,7 @@ export class JobView {
     this.checkpoints = new Checkpoints();
     this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
     this.userMetrics = new UserMetrics();
-    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
+    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
       this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
@@ -113,6 +114,7 @@ export class JobView {
     this.tasks.update(status);
     this.alarms.add(status.alarms);
     this.savepoints.update(isOver ? [] : status.savepoints);
+    this.load.update(isOver ? [] : [...status.scaling.map((advice) => `${advice.step}: ${advice.text}`), ...status.skew]);
     this.showFigures(status);
     const totals = this.totals(status);
     const at = new Date(status.at) / 1000;
@@ -241,6 +243,26 @@ class Savepoints {
   update(savepoints) {
     this.element.hidden = savepoints.length === 0;
     this.rows.update(savepoints);
+  }
+}
+
+/** What the steps should have: their widths, and busy tasks that get far more than the others. */
+class Load {
+  constructor() {
+    this.list = el("ul", { class: "load" });
+    const { element, note } = panel("Widths and skew", this.list);
+    setText(note, "nobody changes a width by itself");
+    this.element = element;
+    this.element.hidden = true;
+    this.rows = new KeyedList(this.list, (sentence) => sentence.index, () => {
+      const element = el("li", {});
+      return { element, update: (sentence) => setText(element, sentence.text) };
+    });
+  }
+
+  update(sentences) {
+    this.element.hidden = sentences.length === 0;
+    this.rows.update(sentences.map((text, index) => ({ text, index })));
   }
 }
 

@@ -17,7 +17,16 @@ from clonos.server.job_api.guard import Role, role_by_token
 from clonos.server.job_api.job_watch import JobWatch
 from clonos.server.job_api.log_ring import LogRing
 from clonos.server.job_api.server_thread import LOOPBACK, ServerThread, listen_tcp
-from clonos.status import CheckpointState, Phase, RecoveryState, SavepointProgress, SlotState, Status, TaskState
+from clonos.status import (
+    CheckpointState,
+    Phase,
+    RecoveryState,
+    SavepointProgress,
+    ScalingAdvice,
+    SlotState,
+    Status,
+    TaskState,
+)
 from clonos_standby.driver.driver import Progress
 
 SCRIPT = "<img src=x onerror=window.taken=1><script>window.taken=1</script>\"'onload=window.taken=1 javascript:alert(1)"
@@ -87,6 +96,7 @@ class HostileSource:
                 RecoveryState(tasks[0].name, 1, 2, SCRIPT, ended, 5, 3, 2),
                 RecoveryState(tasks[2].name, 1, 2, LONG, reached),
             ),
+            scaling=(ScalingAdvice(SCRIPT, 2, 4, f"2 tasks to 4: {LONG}"),),
             savepoints=(SavepointProgress(LONG, 3, 10, 12.0, f"writing the savepoint {SCRIPT}: 3 of 10 objects"),),
         )
 

@@ -189,9 +189,10 @@ def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, erro
             assert any(SCRIPT in text for text in tab.texts(".notice pre"))
             tab.until(lambda: not tab.all(".is-growing, .is-recovering"), "that nothing is shown as in progress")
             assert set(tab.texts("tr[data-task] .badge")) == {"ended"}
-            assert tab.texts(".savepoints .text") == []
+            assert tab.texts(".savepoints .text") == tab.texts(".load li") == []
         if error is None:
             assert any(SCRIPT in text for text in tab.texts(".savepoints .text"))
+            assert any(text.startswith(f"{SCRIPT}: 2 tasks to 4: ") for text in tab.texts(".load li"))
             tab.one("#peek-arrow + button").click()
             tab.until(lambda: SCRIPT in tab.texts(".rows li"), "the rows of the arrow")
         assert tab.run("return window.taken") is None

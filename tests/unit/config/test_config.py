@@ -27,6 +27,7 @@ from clonos.config import (
 )
 from clonos.core.model.errors import JobError
 from clonos.core.model.options import Compression, Options, SpillPolicy
+from clonos.core.scaling.autoscaler import ScalingPolicy
 
 NO_FILE = Path("no-such-file.toml")
 
@@ -101,6 +102,9 @@ def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> No
         ("py_files", "a.py, b.zip", ("a.py", "b.zip")),
         ("py_files", ["a.py"], ("a.py",)),
         ("store", Path("somewhere"), "somewhere"),
+        ("scale", {"count": (1, 8), "sum": [2, 4]}, (("count", 1, 8), ("sum", 2, 4))),
+        ("scale", "count=1:8, sum=2:4", (("count", 1, 8), ("sum", 2, 4))),
+        ("scale_policy", "latency", ScalingPolicy.LATENCY),
     ],
 )
 def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:

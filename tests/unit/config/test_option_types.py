@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from types import NoneType, UnionType
@@ -25,6 +25,7 @@ SAMPLES: dict[Any, tuple[Any, ...]] = {
     timedelta: (timedelta(seconds=2),),
     NoneType: (None,),
     Sequence: (["a.py", pathlib.Path("b.py")], ("c.py",)),
+    Mapping: ({"count": (1, 8)},),
 }
 """Values of each type that an option may have; those of str depend on the others."""
 
@@ -43,7 +44,7 @@ def _samples(kind: Any) -> Iterator[Any]:
             yield "5s" if timedelta in members else "5MiB" if float in members else "text"
         elif isinstance(member, type) and issubclass(member, Enum):
             yield from member
-        elif origin is Sequence or member in SAMPLES:
+        elif origin in SAMPLES or member in SAMPLES:
             yield from SAMPLES[origin or member]
         else:
             yield pathlib.Path("folder")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clonos.core.model.metric_series import MetricFamily, MetricSeries
 from clonos.core.model.progress import TaskPhase
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
@@ -54,6 +56,19 @@ def test_times_of_work_and_of_waiting_for_receivers_are_shares_that_make_at_most
     rates.add(now, 11.0)
     (task,) = rates.tasks(now)
     assert (task.rates.busy_ratio, task.rates.backpressure_ratio) == (0.7, 0.3)
+
+
+def test_a_busy_task_that_gets_most_records_of_a_keyed_step_is_named_with_its_hot_key() -> None:
+    rates = JobRates(_plan("ab"))
+
+    def status(records: int, busy_us: int) -> Status:
+        hot = TaskState("b/0", 1, 1, 2, "", TaskPhase.LIVE, {"records_in": 9 * records, "busy_us": busy_us}, 1, 1)
+        cold = replace(hot, name="b/1", counters={"records_in": records, "busy_us": 0})
+        return Status("job", Phase.RUNNING, tasks=(replace(hot, hot_key="'ann'", hot_key_share=0.5), cold))
+
+    rates.add(status(0, 0), 10.0)
+    rates.add(status(100, 800_000), 11.0)
+    assert rates.skew(status(100, 800_000)) == ["b/0 gets 90% of the records of b, the key 'ann' alone 45%"]
 
 
 def test_a_counter_that_starts_again_with_an_incarnation_makes_no_negative_rate() -> None:

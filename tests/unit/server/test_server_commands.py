@@ -95,6 +95,8 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
         ],
         "recoveries": [{"task": "count/0", "cause": "its process died", "duration_ms": 31.4}],
         "savepoints": [{"path": "/s", "text": "writing the savepoint /s: 3 of 10 objects"}],
+        "scaling": [{"step": "count", "width": 2, "wanted": 4, "text": "2 tasks to 4: they are busy"}],
+        "skew": ["count/1 gets 91% of the records of count"],
         "alarms": [{"text": "slot 1 is gone.", "advice": "Nothing."}],
     }
     register.keep("words-2", "status", json.dumps(status).encode())
@@ -102,6 +104,7 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
     printed = capsys.readouterr().out
     assert "recovery of count/0: its process died, 31 ms" in printed
     assert "writing the savepoint /s: 3 of 10 objects\n" in printed
+    assert "width of count: 2 tasks to 4: they are busy\nskew: count/1 gets 91% of the records of count\n" in printed
     assert "alarm: slot 1 is gone. Nothing." in printed
     row = next(line for line in printed.splitlines() if line.startswith("count/0"))
     assert row.split() == ["count/0", "recovering", "45%", "42", "h", "1,234", "0", "50%", "1", "0", "1.3"]

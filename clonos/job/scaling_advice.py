@@ -1,0 +1,198 @@
+"""Advice about the widths of a running job: what the autoscaler would do, window by window.
+
+Nobody does it yet. A thread reads the counters of the tasks once a window, the autoscaler of ``clonos.core.scaling``
+decides, and the status of the job shows it with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from clonos.config import RunOptions, SlotKind
+from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import nearest
+from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.scaling.autoscaler import Autoscaler, ScalingGroup, ScalingMemory, ScalingPolicy, ScalingSettings
+from clonos.core.scaling.load import LoadSample, TaskSample, load_between
+from clonos.core.task.latency import BOUNDS_S, END_TO_END
+from clonos.io.system.wall_clock import monotonic_ns
+from clonos.job.prometheus.job_counters import quantile
+from clonos.operators.job_image import JobImage
+from clonos.status import Phase, ScalingAdvice, Status, TaskState
+
+logger = logging.getLogger("clonos.run")
+
+MILLISECONDS_PER_S: Final = 1_000
+MICROSECONDS_PER_S: Final = 1_000_000
+
+
+class ScaleRefused(JobError):
+    """The bounds of a step do not fit the job."""
+
+    step: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"scale= names {self.step!r}, but {self.reason}"
+
+
+def scaling_groups(image: JobImage, run: RunOptions) -> tuple[ScalingGroup, ...]:
+    """Returns the groups of vertices that ``scale`` names by their steps.
+
+    Raises: ScaleRefused: there is no such step, two of them have one width, or their width is not within the bounds.
+    """
+    plan = image.plan
+    vertex_of = {node.step: number for number, vertex in enumerate(image.vertices) for node in vertex.nodes}
+    named: dict[int, str] = {}
+    groups = []
+    for step, width_min, width_max in run.scale:
+        if step not in vertex_of:
+            hint = nearest(step, vertex_of) or f"It has: {', '.join(vertex_of)}."
+            raise ScaleRefused(step, f"the job has no such step. {hint}")
+        first = plan.scaling_group[vertex_of[step]]
+        width = plan.vertices[first].parallelism
+        if first in named:
+            raise ScaleRefused(step, f"it has the same tasks as {named[first]!r}: name one of them only.")
+        if not width_min <= width <= width_max:
+            raise ScaleRefused(
+                step, f"it has {width} tasks, which is not within {width_min} to {width_max}: set parallelism= or --width."
+            )
+        if width_max > plan.max_parallelism:
+            raise ScaleRefused(step, f"{width_max} is above max_parallelism, which is {plan.max_parallelism}.")
+        named[first] = step
+        members = tuple(number for number, group in enumerate(plan.scaling_group) if group == first)
+        groups.append(ScalingGroup(step, members, width_min, width_max, _splits(image, members)))
+    return tuple(groups)
+
+
+def _splits(image: JobImage, members: tuple[int, ...]) -> int | None:
+    """Returns the number of splits of the source in a group, if it finds no new ones."""
+    for number in members:
+        vertex = image.plan.vertices[number]
+        if vertex.is_source and not vertex.is_watching:
+            return next(
+                (len(image.splits[node.step]) for node in image.vertices[number].nodes if node.step in image.splits),
+                None,
+            )
+    return None
+
+
+def scaling_settings(run: RunOptions) -> ScalingSettings:
+    """Returns the settings of the autoscaler from those of a run. Raises: JobError: a target of latency is missing."""
+    if run.scale_policy is ScalingPolicy.LATENCY and not run.scale_latency_ms:
+        raise JobError('scale_policy="latency" needs the target: set scale_latency, as in scale_latency="200ms".')
+    return ScalingSettings(
+        policy=run.scale_policy,
+        latency_target_ms=run.scale_latency_ms,
+        catch_up_s=max(1, run.scale_catch_up_ms) / MILLISECONDS_PER_S,
+    )
+
+
+def check_scale(image: JobImage, run: RunOptions) -> None:
+    """Checks the options of scaling against the job. Raises: JobError, ScaleRefused."""
+    scaling_groups(image, run)
+    scaling_settings(run)
+
+
+class ScalingAdviser:
+    """Adviser of one job. ``observe`` takes the status at the end of each window; the thread of ``start`` calls it."""
+
+    def __init__(self, image: JobImage, run: RunOptions) -> None:
+        self._plan = image.plan
+        self._groups, self._settings = scaling_groups(image, run), scaling_settings(run)
+        self._autoscaler, self._memory = Autoscaler(image.plan, self._groups, self._settings), ScalingMemory()
+        self._knows_hosts = run.slots in (SlotKind.PROCESS, SlotKind.THREAD)
+        feeding = {edge.source for edge in image.plan.edges if edge.target is not None}
+        self._last = frozenset(v.name for number, v in enumerate(image.plan.vertices) if number not in feeding)
+        self._before: LoadSample | None = None
+        self._latencies: list[float] = []
+        self._advice: tuple[ScalingAdvice, ...] = ()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, status: Callable[[], Status]) -> None:
+        """Starts the thread, which asks for the status once a window."""
+        self._thread = threading.Thread(target=self._observe_on, args=(status,), name="scaling", daemon=True)
+        self._thread.start()
+
+    def _observe_on(self, status: Callable[[], Status]) -> None:
+        while True:
+            self.observe(status(), monotonic_ns())
+            if self._over.wait(self._settings.window_s):
+                return
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def advice(self) -> tuple[ScalingAdvice, ...]:
+        """What the autoscaler would do now, by step; empty before the end of the first window."""
+        return self._advice
+
+    def observe(self, status: Status, at_ns: int) -> None:
+        """Takes the counters at the end of a window."""
+        before, self._before = self._before, self._sample(status, at_ns)
+        load = None if before is None else load_between(self._plan, before, self._before)
+        if load is None:
+            return
+        self._memory, decision = self._autoscaler.step(self._memory, load)
+        wanted_before = {each.step: each.wanted for each in self._advice}
+        self._advice = tuple(
+            ScalingAdvice(each.group, each.width, each.wanted, each.sentence) for each in decision.advice
+        )
+        for each in self._advice:
+            if each.wanted not in (each.width, wanted_before.get(each.step)):
+                logger.warning("%s should change its width: %s", each.step, each.text)
+
+    def _sample(self, status: Status, at_ns: int) -> LoadSample:
+        used: dict[str, int] = {}
+        for slot in status.slots:
+            used[slot.host] = used.get(slot.host, 0) + round(slot.cpu_s * MICROSECONDS_PER_S)
+        here = {socket.gethostname(): os.cpu_count() or 1}
+        return LoadSample(
+            at_ns,
+            {task.name: _task_sample(task) for task in status.tasks},
+            status.phase is Phase.RUNNING and all(task.phase is TaskPhase.LIVE for task in status.tasks),
+            processor_us=used,
+            processors=here if self._knows_hosts and used.keys() <= here.keys() else None,
+            latency_ms=self._latency_ms(status),
+        )
+
+    def _latency_ms(self, status: Status) -> float | None:
+        """Returns the 99th percentile of the latency from a source to the last tasks since the sample before."""
+        series = [
+            family.series[0].numbers[1:]
+            for task in status.tasks
+            if task.name.rpartition("/")[0] in self._last
+            for family in task.latencies
+            if family.metric.name == END_TO_END.name
+        ]
+        counts = [sum(each) for each in zip(*series, strict=True)]
+        before, self._latencies = self._latencies or [0.0] * len(counts), counts
+        if len(before) != len(counts):
+            return None
+        growth = [max(0.0, now - then) for now, then in zip(counts, before, strict=True)]
+        found = quantile(BOUNDS_S, growth, 0.99)
+        return None if found is None else found * MILLISECONDS_PER_S
+
+
+def _task_sample(task: TaskState) -> TaskSample:
+    counters = task.counters
+    return TaskSample(
+        task.incarnation,
+        counters.get(TaskCounter.RECORDS_IN, 0),
+        counters.get(TaskCounter.RECORDS_OUT, 0),
+        counters.get(TaskCounter.BUSY_US, 0),
+        counters.get(TaskCounter.BLOCKED_US, 0),
+        None,  # no connector tells it yet
+        task.hot_key,
+        task.hot_key_share,
+    )

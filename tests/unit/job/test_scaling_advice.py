@@ -1,0 +1,115 @@
+"""Advice about the widths of a running job: its options, and what the status says."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.config import RunOptions
+from clonos.core.model.errors import JobError
+from clonos.core.model.metric_series import MetricFamily, MetricSeries
+from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskPhase
+from clonos.core.scaling.autoscaler import ScalingPolicy
+from clonos.core.task.latency import BOUNDS_S, END_TO_END
+from clonos.job.scaling_advice import ScaleRefused, ScalingAdviser, check_scale, scaling_groups
+from clonos.operators.job_image import JobImage
+from clonos.status import Phase, ScalingAdvice, Status, TaskState
+from tests.unit.operators.driver import Given, Outbox
+
+WINDOW_NS = 30_000_000_000
+SCALE = RunOptions(scale=(("count", 1, 8),))
+
+
+@pytest.fixture(scope="module")
+def image() -> JobImage:
+    graph = JobGraph("words")
+    words = graph.source(Given([b"1", b"2", b"3"]), name="read", parallelism=2)
+    words.key_by(str).count(name="count").sink(Outbox(), name="write")
+    return graph.compile(Options(), parallelism=2)
+
+
+def _status(seconds: int, records_per_s: int, busy_share: float, incarnation: int = 1) -> Status:
+    tasks = [
+        TaskState(f"{vertex}/{index}", incarnation, 7, 4711, "process-1", TaskPhase.LIVE, {}, 1, 1)
+        for vertex in ("read", "count")
+        for index in range(2)
+    ]
+    counters = {
+        "records_in": seconds * records_per_s,
+        "records_out": seconds * records_per_s,
+        "busy_us": round(seconds * busy_share * 1e6),
+    }
+    idle = {**counters, "busy_us": 0}
+    return Status(
+        "words",
+        Phase.RUNNING,
+        tasks=tuple(replace(task, counters=counters if task.name[:5] == "count" else idle) for task in tasks),
+    )
+
+
+def test_the_status_says_after_two_windows_what_width_a_step_should_have(
+    image: JobImage, caplog: pytest.LogCaptureFixture
+) -> None:
+    adviser, advice = ScalingAdviser(image, SCALE), []
+    with caplog.at_level(logging.WARNING, "clonos.run"):
+        for window in range(5):
+            adviser.observe(_status(30 * window, 500, 0.9), WINDOW_NS * window)
+            advice.append(adviser.advice)
+    short = "2 tasks: more are needed, but not for long enough yet"
+    wanted = "2 tasks to 4: the sources could give it 1,000 records/s, and 2 tasks can take 1,111/s"
+    assert advice[:3] == [(), (ScalingAdvice("count", 2, 2, short),), (ScalingAdvice("count", 2, 4, wanted),)]
+    assert advice[4] == advice[2]
+    assert caplog.messages == [f"count should change its width: {wanted}"]
+
+
+def test_a_recovery_in_a_window_leaves_the_advice_as_it_was(image: JobImage) -> None:
+    adviser = ScalingAdviser(image, SCALE)
+    for window, incarnation in enumerate((1, 1, 2, 2)):
+        adviser.observe(_status(30 * window, 500, 0.9, incarnation), WINDOW_NS * window)
+        assert all(each.wanted == 2 for each in adviser.advice)
+
+
+def test_latency_above_its_target_asks_for_one_task_more(image: JobImage) -> None:
+    run = replace(SCALE, scale_policy=ScalingPolicy.LATENCY, scale_latency_ms=100)
+    adviser = ScalingAdviser(image, run)
+    place = next(number for number, bound in enumerate(BOUNDS_S) if bound > 0.2)
+    for window in range(3):
+        status = _status(30 * window, 500, 0.3)
+        numbers = [0.0] * (len(BOUNDS_S) + 2)
+        numbers[1 + place] = 1_000.0 * window
+        slow = MetricFamily(END_TO_END, (MetricSeries((), tuple(numbers)),))
+        tasks = tuple(replace(t, latencies=(slow,) if t.name[:5] == "count" else ()) for t in status.tasks)
+        adviser.observe(replace(status, tasks=tasks), WINDOW_NS * window)
+    assert [each.wanted for each in adviser.advice] == [3]
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        ((("cuont", 1, 8),), "scale= names 'cuont', but the job has no such step. Did you mean count?"),
+        ((("count", 3, 8),), "it has 2 tasks, which is not within 3 to 8"),
+        ((("count", 1, 200),), "200 is above max_parallelism, which is 128"),
+        ((("count", 1, 8), ("write", 1, 8)), "it has the same tasks as 'count'"),
+    ],
+    ids=["no such step", "not within its bounds", "above the key groups", "one width"],
+)
+def test_bounds_that_do_not_fit_the_job_are_refused(
+    image: JobImage, scale: tuple[tuple[str, int, int], ...], message: str
+) -> None:
+    with pytest.raises(ScaleRefused, match=re.escape(message)):
+        check_scale(image, RunOptions(scale=scale))
+
+
+def test_the_policy_of_latency_needs_a_target(image: JobImage) -> None:
+    with pytest.raises(JobError, match='set scale_latency, as in scale_latency="200ms"'):
+        check_scale(image, replace(SCALE, scale_policy=ScalingPolicy.LATENCY))
+
+
+def test_a_source_that_finds_no_new_splits_is_bounded_by_those_it_has(image: JobImage) -> None:
+    (group,) = scaling_groups(image, RunOptions(scale=(("read", 1, 8),)))
+    assert group.splits == len(image.splits["read"])
