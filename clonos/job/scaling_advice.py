@@ -134,7 +134,7 @@ class ScalingAdviser:
 
     @property
     def advice(self) -> tuple[ScalingAdvice, ...]:
-        """What the autoscaler would do now, by step; empty before the end of the first window."""
+        """Widths that the autoscaler would choose now; empty before the end of the first window."""
         return self._advice
 
     def observe(self, status: Status, at_ns: int) -> None:

@@ -29,7 +29,7 @@ from tests.tidy.source import ROOT, sources
 pytestmark = pytest.mark.static
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SWITCH_TYPES = {bool: "switch", int: "number", str: "text"}
+SWITCH_TYPES = {bool: "switch", int: "number", str: "text", config.ScaleBounds: "table"}
 NOT_READ = "nothing reads it yet"
 
 

@@ -52,7 +52,7 @@ def _status(seconds: int, records_per_s: int, busy_share: float, incarnation: in
     )
 
 
-def test_the_status_says_after_two_windows_what_width_a_step_should_have(
+def test_the_status_has_the_width_that_a_step_should_have_after_two_windows(
     image: JobImage, caplog: pytest.LogCaptureFixture
 ) -> None:
     adviser, advice = ScalingAdviser(image, SCALE), []
