@@ -60,7 +60,8 @@ def scaling_groups(image: JobImage, run: RunOptions) -> tuple[ScalingGroup, ...]
             raise ScaleRefused(step, f"it has the same tasks as {named[first]!r}: name one of them only.")
         if not width_min <= width <= width_max:
             raise ScaleRefused(
-                step, f"it has {width} tasks, which is not within {width_min} to {width_max}: set parallelism= or --width."
+                step,
+                f"it has {width} tasks, which is not within {width_min} to {width_max}: set parallelism= or --width.",
             )
         if width_max > plan.max_parallelism:
             raise ScaleRefused(step, f"{width_max} is above max_parallelism, which is {plan.max_parallelism}.")
