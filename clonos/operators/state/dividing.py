@@ -22,6 +22,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import InternalError, JobError
+from clonos.operators.event_time.source_watermarks import least_times
 from clonos.operators.state.declared_state import DeclaredState, full_name
 from clonos.operators.state.divided_tables import OldState, OldTable, OwnKeys, Ranks, own_rows
 from clonos.operators.state.keyed_state import StateImage
@@ -29,7 +30,15 @@ from clonos.operators.state.state_changes import DecodedSection, Entries, Sectio
 from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 
 OF_TASKS: Final = frozenset(
-    {StateScope.EQUAL, StateScope.MIN, StateScope.MAX, StateScope.SUM, StateScope.DEAL, StateScope.UNION}
+    {
+        StateScope.EQUAL,
+        StateScope.MIN,
+        StateScope.MAX,
+        StateScope.SUM,
+        StateScope.DEAL,
+        StateScope.UNION,
+        StateScope.TIMES,
+    }
 )
 """Scopes of tables whose entries are values of the task."""
 
@@ -39,6 +48,7 @@ COMBINED: Final[dict[StateScope, Callable[[list[Any]], Any]]] = {
     StateScope.SUM: sum,
     StateScope.DEAL: itemgetter(0),
     StateScope.UNION: itemgetter(0),
+    StateScope.TIMES: least_times,
 }
 """What becomes of the values of several old tasks with one key."""
 

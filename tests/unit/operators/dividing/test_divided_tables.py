@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.values.keys import state_key
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.state.declared_state import DeclaredState
 from clonos.operators.state.dividing import Division, StateUndivided, StateWithoutDeclaration
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -283,3 +284,16 @@ def test_keys_of_a_table_are_those_that_a_router_sends_to_the_task() -> None:
     piece = piece_of(image)
     for found, expected in zip(divided(DECLARED, [[piece]], 3, 128), tasks, strict=True):
         assert list(found.tables["s/values"]) == [state_key(key) for key, _ in expected]
+
+
+def test_the_event_time_of_an_input_is_the_least_of_all_old_tasks() -> None:
+    states = []
+    for reached_ns in (30, 10):
+        times = SourceWatermarks([0], 0, 0)
+        times.begin(0)
+        times.reach(0, reached_ns)
+        states.append({0: times.state()})
+    for result in results(StateScope.TIMES, states, 3):
+        restored = SourceWatermarks([0], 0, 0)
+        restored.restore(result[0])
+        assert restored.reached_ns(0) == 10
