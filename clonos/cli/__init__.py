@@ -201,7 +201,12 @@ def _state(parsed: argparse.Namespace) -> int:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    print(load_job(parsed.job).explain(parsed.format, command_line=pairs(parsed.option)))
+    from clonos.cli.run_client import load_notes
+
+    job = load_job(parsed.job)
+    print(job.explain(parsed.format, command_line=pairs(parsed.option)))
+    for note in load_notes(job.name):
+        print(note, file=sys.stderr)
     return ENDED
 
 

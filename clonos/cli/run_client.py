@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
+from clonos.core.model.errors import ClonosError
 from clonos.job.run_register import RegisteredRun, absolute, read_runs
 
 TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02
 PLACES: Final = ("path", "savepoint")
 """Fields of requests that are paths, which are relative to the folder of the client."""
+
+
+def load_notes(job: str) -> Iterator[str]:
+    """Yields what the runs of a job in this folder say about its load: hot tasks with their hot keys, and advice about
+    widths. A running one counts before the last that has ended."""
+    try:
+        found = [each for each in read_runs() if each[1].name == job and each[1].folder == os.getcwd()]
+    except (OSError, ClonosError):  # without a folder of runs there is no run to be found
+        return
+    for file, record in [each for each in found if each[1].lives] or found[:1]:
+        with suppress(RequestFailed, ServerUnreachable):
+            document = RunClient(file, record).get(f"/jobs/{record.job_id}/status")
+            when = "now" if record.lives else "in its last run"
+            advice = (f"{each['step']}: {each['text']}" for each in document["scaling"])
+            yield from (f"{when}: {text}" for text in (*document["skew"], *advice))
 
 
 class RunClient(JobsClient):

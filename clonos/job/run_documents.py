@@ -14,7 +14,7 @@ from clonos.job.handle import Handle
 from clonos.job.job_status import STATUS_OF_ENDING, JobStatus, status_now
 from clonos.job.last_lines import ANSWER_LINES_MAX, LastLines
 from clonos.job.results import error_of
-from clonos.job.skew import hot_tasks
+from clonos.job.skew import hot_tasks, hot_tasks_of_run
 from clonos.status import Rate, Status, TaskState
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 
@@ -112,15 +112,22 @@ class RunDocuments:
             ],
             "alarms": [{"text": text, "advice": ""} for text in status.alarms],
             "savepoints": [{"path": each.path, "text": each.text} for each in status.savepoints],
-            "skew": hot_tasks(
-                status.tasks,
-                self._handle.keyed_steps(),
-                lambda task: rates[task.name, TaskCounter.RECORDS_IN].per_second(),
-                lambda task: rates[task.name, TaskCounter.BUSY_US].per_second() / MICROSECONDS_PER_S,
-            ),
+            "skew": self._skew(status, rates, rates_over_s),
             "scaling": [asdict(each) for each in status.scaling],
             "totals": dict(status.totals),
         }
+
+    def _skew(self, status: Status, rates: dict[tuple[str, str], Rate], rates_over_s: float) -> list[str]:
+        """Returns a sentence for each hot task: of the rates, or of the whole run if there are none."""
+        keyed = self._handle.keyed_steps()
+        if not rates_over_s:
+            return hot_tasks_of_run(status.tasks, keyed, (wall_ns() - self._began_ns) / 1e9)
+        return hot_tasks(
+            status.tasks,
+            keyed,
+            lambda task: rates[task.name, TaskCounter.RECORDS_IN].per_second(),
+            lambda task: rates[task.name, TaskCounter.BUSY_US].per_second() / MICROSECONDS_PER_S,
+        )
 
 
 def _count(rates: dict[tuple[str, str], Rate], status: Status) -> None:

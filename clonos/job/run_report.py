@@ -12,7 +12,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
 from clonos.core.placement.survivability import names_of
-from clonos.job.skew import hot_tasks
+from clonos.job.skew import hot_tasks_of_run
 from clonos.job.starting import rows_text
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.job_image import JobImage
@@ -111,13 +111,7 @@ def summary_lines(
         late = late_by_step(task for task in status.tasks if task.name.rpartition("/")[0] == step)
         refused = f", late: {late_text(late)}" if late else ""
         lines.append(f"  {step:{width}}  {count:,} in{out}{refused}")
-    for hot in hot_tasks(
-        status.tasks,
-        keyed,
-        lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
-        lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
-    ):
-        lines.append(f"  {hot}")
+    lines += [f"  {hot}" for hot in hot_tasks_of_run(status.tasks, keyed, seconds)]
     if failed:
         lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from clonos.core.model.plan import Partitioning, Plan
+from clonos.core.model.progress import TaskCounter
 from clonos.status import TaskState
 
 TIMES_MEAN: Final = 3.0
@@ -52,3 +53,13 @@ def hot_tasks(
             key = f", the key {hottest.hot_key} alone {share * hottest.hot_key_share:.0%}" if has_hot_key else ""
             found.append(f"{hottest.name} gets {share:.0%} of the records of {step}{key}")
     return found
+
+
+def hot_tasks_of_run(tasks: Iterable[TaskState], keyed: frozenset[str], seconds: float) -> list[str]:
+    """Describes the same over a whole run, which took ``seconds``."""
+    return hot_tasks(
+        tasks,
+        keyed,
+        lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
+        lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
+    )

@@ -11,6 +11,7 @@ import clonos
 from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, main
 from clonos.core.model.errors import SHORTAGE_ADVICE, EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
+from clonos.job.run_register import RegisteredRun, write_record
 from clonos.job.script.job_file import load_job
 from clonos.kernels.choice import kernels_in_use
 
@@ -149,6 +150,25 @@ def test_explain_shows_the_plan_without_spark_processes_and_a_store(tmp_path: Pa
         "plan_job.py",
         "helping_module.py",
     }
+
+
+def test_explain_names_the_hot_key_of_the_last_run_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    monkeypatch.setenv("CLONOS_RUNS", str(runs))
+    monkeypatch.chdir(tmp_path)
+    file = _file(tmp_path, "one_job.py", "from clonos import Job, values, stdout\njob = Job('one')\n")
+    with open(file, "a", encoding="utf-8") as program:
+        program.write("job.source(values([1])).sink(stdout())\n")
+    hot = "count/1 gets 91% of the records of count, the key 'ann' alone 85%"
+    last = {"status": {"skew": [hot], "scaling": [{"step": "count", "text": "2 tasks are right"}]}}
+    for number, folder in enumerate((str(tmp_path), "/elsewhere")):
+        record = RegisteredRun("one", f"one-{number}", "", folder, 1, "", "", number, last=last)
+        write_record(runs / f"{number}.json", record)
+    assert main(["explain", file]) == 0
+    assert capsys.readouterr().err == f"in its last run: {hot}\nin its last run: count: 2 tasks are right\n"
 
 
 @pytest.mark.parametrize(
