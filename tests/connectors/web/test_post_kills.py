@@ -18,7 +18,7 @@ def test_a_server_has_each_row_once_by_its_key_after_kills_of_the_task_and_refus
     with receiver() as server:
 
         def make(place: str) -> Any:
-            return web.post(server.url, headers={"X-Place": place})
+            return web.post(server.url, headers={"X-Place": place}, timeout="2s")
 
         def read(place: str) -> list[Any]:
             accepted = [one for one in server.accepted if one.headers["x-place"] == place]
