@@ -12,7 +12,9 @@ import pytest
 pytestmark = pytest.mark.spark
 
 SESSION = """
+from clonos.spark.make_class_archives import main
 from clonos.spark.session import OwnContext
+assert main() is None  # they are there
 own = OwnContext.start("archived", "local[1]", "0")
 print(own.context.getConf().get("spark.driver.extraJavaOptions"), own.context.parallelize(range(4), 1).sum())
 own.close()
@@ -32,8 +34,7 @@ def test_archives_are_made_once_and_used(tmp_path: Path) -> None:
     archives = {file.name: file for file in tmp_path.rglob("*.jsa")}
     assert sorted(archives) == ["driver.jsa", "executor.jsa"]
     made_ns = [file.stat().st_mtime_ns for file in archives.values()]
-    run(tmp_path, "-m", "clonos.spark.make_class_archives", "--usual-priority")
-    assert [file.stat().st_mtime_ns for file in archives.values()] == made_ns
     used = run(tmp_path, "-c", SESSION)
+    assert [file.stat().st_mtime_ns for file in archives.values()] == made_ns
     assert f"-XX:SharedArchiveFile={archives['driver.jsa']}" in used
     assert used.rstrip().endswith(" 6")

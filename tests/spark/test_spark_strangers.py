@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import selectors
 import shutil
 import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -25,6 +27,9 @@ STRANGER = Path(__file__).with_name("stranger.py")
 DRIVERS = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "work")
 LIMIT_S = scaled(60.0)
 PAGE_LIMIT_S = scaled(30.0)
+PAGES = 3
+LISTENING = "0A"
+"""State of a socket in /proc/net/tcp."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
@@ -118,20 +123,41 @@ def _wait_for(path: Path) -> None:
 
 
 def test_the_web_pages_of_master_and_workers_refuse_every_request(context: SparkContext) -> None:
-    ports = _listening_ports()
-    with ThreadPoolExecutor(len(ports)) as threads:
-        answers = list(threads.map(_page, ports))
-    pages = [answer for answer in answers if answer.startswith(b"HTTP")]
-    assert len(pages) == 3
+    pages = [answer for answer in _answers(_listening_ports()) if answer.startswith(b"HTTP")]
+    assert len(pages) == PAGES
     assert all(b" 403 " in page for page in pages)
 
 
-def _page(port: int) -> bytes:
-    """The first bytes of what a port answers to a browser; none from a port that waits for more, or has just closed."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), PAGE_LIMIT_S) as connection:
-            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            connection.shutdown(socket.SHUT_WR)  # a port that waits for more sees that nothing comes
-            return connection.recv(100)
-    except (ConnectionError, TimeoutError):  # a port over which Spark hands one result of an earlier test to Python
-        return b""
+def _answers(ports: list[int]) -> list[bytes]:
+    """The first bytes of what each port answers to a browser; none from one that has just closed.
+
+    Spark keeps ports over which it handed a result of an earlier test to Python, and accepts no connection there: once
+    the pages have answered, nobody waits for such.
+    """
+    found, deadline_s = list[bytes](), time.monotonic() + PAGE_LIMIT_S
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for port in ports:
+            with suppress(ConnectionError):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), PAGE_LIMIT_S))
+                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                connection.shutdown(socket.SHUT_WR)  # a port that waits for more sees that nothing comes
+                selector.register(connection, selectors.EVENT_READ, port)
+        while selector.get_map() and time.monotonic() < deadline_s:
+            for key, _ in selector.select(0.1):
+                with suppress(ConnectionError):
+                    found.append(key.fileobj.recv(100))  # type: ignore[union-attr]
+                selector.unregister(key.fileobj)
+            waiting = {key.data for key in selector.get_map().values()}
+            if len(found) >= PAGES and waiting <= _not_accepting():
+                break
+    return found
+
+
+def _not_accepting() -> set[int]:
+    """Ports that have connections that their programs have not accepted."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    return {
+        int(address.rpartition(":")[2], 16)
+        for _, address, _, state, queues, *_ in lines
+        if state == LISTENING and int(queues.partition(":")[2], 16)
+    }
