@@ -17,20 +17,17 @@ from clonos.connectors.columns.line_columns import check_schema_names, one_batch
 from clonos.connectors.columns.narrowed_source import NarrowedSource
 from clonos.connectors.columns.parquet_batches import FormatUnreadable
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
-from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
-    OrderedFiles,
-    check_split,
     check_still_unchanged,
     check_unchanged,
     decode_split,
     encode_split,
     input_status,
-    new_files,
     regular_status,
 )
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.input_files import object_replaced
 from clonos.connectors.object_stores.urls import is_url
 from clonos.connectors.partitions.folder_columns import FolderColumns
@@ -49,7 +46,7 @@ JOINED_ROWS: Final = 8_192
 """Rows below which batches that follow each other are joined: steps on columns have a fixed cost per batch."""
 
 
-class BatchFiles(NarrowedSource, OrderedFiles, FileSink, ABC):
+class BatchFiles(NarrowedSource, FilesByPath, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
@@ -85,7 +82,6 @@ class BatchFiles(NarrowedSource, OrderedFiles, FileSink, ABC):
         self.columns = None if columns is None else list(columns)
         self.schema = schema
         self.discovery_interval_ns = discovery_interval_ns
-        self.patterns = self.paths
         self.ordered = ordered
 
     def row_names(self) -> tuple[str, ...] | None:
@@ -105,19 +101,11 @@ class BatchFiles(NarrowedSource, OrderedFiles, FileSink, ABC):
         """
         if self.schema is not None:
             raise InvalidConnector(self.connector, "a source takes no schema=", "Select columns with columns=.")
-        splits, schema = self._splits_of(self._paths())
+        splits, schema = self._divided(self._paths())
         if splits:
             carried = schema.remove_metadata().serialize().to_pybytes()
             splits[0] = encode_split(with_schema(decode_split(splits[0]), carried))
         return splits
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the splits of files that have appeared since."""
-        return self._splits_of(new_files(self._paths(), known, index, parallelism))[0]
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split(self.connector, self.paths, split)
 
     def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
         """See ``column_contract.NarrowableSource``."""
@@ -168,7 +156,10 @@ class BatchFiles(NarrowedSource, OrderedFiles, FileSink, ABC):
     def _paths(self) -> list[str]:
         return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)
 
-    def _splits_of(self, paths: list[str]) -> tuple[list[bytes], Any]:
+    def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
+        return self._divided(paths)[0]
+
+    def _divided(self, paths: list[str]) -> tuple[list[bytes], Any]:
         """Returns the splits of files, and the schema of the first file, None without files."""
         splits, first = [], None
         for path in paths:

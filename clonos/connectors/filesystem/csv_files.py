@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
 from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.filesystem.durable_files import output_errors
-from clonos.connectors.filesystem.file_sinks import FileSink
-from clonos.connectors.filesystem.file_splits import OrderedFiles, check_split, new_files
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.line_files import (
     LINE_BYTES_MAX,
     check_encoding,
@@ -45,7 +44,7 @@ WRITE_ROWS = 10_000
 _AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
-class CsvFiles(OrderedFiles, FileSink):
+class CsvFiles(FilesByPath):
     """CSV: as a source of columns, files by path, folder or pattern; as a sink, one folder."""
 
     gives_columns = True
@@ -96,23 +95,7 @@ class CsvFiles(OrderedFiles, FileSink):
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
-        self.patterns = self.paths
         self.ordered = True if newlines_in_values else ordered_of(ordered, block_bytes)
-
-    def splits(self, parallelism: int) -> list[bytes]:
-        """Returns blocks of the files that exist now, or whole files.
-
-        Raises: InvalidConnector: the types of the columns cannot be inferred. InputMalformed: a header is wrong.
-        """
-        return self._splits_of(self._paths(), parallelism, ())
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the splits of files that have appeared since."""
-        return self._splits_of(new_files(self._paths(), known, index, parallelism), 1, known)
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split(CONNECTOR, self.paths, split)
 
     def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
 from clonos.connectors.filesystem.durable_files import output_errors
-from clonos.connectors.filesystem.file_sinks import FileSink
-from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineReader, check_line_options, ordered_of
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
@@ -39,7 +38,7 @@ _ADVICE = {
 COPY_BYTES = 1 << 20
 
 
-class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
+class JsonFiles(FilesByPath, Generic[AnyValue]):
     """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
@@ -74,31 +73,17 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
                 problem = "objects of schema= have no place for the columns that partitioned= adds"
                 raise InvalidConnector(CONNECTOR, problem, "Leave out schema=, which gives dicts.")
         check_line_options(CONNECTOR, paths, block_bytes, ordered, line_bytes_max)
-        self.patterns = self.paths
         self.ordered = ordered_of(ordered, block_bytes)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
 
-    def splits(self, parallelism: int) -> list[bytes]:
-        """Returns blocks of the files that exist now, or whole files."""
-        return self._splits_of(self._paths(), parallelism, ())
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the splits of files that have appeared since."""
-        return self._splits_of(new_files(self._paths(), known, index, parallelism), 1, known)
-
     def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
-        is_whole = self.ordered is True
         if self._line_format is None:
-            return block_splits(paths, parallelism, self.block_bytes, is_whole)
+            return super()._splits_of(paths, parallelism, known)
         from clonos.connectors.columns.line_columns import column_splits  # Arrow takes long to load
 
-        return column_splits(self._line_format, paths, parallelism, self.block_bytes, is_whole, known)
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split(CONNECTOR, self.paths, split)
+        return column_splits(self._line_format, paths, parallelism, self.block_bytes, self.ordered is True, known)
 
     def _paths(self) -> list[str]:
         return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)

@@ -12,11 +12,8 @@ from itertools import accumulate, repeat
 from typing import Any, Generic, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector, check_number
-from clonos.connectors.filesystem.file_patterns import find_files
-from clonos.connectors.filesystem.file_sinks import FileSink
-from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks
-from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.formats.text_lines import CONNECTOR, TextFormat
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
@@ -28,7 +25,7 @@ AnyLine = TypeVar("AnyLine")
 """Record type: str, or (path, offset_bytes, text)."""
 
 
-class LineFiles(OrderedFiles, FileSink, Generic[AnyLine]):
+class LineFiles(FilesByPath, Generic[AnyLine]):
     """Lines of text: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
@@ -50,7 +47,6 @@ class LineFiles(OrderedFiles, FileSink, Generic[AnyLine]):
         super().__init__(CONNECTOR, patterns, **parts)
         check_line_options(CONNECTOR, patterns, block_bytes, ordered, line_bytes_max)
         check_encoding(encoding)
-        self.patterns = self.paths
         self.encoding = encoding
         self.errors = errors
         self.with_position = with_position
@@ -58,22 +54,6 @@ class LineFiles(OrderedFiles, FileSink, Generic[AnyLine]):
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
-
-    def splits(self, parallelism: int) -> list[bytes]:
-        """Returns blocks of the files that exist now, or whole files."""
-        return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the splits of files that have appeared since."""
-        found = new_files(self._paths(), known, index, parallelism)
-        return block_splits(found, 1, self.block_bytes, self.ordered is True)
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split("files.lines", self.patterns, split)
-
-    def _paths(self) -> list[str]:
-        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""

@@ -21,13 +21,8 @@ from clonos.connectors.codecs.codec import UnencodableValue
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, OutputCorrupt, row_not_writable
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_options import AvroOptions, Path, given
-from clonos.connectors.filesystem.file_sinks import FileSink, paths_of
-from clonos.connectors.filesystem.file_splits import (
-    OrderedFiles,
-    block_splits,
-    check_split,
-    new_files,
-)
+from clonos.connectors.filesystem.file_sinks import paths_of
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.line_files import check_line_options, ordered_of
 from clonos.connectors.filesystem.output_files import OutputFile
@@ -48,7 +43,7 @@ CODECS: Final = {None: "deflate", "deflate": "deflate", "none": "null"}
 _TYPES: Final = (bytes, datetime, date, time, Decimal, UUID)
 
 
-class AvroFiles(OrderedFiles, FileSink):
+class AvroFiles(FilesByPath):
     """Avro: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_refused = True
@@ -79,23 +74,9 @@ class AvroFiles(OrderedFiles, FileSink):
                 raise InvalidConnector(CONNECTOR, problem, "Give a schema of Avro, which gives dicts.")
         self.schema = None if schema is None else avro_schema(CONNECTOR, schema)
         self.codec = CODECS[compression]
-        self.patterns = self.paths
         self.block_bytes = block_bytes
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
-
-    def splits(self, parallelism: int) -> list[bytes]:
-        """Returns parts of the files that exist now, or whole files."""
-        return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the splits of files that have appeared since."""
-        found = new_files(self._paths(), known, index, parallelism)
-        return block_splits(found, 1, self.block_bytes, self.ordered is True)
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split(CONNECTOR, self.paths, split)
 
     def reader(self) -> SplitReader[Any]:
         """Creates a reader of records."""

@@ -23,20 +23,16 @@ from clonos.connectors.connector_errors import (
 )
 from clonos.connectors.filesystem.byte_feed import ByteReader
 from clonos.connectors.filesystem.durable_files import WRITING
-from clonos.connectors.filesystem.file_patterns import find_files
-from clonos.connectors.filesystem.file_sinks import FileSink, paths_of
+from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
-    OrderedFiles,
-    check_split,
     decode_split,
     encode_split,
-    new_files,
     regular_status,
 )
+from clonos.connectors.filesystem.files_by_path import FilesByPath
 from clonos.connectors.filesystem.output_files import files_of
-from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import (
     OUTPUT_FORMAT,
     PART_NAME,
@@ -64,7 +60,7 @@ PATH_BYTES_MAX: Final = 1_000
 READ, UNREAD = b"\x01", b"\x00"
 
 
-class WholeFiles(OrderedFiles, FileSink):
+class WholeFiles(FilesByPath):
     """Whole files as records (path, content): as a source, by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
@@ -86,23 +82,13 @@ class WholeFiles(OrderedFiles, FileSink):
             "".encode(encoding or "utf-8")
         except LookupError:
             raise InvalidConnector(CONNECTOR, f"the encoding {encoding!r} is unknown", "Correct its name.") from None
-        self.patterns = self.paths
         self.encoding = encoding
         self.file_bytes_max = file_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered: bool | None = None
 
-    def splits(self, parallelism: int) -> list[bytes]:
-        """Returns the files that exist now."""
-        return [_split_of(path) for path in self._paths()]
-
-    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the files that have appeared since."""
-        return [_split_of(path) for path in new_files(self._paths(), known, index, parallelism)]
-
-    def check_split(self, split: bytes) -> None:
-        """See ``connector_contract.CheckingSource``."""
-        check_split(CONNECTOR, self.patterns, split)
+    def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
+        return list(map(_split_of, paths))
 
     def can_cut(self, split: FileSplit) -> bool:
         """Returns False."""
@@ -119,9 +105,6 @@ class WholeFiles(OrderedFiles, FileSink):
     def writer(self) -> Any:
         """Creates a writer of files."""
         return WholeWriter(self.folder(), self.encoding or "utf-8", self.file_bytes_max)
-
-    def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.patterns, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
 
 class WholeReader:
