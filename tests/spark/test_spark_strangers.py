@@ -129,7 +129,7 @@ def test_the_web_pages_of_master_and_workers_refuse_every_request(context: Spark
 
 
 def _answers(ports: list[int]) -> list[bytes]:
-    """The first bytes of what each port answers to a browser; none from one that has just closed.
+    """The first bytes of what each port answers to a browser; none from a port that has just closed.
 
     Spark keeps ports over which it handed a result of an earlier test to Python, and accepts no connection there: once
     the pages have answered, nobody waits for such.
