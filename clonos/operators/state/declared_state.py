@@ -71,7 +71,9 @@ class StepState:
         self._backend.drop(full_name(self._step, spec, part))
 
     def _checked(self, spec: StateSpec, kind: StateKind, part: int | str | None) -> str:
-        if spec.fixed(NO_KEY) not in self._specs or spec.kind is not kind:
+        opened = spec.fixed(NO_KEY)
+        is_declared = opened in self._specs or (part is not None and opened.named(part) in self._specs)
+        if not is_declared or spec.kind is not kind:
             declared = [str(each) for each in self._specs.values() if each.name == spec.name]
             raise StateUndeclared(self._step, f"{spec} as {kind}", ", ".join(declared))
         return full_name(self._step, spec, part)

@@ -262,12 +262,26 @@ class _TaskTable:
         if scope is StateScope.SUM and own.task:
             return {}
         entries = [item for task in tasks for item in task.items()]
-        if scope is StateScope.DEAL:
+        if scope is StateScope.DEAL and not self._spec.deletes_empty:
             entries = entries[own.task :: own.parallelism]
         values: dict[Any, list[Any]] = {}
         for key, value in entries:
             values.setdefault(key, []).append(value)
+        if self._spec.deletes_empty:
+            joined = {key: _joined(found, scope, own) for key, found in values.items()}
+            return {key: items for key, items in joined.items() if items}
         return {key: COMBINED[scope](found) for key, found in values.items()}
+
+
+def _joined(containers: list[Any], scope: StateScope, own: OwnKeys) -> Any:
+    """Returns the items of the lists or dicts of all old tasks, or those that are dealt to a new task."""
+    dealt = slice(own.task, None, own.parallelism) if scope is StateScope.DEAL else slice(None)
+    if not isinstance(containers[0], dict):
+        return [item for each in containers for item in each][dealt]
+    found: dict[Any, Any] = {}
+    for key, value in [item for each in containers for item in each.items()]:
+        found.setdefault(key, value)
+    return dict(list(found.items())[dealt])
 
 
 def declaration_of(declared: DeclaredState, name: str) -> tuple[str, StateSpec, str] | None:

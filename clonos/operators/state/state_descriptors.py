@@ -16,10 +16,10 @@ from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
 from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.state.declared_state import StepState
-from clonos.operators.state.expiry import Expiry, HasTime
+from clonos.operators.state.expiry import ENDS, Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.state.state_spec import ANY, StateScope, keyed
+from clonos.operators.state.state_spec import ANY, StateScope, StateSpec, keyed
 from clonos.operators.state.undo import Undo
 
 T = TypeVar("T")
@@ -39,6 +39,9 @@ DESCRIPTOR_HINTS: Final = dict.fromkeys(
     "A descriptor holds no state: write context.state(descriptor) and use what it returns.",
 )
 
+
+OnRescale = Literal["refuse", "deal", "union"]
+"""What becomes of state without a key when its step gets another number of tasks."""
 
 StateTime = Literal["event", "processing"]
 """Time of a ttl: that of the timestamps of records and of the watermark, or that of the causal clock."""
@@ -205,6 +208,11 @@ class State:
             raise attribute_missing(type(self), attribute, DESCRIPTOR_HINTS)
         object.__setattr__(self, attribute, value)
 
+    def specs_without_key(self) -> tuple[StateSpec, ...]:
+        """Returns the declarations of this state in a step without a key; none if the width of the step cannot change
+        with it."""
+        return ()
+
     def table(self, state: StepState, is_broadcast: bool = False) -> Table:
         """Opens the table of this state."""
         raise NotImplementedError
@@ -279,9 +287,32 @@ class ValueState(State, Generic[T]):
 
 
 class _Containers(State):
-    """Base of the descriptors of containers."""
+    """Base of the descriptors of containers.
+
+    ``on_rescale``: what becomes of state without a key when its step gets another number of tasks. That is refused, or
+    the items of all tasks are dealt to the new ones in turn ("deal"), or each new task has all of them ("union").
+    """
 
     _create: ClassVar[type]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ttl: Duration | None = None,
+        time: StateTime | None = None,
+        on_rescale: OnRescale = "refuse",
+    ) -> None:
+        super().__init__(name, ttl=ttl, time=time)
+        if on_rescale not in ("refuse", "deal", "union"):
+            raise InvalidOnRescale(name, f"{on_rescale!r:.80}")
+        self._on_rescale = on_rescale
+
+    def specs_without_key(self) -> tuple[StateSpec, ...]:
+        if self._on_rescale == "refuse":
+            return ()
+        items = replace(CONTAINERS.named(self.name), scope=StateScope(self._on_rescale))
+        return (items, replace(ENDS.named(self.name), scope=StateScope.MAX)) if self.has_ttl else (items,)
 
     def table(self, state: StepState, is_broadcast: bool = False) -> Table:
         return state.table(BROADCAST_CONTAINERS if is_broadcast else CONTAINERS, self.name)
@@ -424,6 +455,16 @@ class InvalidStateTime(JobError):
         if self.has_ttl:
             return f'the state {self.name!r} has time={self.given}. Give "event" or "processing".'
         return f"the state {self.name!r} has time={self.given} and no ttl, of which it is the time. Give ttl= too."
+
+
+class InvalidOnRescale(JobError):
+    """A descriptor says in no known way what becomes of its state."""
+
+    name: str
+    given: str
+
+    def __str__(self) -> str:
+        return f'the state {self.name!r} has on_rescale={self.given}. Give "refuse", "deal" or "union".'
 
 
 class NoEventTimeForState(JobError):

@@ -12,7 +12,7 @@ from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
-from clonos.operators.state.declared_state import StepState
+from clonos.operators.state.declared_state import StateUndeclared, StepState
 from clonos.operators.state.expiry import Expiry
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers, timer_spec
@@ -32,6 +32,9 @@ EVENT_TIMERS: Final = timer_spec("/event timers")
 
 DECLARE_STATE: Final = (
     "Declare the state in the class, such as seen = ValueState('seen'), and write context.state(self.seen).value."
+)
+DECLARE_ALL: Final = (
+    "Declare it as an attribute of the class with on_rescale, as the other state of this step without a key is."
 )
 SET_TIMER: Final = "Use set_timer(timestamp), and a method on_timer(self, timestamp, context)."
 GIVE_TAG: Final = 'Give a tag: Tag("late"), which stream.side_output(Tag("late")) reads.'
@@ -137,7 +140,10 @@ class Context(Generic[K, U]):
         except AttributeError:
             raise InvalidArgument(self._step, f"state({descriptor!r:.80})", DECLARE_STATE) from None
         if found is None or found[0] is not descriptor:
-            found = self._cell(descriptor)
+            try:
+                found = self._cell(descriptor)
+            except StateUndeclared:
+                raise InvalidArgument(self._step, f"state({descriptor!r:.80})", DECLARE_ALL) from None
         return found[1].current()
 
     def now_ns(self, is_event_time: bool) -> int:

@@ -35,6 +35,19 @@ WATERMARK: Final = small("/watermark", StateScope.EQUAL)
 """Table with one entry, the watermark of the step."""
 
 
+WITHOUT_KEY: Final = (
+    *(replace(spec, scope=StateScope.UNION) for spec in (TIMERS, EVENT_TIMERS)),
+    replace(WATERMARK, scope=StateScope.MIN),
+)
+"""State of a step without a key whose descriptors all say what becomes of theirs: each task has the timers of all."""
+
+OF_TASK: Final = (
+    "its state has no key and belongs to a task; use key_by in front of it, or make all of its state attributes of the"
+    " class, lists and dicts with on_rescale"
+)
+"""Reason why the width of other steps without a key cannot change."""
+
+
 class Method(NamedTuple):
     """Method of a process function that takes records."""
 
@@ -49,11 +62,16 @@ def method_of(function: Any, name: str) -> Method:
     return Method(name, call, returns_nothing(call))
 
 
-def states_of(function: Any) -> tuple[tuple[str, str], ...]:
-    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+def descriptors_of(function: Any) -> dict[str, State]:
+    """Returns the descriptors that a process function has as attributes, by name."""
     cls = function if isinstance(function, type) else type(function)
     attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
-    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+    return {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+
+
+def states_of(function: Any) -> tuple[tuple[str, str], ...]:
+    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+    found = descriptors_of(function)
     kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
     defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
     return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
@@ -85,7 +103,12 @@ class Process(Operator):
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
         specs = VALUES, CONTAINERS, ENDS, TIMERS, EVENT_TIMERS, WATERMARK
-        return tuple(spec.by_key(self._is_keyed) for spec in specs)
+        if self._is_keyed:
+            return specs
+        found = [state.specs_without_key() for state in descriptors_of(self._function).values()]
+        if not found or not all(found):
+            return tuple(spec.fixed(OF_TASK) for spec in specs)
+        return (*(spec for each in found for spec in each), *WITHOUT_KEY)
 
     def open(self, scope: Scope) -> None:
         self._timers = Timers(TIMERS, scope.state)

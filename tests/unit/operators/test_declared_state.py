@@ -12,17 +12,22 @@ from typing import Any
 import pytest
 
 import clonos.operators
-from clonos.core.ports.operator_chain import ChainContext
+from clonos.api.graph import JobGraph
+from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import ChainContext, StepFailed
+from clonos.core.values.keys import state_key
 from clonos.operators.chain import Node, OperatorChain, VertexImage
 from clonos.operators.event_time.source_watermarks import SourceWatermarks, least_times
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.declared_state import DeclaredState, StateUndeclared, StepState
+from clonos.operators.state.dividing import Division, StateUndivided
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.state.state_descriptors import MapState, ValueState
+from clonos.operators.state.state_descriptors import InvalidOnRescale, ListState, MapState, ValueState
 from clonos.operators.state.state_spec import ANY, StateKind, StateScope, StateSpec, keyed, small
+from clonos.operators.steps.context import InvalidArgument
 from clonos.operators.steps.process import Process
 from clonos.operators.steps.two_input_process import TwoInputProcess
-from tests.unit.operators.driver import Clock
+from tests.unit.operators.driver import Clock, Given, Outbox, Run
 
 COUNTS = keyed("counts")
 PANES = keyed(f"pane/{ANY}")
@@ -144,13 +149,6 @@ def test_a_stored_name_has_one_declaration() -> None:
     }
 
 
-def test_state_without_a_key_is_declared_with_a_reason() -> None:
-    (spec,) = {
-        spec.reason for _, spec in DeclaredState([("b", spec) for spec in Process("b", Rules(), False).state_specs])
-    }
-    assert spec == "its records have no key, so that nothing tells which task needs which of its state"
-
-
 def classes() -> list[type[Operator]]:
     """Returns all classes of operators of the product."""
     for module in walk_packages(clonos.operators.__path__, "clonos.operators."):
@@ -186,3 +184,62 @@ def test_the_watermark_of_a_joined_input_is_the_least_of_all() -> None:
         joined = SourceWatermarks([0], 0, 0)
         joined.restore(least_times([task.state() for task in tasks[:count]]))
         assert joined.reached_ns(0) == expected
+
+
+class Shares:
+    """Has state without a key."""
+
+    waiting = ListState[int]("waiting", on_rescale="deal", ttl="1h")
+    rules = MapState[str, int]("rules", on_rescale="union")
+
+    def process(self, value: int, context: Any) -> None:
+        context.state(self.waiting).append(value)
+        context.state(self.rules)[f"rule {value}"] = value
+        if value < 0:
+            context.state(ListState[int]("aside", on_rescale="deal"))
+
+
+def test_items_of_state_without_a_key_are_dealt_to_tasks_or_given_to_all() -> None:
+    declared = VertexImage("shares", (Node("s", lambda: Process("s", Shares, False)),)).declared_state()
+    old = StateImage(), StateImage()
+    old[0].tables = {
+        "s/waiting": {None: [1, 2, 3]},
+        "s/rules": {None: {"a": 1}},
+        "s//timers": {state_key((5, None)): None},
+    }
+    old[1].tables = {"s/waiting": {None: [4]}, "s/rules": {None: {"b": 2, "a": 9}}, "s/waiting//ttl": {None: 70}}
+    found = []
+    for task in range(3):
+        division = Division(declared, task, 3, 128)
+        for image in old:
+            division.add(image)
+        found.append(division.result().tables)
+    assert [tables["s/waiting"] for tables in found] == [{None: [1, 4]}, {None: [2]}, {None: [3]}]
+    assert [tables["s/rules"] for tables in found] == [{None: {"a": 1, "b": 2}}] * 3
+    assert [list(tables["s//timers"]) for tables in found] == [[state_key((5, None))]] * 3
+    assert [tables["s/waiting//ttl"] for tables in found] == [{None: 70}] * 3
+
+
+def test_state_without_a_key_and_without_a_rule_is_not_divided() -> None:
+    declared = DeclaredState([("b", spec) for spec in Process("b", Rules(), False).state_specs])
+    with pytest.raises(StateUndivided, match=r"the step b cannot change: its state has no key.*on_rescale"):
+        Division(declared, 0, 2, 128)
+
+
+def run(*values: int) -> None:
+    graph = JobGraph("job")
+    graph.source(Given(values), parallelism=1).process(Shares, name="s").sink(Outbox())
+    Run(graph.compile(Options(), parallelism=1)).finish()
+
+
+def test_a_step_without_a_key_uses_the_state_that_it_declares_for_its_tasks_and_no_other() -> None:
+    run(1, 2)
+    with pytest.raises(StepFailed) as raised:
+        run(-1)
+    assert isinstance(raised.value.__cause__, InvalidArgument)
+    assert "Declare it as an attribute of the class with on_rescale" in str(raised.value.__cause__)
+
+
+def test_another_rule_for_a_change_of_the_width_is_refused() -> None:
+    with pytest.raises(InvalidOnRescale, match="'waiting' has on_rescale='keep'"):
+        ListState("waiting", on_rescale="keep")  # type: ignore[arg-type]
