@@ -34,7 +34,7 @@ from clonos.operators.kinds.column_batch import ColumnBatch
 from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
 from clonos.operators.operator import DueTimer, Operator, Times
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.state.state_spec import Numbers, StateKind, StateScope, StateSpec
+from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
 from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
@@ -67,8 +67,10 @@ class ColumnSessionsKind:
 
     @property
     def sessions_spec(self) -> StateSpec:
-        """Declaration of the table of open sessions."""
-        return replace(SESSIONS, key_columns=len(self.keys.types))
+        """Declaration of the table of open sessions, whose last key column has the number with which each began."""
+        count = len(self.keys.types)
+        began_as = Numbers("arrival", f"{KEY_COLUMN}{count}")
+        return replace(SESSIONS, key_columns=count, numbers=(*SESSIONS.numbers, began_as))
 
     def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch:
         """See ``WindowsKind``."""

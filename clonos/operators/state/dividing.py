@@ -29,28 +29,18 @@ from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_changes import DecodedSection, Entries, Section, read_section
 from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 
-OF_TASKS: Final = frozenset(
-    {
-        StateScope.EQUAL,
-        StateScope.MIN,
-        StateScope.MAX,
-        StateScope.SUM,
-        StateScope.DEAL,
-        StateScope.UNION,
-        StateScope.TIMES,
-    }
-)
-"""Scopes of tables whose entries are values of the task."""
-
 COMBINED: Final[dict[StateScope, Callable[[list[Any]], Any]]] = {
     StateScope.MIN: min,
     StateScope.MAX: max,
     StateScope.SUM: sum,
+    StateScope.TIMES: least_times,
     StateScope.DEAL: itemgetter(0),
     StateScope.UNION: itemgetter(0),
-    StateScope.TIMES: least_times,
 }
 """What becomes of the values of several old tasks with one key."""
+
+OF_TASKS: Final = frozenset({StateScope.EQUAL, *COMBINED})
+"""Scopes of tables whose entries are values of the task."""
 
 BY_KEY: Final = frozenset({StateScope.KEYED, StateScope.REFERRED, StateScope.REFERRING})
 """Scopes of state that is divided by keys."""

@@ -14,7 +14,7 @@ ANY: Final = "\0"
 """Stands in the name of a state for a number or a name, so that there may be several of them."""
 
 KEY_COLUMN: Final = ""
-"""Place of the key of a table in columns with one key column, among the names of its columns."""
+"""Place of the only key column of a table among the names of its columns; of several, its number from 0 on follows."""
 
 EACH: Final = -1
 """Place that stands for each item of a list or tuple."""
