@@ -9,12 +9,22 @@ import pyarrow
 
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.operator import Operator
+from clonos.operators.operator import Operator, Times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     IntArray = NDArray[Any]
+
+
+class KindOfColumns:
+    """Base of kinds of columns."""
+
+    takes_columns = True
+
+    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> Any:
+        """See ``RecordKind``."""
+        raise AssertionError("the plan says that records are columns")
 
 
 class ColumnBatch:

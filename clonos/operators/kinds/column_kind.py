@@ -17,11 +17,11 @@ from clonos.core.model.watermark import INSTANT_NS_MIN
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.choosing.first_places import Marks
-from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.column_batch import ColumnBatch, KindOfColumns
 from clonos.operators.kinds.column_highest import HIGHEST, HIGHEST_ROWS, ColumnHighest
 from clonos.operators.kinds.column_spans import LAST_SPANS, SPAN_ROWS, SPANS, ColumnLastSpans, ColumnSpans
 from clonos.operators.kinds.kind import By
-from clonos.operators.operator import Operator, Times
+from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
@@ -34,20 +34,15 @@ if TYPE_CHECKING:
 KEYS: Final = StateSpec("keys", StateKind.COLUMNS, StateScope.KEYED)
 
 
-class ColumnKind:
+class ColumnKind(KindOfColumns):
     """Kind of columns of a schema, of which ``names`` are compared."""
 
-    takes_columns = True
     changes_rows = True
 
     def __init__(self, schema: Any, names: Sequence[str], key_columns: int | None = None) -> None:
         """``key_columns``: how many of them are the key of the stream, None for all."""
         self._schema, self._names, self._key_columns = schema, tuple(names), key_columns
         self._types = tuple(schema.field(name).type for name in names)
-
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch | None:
-        """See ``Kind``."""
-        raise AssertionError("the plan says that records are columns")
 
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
         """See ``Kind``."""

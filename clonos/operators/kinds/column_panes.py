@@ -21,8 +21,9 @@ from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import is_partial, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.event_time.late_records import LateRecords
+from clonos.operators.kinds.column_batch import KindOfColumns
 from clonos.operators.kinds.pane_kind import PanedStep
-from clonos.operators.operator import Operator, Times
+from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
 from clonos.operators.windows.grid import Grid
@@ -31,10 +32,9 @@ from clonos.operators.windows.window_rules import WindowRules
 WindowTable = ColumnTable | PaneTable
 
 
-class ColumnPanesKind:
+class ColumnPanesKind(KindOfColumns):
     """Windows in panes of columns."""
 
-    takes_columns = True
     pane_spec: Final = StateSpec(f"pane/{ANY}", StateKind.COLUMNS, StateScope.KEYED)
     late_spec: Final = StateSpec(f"late/{ANY}", StateKind.COLUMNS, StateScope.KEYED)
     fires_in_spans = True  # the windows that end at a watermark emit in common batches
@@ -68,13 +68,7 @@ class ColumnPanesKind:
         """Returns the columns that are needed to add records."""
         return batch if self._reads_records else batch.select(self._needed)
 
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> PaneColumns:
-        """See ``PanesKind``."""
-        raise AssertionError("the plan says that records are columns")
-
-    def of_keys(self, operator: Operator, keys: list[Any], times: Times) -> PaneColumns:
-        """See ``PanesKind``."""
-        raise AssertionError("the plan says that records are columns")
+    of_keys = KindOfColumns.of_rows
 
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> PaneColumns:
         """See ``PanesKind``."""

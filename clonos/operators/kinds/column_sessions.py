@@ -30,9 +30,9 @@ from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, ses
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
-from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.column_batch import ColumnBatch, KindOfColumns
 from clonos.operators.kinds.window_kind import TakenBatch, WindowedStep
-from clonos.operators.operator import DueTimer, Operator, Times
+from clonos.operators.operator import DueTimer, Operator
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
 from clonos.operators.windows.window_rules import WindowRules
@@ -51,10 +51,9 @@ PENDING: Final = "pending"
 SESSIONS: Final = StateSpec("sessions", StateKind.COLUMNS, StateScope.KEYED, numbers=(Numbers("arrival", NUMBER),))
 
 
-class ColumnSessionsKind:
+class ColumnSessionsKind(KindOfColumns):
     """Sessions of columns with a fixed gap in event time."""
 
-    takes_columns = True
     fires_in_spans = True
 
     def __init__(self, gap_ns: int, aggregates: Sequence[ColumnAggregate], keys: Sequence[pyarrow.Field]) -> None:
@@ -71,10 +70,6 @@ class ColumnSessionsKind:
         count = len(self.keys.types)
         began_as = Numbers("arrival", f"{KEY_COLUMN}{count}")
         return replace(SESSIONS, key_columns=count, numbers=(*SESSIONS.numbers, began_as))
-
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch:
-        """See ``WindowsKind``."""
-        raise AssertionError("the plan says that records are columns")
 
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
         """See ``WindowsKind``."""

@@ -24,9 +24,9 @@ from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.columnar.window_columns import WindowKeys
-from clonos.operators.kinds.column_batch import ColumnBatch
+from clonos.operators.kinds.column_batch import ColumnBatch, KindOfColumns
 from clonos.operators.kinds.total_kind import name_before
-from clonos.operators.operator import Operator, Times
+from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateKind, StateScope, StateSpec
@@ -55,10 +55,8 @@ RowOf = Callable[[Mapping[str, Any]], Any]
 """Makes a row of the accumulators of all aggregates by name."""
 
 
-class ColumnTotalKind:
+class ColumnTotalKind(KindOfColumns):
     """Kind of columns in which ``keys`` are the key; without any all records have the same one."""
-
-    takes_columns = True
 
     def __init__(
         self,
@@ -71,10 +69,6 @@ class ColumnTotalKind:
         """``is_count``: the only aggregate is that of ``count()``. ``row_of``: makes a row of the only result."""
         self.aggregates, self.keys, self.is_count = tuple(aggregates), WindowKeys(keys), is_count
         self._row_of = row_of
-
-    def of_rows(self, operator: Operator, rows: list[Any], times: Times) -> ColumnBatch | None:
-        """See ``TotalKind``."""
-        raise AssertionError("the plan says that records are columns")
 
     def of_columns(self, operator: Operator, batch: RecordBatch, key: Any) -> ColumnBatch:
         """See ``TotalKind``."""

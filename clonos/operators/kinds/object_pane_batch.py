@@ -33,7 +33,8 @@ class PaneRows:
 
     def __init__(self, add: AddRows, guard: Guard, rows: list[Any], times: Times) -> None:
         """Creates it. ``add`` adds rows to a table."""
-        self._add, self._guard, self._rows, self._times = add, guard, rows, times
+        self._add, self._guard, self._rows = add, guard, rows
+        self._times: Any = times
 
     def _pairs(self) -> list[Any]:
         return self._rows
@@ -60,7 +61,7 @@ class PaneRows:
 
     def runs(self, panes: Container[int]) -> Iterator[tuple[int, list[int], list[Any]]]:
         """Yields the rows of some panes that follow one another in one pane: the pane, their places, and they."""
-        index_of, times, rows = self._grid.index_of, self._timestamps, self._pairs()
+        index_of, times, rows = self._grid.index_of, self._times, self._pairs()
         for pane, group in groupby(self._places(panes), lambda place: index_of(times[place])):
             places = list(group)
             yield pane, places, [rows[place] for place in places]
@@ -68,16 +69,11 @@ class PaneRows:
     def pass_late(self, late_records: LateRecords, panes: Sequence[int], watermark_ns: int) -> None:
         """See ``PaneBatch``."""
         if places := self._places(panes):
-            rows, times = self._pairs(), self._timestamps
+            rows, times = self._pairs(), self._times
             late_records.take([rows[place][1] for place in places], [times[place] for place in places], watermark_ns)
 
-    @property
-    def _timestamps(self) -> Sequence[int]:
-        assert self._times is not None, "windows in event time are on streams with timestamps"
-        return self._times
-
     def _places(self, panes: Container[int]) -> list[int]:
-        return [place for place, pane in enumerate(map(self._grid.index_of, self._timestamps)) if pane in panes]
+        return [place for place, pane in enumerate(map(self._grid.index_of, self._times)) if pane in panes]
 
 
 class PaneKeys(PaneRows):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.values.keys import state_keys
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.event_time.timestamps import result_time_ns
 from clonos.operators.kinds.object_pane_batch import PaneKeys, PaneRecords, PaneRows, moved
@@ -103,13 +102,12 @@ class ObjectPanes:
 
     def _add(self, pane: int, rows: list[Any], late: list[Table]) -> None:
         table, accumulates = self._panes[pane], self._step.rules.accumulates
-        if late:
-            keys = self._aggregate.add_to_each([table] if accumulates else [table, *late], rows, self._guard)
-            for each in late if accumulates else ():
-                each.update(dict.fromkeys(keys))
-        else:
+        if not late and self._merged is None:
             self._aggregate.add(table, rows, self._guard)
-            keys = state_keys([key for key, _ in rows])
+            return
+        keys = self._aggregate.add_to_each([table] if accumulates else [table, *late], rows, self._guard)
+        for each in late if accumulates else ():
+            each.update(dict.fromkeys(keys))
         if self._merged is not None:
             self._merged.change(pane, keys)
 

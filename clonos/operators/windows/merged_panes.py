@@ -58,19 +58,13 @@ class MergedPanes:
             index = 0 if found is None else bisect_left(found.panes, pane)
             if found is not None and index < len(found.panes) and found.panes[index] == pane:
                 found.block = None
-            elif (place := self._place_in(pane, key)) is not None:
+            else:  # it was added just now, so it is one of the last
+                entries = self._tables[pane].contents()
+                after = next(count for count, each in enumerate(reversed(entries)) if each == key)
                 found = self._keys.setdefault(key, KeyPanes())
                 found.block = None
                 found.panes.insert(index, pane)
-                found.places.insert(index, place)
-
-    def _place_in(self, pane: int, key: Any) -> int | None:
-        """Returns the place of a key that was added to a pane just now, None if its record has failed."""
-        entries = self._tables[pane].contents()
-        if key not in entries:
-            return None
-        behind = next(count for count, each in enumerate(reversed(entries)) if each == key)
-        return len(entries) - 1 - behind
+                found.places.insert(index, len(entries) - 1 - after)
 
     def window(self, end: int) -> Iterator[tuple[Any, list[Any]]]:
         """Goes on to the window that ends in front of the pane ``end``.
@@ -102,7 +96,7 @@ class MergedPanes:
                 ordered.append((found.panes[0], found.places[0], key))
             else:
                 del self._keys[key]
-        ordered.sort(key=_place)
+        ordered.sort()  # a place of a pane has one key, so that keys are never compared
         return [key for _, _, key in ordered]
 
     def _cover(self, pane: int) -> None:
@@ -136,7 +130,3 @@ class MergedPanes:
         found.front, found.back = front, []
         found.fresh = [pane for pane in found.panes if pane >= self._block]
         found.block = self._block
-
-
-def _place(ordered: tuple[int, int, Any]) -> tuple[int, int]:
-    return ordered[:2]
