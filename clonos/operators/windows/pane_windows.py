@@ -52,7 +52,7 @@ class PaneWindows(WindowOperator[PaneBatchT]):
     def _open_pane(self, pane: int) -> None:
         if pane not in self._panes:
             self._panes[pane] = self._tables.new(self._kind.pane_spec, pane)
-            self._agenda.add_pane(pane, self._reached_ns)
+            self._agenda.add_pane(pane, self._reached.entries.get(0))
 
     def _open_late(self, end: int) -> None:
         if end not in self._late:
@@ -74,10 +74,11 @@ class PaneWindows(WindowOperator[PaneBatchT]):
             self._open_pane(pane)
             self._tables.add(batch, pane)
             return
-        spans, reached_ns, behind = self._spans, self._reached_ns, []
+        spans, reached_ns, behind = self._spans, self._reached.entries.get(0), []
         for pane in batch.split(spans.grid):
             if reached_ns is None or spans.end_ns(spans.ends_of(pane)[0]) > reached_ns:
-                self._open_pane(pane)
+                if pane not in self._panes:
+                    self._open_pane(pane)
                 self._tables.add(batch, pane)
             else:
                 behind.append(pane)
@@ -100,11 +101,6 @@ class PaneWindows(WindowOperator[PaneBatchT]):
             self._tables.add_behind(batch, ended)
         if late:
             batch.pass_late(self._late_records, late, self._reached.entries[0])
-
-    @property
-    def _reached_ns(self) -> int | None:
-        found: int | None = self._reached.entries.get(0)
-        return found
 
     def _ended(self, pane: int) -> Sequence[int] | None:
         """Returns the windows of a pane that have ended and still take records; None if none takes any more."""
