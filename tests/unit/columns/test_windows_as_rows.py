@@ -76,6 +76,24 @@ def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barr
     assert played(WideColumns(rows), width) == played(Wide(rows), width)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_of_objects_take_late_columns_as_they_take_late_rows(seed: int) -> None:
+    rng = Random(seed)
+    rows = records_of(rng, length=60, seconds=60, disorder=30)
+    kind = (Tumbling("5s"), Sliding("6s", every="2s"))[seed % 2]
+
+    def build(source: Any, graph: JobGraph) -> None:
+        stream = graph.source(source, timestamps=Timestamps("at", watermark_every="1s", future_max=None))
+        windows = stream.key_by("key").window(kind, lateness="8s", late=LATE, accumulate=seed < 2)
+        results = windows.reduce(lambda former, row: {**row, "x": (former["x"] or 0) + (row["x"] or 0)})
+        results.sink(Outbox(), name="out")
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+    found = [played(partial(build, source), records_max=1 + seed) for source in (Wide(rows), WideColumns(rows))]
+    assert found[1] == found[0]
+    assert found[0]["late"]
+
+
 def test_late_results_of_windows_are_in_columns() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for key, at in [("a", 0), ("b", 9), ("a", 1), ("c", 2)]]
 
