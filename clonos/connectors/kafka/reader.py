@@ -31,6 +31,7 @@ SETTINGS: Final = {
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 100,
+    "fetch.queue.backoff.ms": 10,  # by default the client rests for a second when it has 100,000 messages ahead
     "queued.max.messages.kbytes": 16_384,
     "reconnect.backoff.max.ms": 1_000,
 }
