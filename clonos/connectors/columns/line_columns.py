@@ -140,6 +140,50 @@ class Piece(NamedTuple):
     errors: tuple[str, ...] = ()
 
 
+class LineParser:
+    """Parser of records of a format to columns; those that do not fit stand between the batches."""
+
+    def __init__(self, text_format: LineFormat, schema: Any, names: tuple[str, ...]) -> None:
+        self._format, self._schema, self._names = text_format, schema, names
+        self._names_of_floats = [field.name for field in schema if _has_float(field.type)]
+
+    def pieces(self, lines: Lines) -> Iterator[Piece]:
+        """Yields batches of records that follow each other, and what is wrong with the others, in their order."""
+        return joined(self._parsed(lines, 0, len(lines.starts)))
+
+    def _parsed(self, lines: Lines, first: int, end: int) -> Iterator[Piece]:
+        """Parses records, halves them until those that do not fit are alone."""
+        error = ""
+        if not lines.unfit[first:end].any():
+            stop = int(lines.starts[end]) if end < len(lines.starts) else len(lines.data)
+            data = pyarrow.py_buffer(lines.data).slice(int(lines.starts[first]), stop - int(lines.starts[first]))
+            try:
+                last = lines.data[lines.starts[end - 1] : lines.ends[end - 1]]
+                batch = self._format.parse(data, last, self._schema, self._names)
+                validate_columns(batch)
+                error = self._rounded(batch, lines, first) or self._format.changed(data, batch, self._names)
+                if batch.num_rows == end - first and not error:
+                    yield Piece(first, end, batch)
+                    return
+            except (pyarrow.ArrowException, ValueError) as raised:
+                error = " ".join(str(raised).split())
+        if end - first == 1:
+            yield Piece(first, end, None, (error,))
+            return
+        middle = (first + end) // 2
+        yield from self._parsed(lines, first, middle)
+        yield from self._parsed(lines, middle, end)
+
+    def _rounded(self, batch: RecordBatch, lines: Lines, first: int) -> str:
+        """Says which integer a column of floats has rounded; "" if none. Such a float is at least 2**53."""
+        large = set().union(*(_large_rows(batch.column(name)) for name in self._names_of_floats))
+        for row in sorted(large):
+            record = lines.data[lines.starts[first + row] : lines.ends[first + row]]
+            if LONG_NUMBERS.search(record) and (problem := self._format.rounded(record, self._schema, self._names)):
+                return problem
+        return ""
+
+
 class ColumnLineReader(LineBlocks):
     """Reader of the lines of a split as columns. Malformed lines come between the batches, as ``PartlyMalformed``."""
 
@@ -148,7 +192,7 @@ class ColumnLineReader(LineBlocks):
         self._format = text_format
         self._header = b""
         self._names: tuple[str, ...] = ()
-        self._schema: Any = None
+        self._parser: LineParser | None = None
         self._lines: Lines | None = None
         self._pieces: deque[Piece] = deque()
         self._next = 0
@@ -160,10 +204,10 @@ class ColumnLineReader(LineBlocks):
         split or mark is invalid.
         """
         part = decode_split(split)
-        self._schema = self._format.schema if self._format.schema is not None else schema_in(split)
+        schema = self._format.schema if self._format.schema is not None else schema_in(split)
         self._header = header_of(part, self._format)
-        self._names = self._format.names_of(part.path, self._header, self._schema)
-        self._names_of_floats = [field.name for field in self._schema if _has_float(field.type)]
+        self._names = self._format.names_of(part.path, self._header, schema)
+        self._parser = LineParser(self._format, schema, self._names)
         super().open(split, mark)
 
     def read(self, records_max: int) -> Any | None:
@@ -204,40 +248,9 @@ class ColumnLineReader(LineBlocks):
         self._lines = self._format.lines(self._data, self._names) if self._data else None
         self._pieces.clear()
         if self._lines is not None and len(self._lines.starts):
+            assert self._parser is not None, "a split is opened before its lines are taken"
             self._data = self._lines.data
-            self._pieces.extend(_joined(self._parsed(self._lines, 0, len(self._lines.starts))))
-
-    def _parsed(self, lines: Lines, first: int, end: int) -> Iterator[Piece]:
-        """Parses records, halves them until those that do not fit are alone."""
-        error = ""
-        if not lines.unfit[first:end].any():
-            stop = int(lines.starts[end]) if end < len(lines.starts) else len(self._data)
-            data = pyarrow.py_buffer(self._data).slice(int(lines.starts[first]), stop - int(lines.starts[first]))
-            try:
-                last = self._data[lines.starts[end - 1] : lines.ends[end - 1]]
-                batch = self._format.parse(data, last, self._schema, self._names)
-                validate_columns(batch)
-                error = self._rounded(batch, lines, first) or self._format.changed(data, batch, self._names)
-                if batch.num_rows == end - first and not error:
-                    yield Piece(first, end, batch)
-                    return
-            except (pyarrow.ArrowException, ValueError) as raised:
-                error = " ".join(str(raised).split())
-        if end - first == 1:
-            yield Piece(first, end, None, (error,))
-            return
-        middle = (first + end) // 2
-        yield from self._parsed(lines, first, middle)
-        yield from self._parsed(lines, middle, end)
-
-    def _rounded(self, batch: RecordBatch, lines: Lines, first: int) -> str:
-        """Says which integer a column of floats has rounded; "" if none. Such a float is at least 2**53."""
-        large = set().union(*(_large_rows(batch.column(name)) for name in self._names_of_floats))
-        for row in sorted(large):
-            record = self._data[lines.starts[first + row] : lines.ends[first + row]]
-            if LONG_NUMBERS.search(record) and (problem := self._format.rounded(record, self._schema, self._names)):
-                return problem
-        return ""
+            self._pieces.extend(self._parser.pieces(self._lines))
 
     def _malformed_line(self, index: int, error: str) -> MalformedRecord:
         assert self._lines is not None, "a block is loaded before its lines are read"
@@ -256,7 +269,7 @@ class ColumnLineReader(LineBlocks):
             return MalformedRecord(text, self._error(offset, f"the line {shown} {problem}", "Correct the file."))
         place = _PLACE.match(error)
         field = f"the field {self._names[int(place[2])]!r}: " if place is not None and place[2] else ""
-        reason = field + _PLACE.sub("", error) or "it is not one row"
+        reason = field + without_place(error) or "it is not one row"
         problem = f"the line {shown} does not fit the columns: {reason}"
         advice = "Correct the file, or give the types of all columns with schema=."
         return MalformedRecord(text, self._error(offset, problem, advice))
@@ -265,7 +278,12 @@ class ColumnLineReader(LineBlocks):
         return InputMalformed(self._path, offset_bytes, problem, advice, True, self.line_at(offset_bytes))
 
 
-def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def without_place(error: str) -> str:
+    """Returns an error of Arrow without the place of the row in its block."""
+    return _PLACE.sub("", error)
+
+
+def joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """Joins the batches, and the malformed records, that follow each other."""
     for is_malformed, some in groupby(pieces, key=lambda piece: piece.batch is None):
         group = list(some)
@@ -388,7 +406,7 @@ def _why_not(text_format: LineFormat, data: bytes, names: tuple[str, ...]) -> st
         _check_integers(text_format.infer(first, names), first)
         reason = "has other columns than the lines after it"
     except pyarrow.ArrowException as error:
-        reason = f"does not fit: {_PLACE.sub('', ' '.join(str(error).split()))}"
+        reason = f"does not fit: {without_place(' '.join(str(error).split()))}"
     return f"its first line {shown} {reason}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Required, TypeVar, Unpack, overload
 
 from clonos.connectors.codecs import for_decoding
-from clonos.connectors.connector_errors import SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Client, Cluster
 from clonos.connectors.kafka.kafka_errors import UnknownTopic
 from clonos.connectors.kafka.message import Message
@@ -31,8 +31,11 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
 
 if TYPE_CHECKING:
+    from pyarrow import Schema
+
     from clonos.api.event_time import Timestamps
     from clonos.connectors.codecs import Codec
+    from clonos.connectors.kit.payload_columns import PayloadColumns
 
 logger = logging.getLogger("clonos.slot")
 
@@ -60,12 +63,14 @@ class KafkaSource(HistorySource, Generic[T]):
         group: str,
         watch_ns: int,
         own_timestamps: Timestamps | None,
+        columns: PayloadColumns | None,
     ) -> None:
         self.topics, self.cluster = topics, cluster
         self.start, self.is_bounded = start, is_bounded
         self.decode, self.group = decode, group
         self.discovery_interval_ns = watch_ns
         self.own_timestamps = own_timestamps
+        self.columns, self.gives_columns = columns, columns is not None
         self.topic_ids = TopicIds(cluster)
         self._commits: Client | None = None
 
@@ -142,10 +147,14 @@ class KafkaSource(HistorySource, Generic[T]):
         except Exception as error:  # noqa: BLE001  the job does not need it
             logger.info("the offset of partition %d of %s was not committed: %s", found.number, found.topic, error)
 
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``."""
+        return None if self.columns is None else self.columns.schema
+
     def reader(self) -> PartitionReader:
         """Creates a reader."""
-        is_stamped = self.own_timestamps is not None
-        return PartitionReader(self.cluster, self.topic_ids, self.group or READERS, self.decode, is_stamped)
+        is_stamped, group = self.own_timestamps is not None, self.group or READERS
+        return PartitionReader(self.cluster, self.topic_ids, group, self.decode, self.columns, is_stamped)
 
 
 class TopicOptions(LogOptions, total=False):
@@ -159,17 +168,31 @@ class TopicOptions(LogOptions, total=False):
 
 
 @overload
-def source(topics: Topics, *, decode: None = None, **options: Unpack[TopicOptions]) -> KafkaSource[Message]: ...
+def source(
+    topics: Topics, *, decode: None = None, schema: None = None, **options: Unpack[TopicOptions]
+) -> KafkaSource[Message]: ...
 
 
 @overload
 def source(
-    topics: Topics, *, decode: Callable[[bytes], T] | Codec[bytes, T], **options: Unpack[TopicOptions]
+    topics: Topics,
+    *,
+    decode: Callable[[bytes], T] | Codec[bytes, T],
+    schema: None = None,
+    **options: Unpack[TopicOptions],
 ) -> KafkaSource[T]: ...
 
 
+@overload
+def source(
+    topics: Topics, *, decode: Any = None, schema: Schema, **options: Unpack[TopicOptions]
+) -> KafkaSource[dict[str, Any]]: ...
+
+
 @explains_calls
-def source(topics: Topics, *, decode: Any = None, **options: Unpack[TopicOptions]) -> KafkaSource[Any]:
+def source(
+    topics: Topics, *, decode: Any = None, schema: Any = None, **options: Unpack[TopicOptions]
+) -> KafkaSource[Any]:
     """Source of the records of topics, in the order of each partition; those of committed transactions only.
 
     Args:
@@ -177,6 +200,8 @@ def source(topics: Topics, *, decode: Any = None, **options: Unpack[TopicOptions
         servers: addresses of some brokers: "host:port", several with commas.
         decode: a codec, a type, or a function from the value of a message to a record. Bytes that it does not decode go
             to ``errors=`` with their topic, partition and offset. None: records are of the class ``Message``.
+        schema: a ``pyarrow.Schema``, whose columns are read instead: of values of JSON objects, or of the dicts that
+            ``decode`` returns. What does not fit them goes to ``errors=``.
         start: where the job begins when it first starts: "earliest", "latest", the first records at or after an aware
             datetime, or the first offset of each partition.
         until: "latest": each partition ends where it ended at the start of the job, and the job with them.
@@ -196,13 +221,25 @@ def source(topics: Topics, *, decode: Any = None, **options: Unpack[TopicOptions
     """
     choice = TopicChoice(topics)
     ends, watch = is_bounded(CONNECTOR, options.get("until"), "latest"), options["watch"]
+    codec = None if decode is None else for_decoding(CONNECTOR, decode)
+    own = own_timestamps(CONNECTOR, options)
+    if schema is not None and own is not None:
+        advice = "Leave out out_of_order=, and give job.source timestamps= the name of a column."
+        raise InvalidConnector(CONNECTOR, "columns do not have the timestamps of messages", advice)
     return KafkaSource(
         choice,
         Cluster(CONNECTOR, options["servers"], dict(options.get("options") or {})),
         start=checked_start(options["start"], choice),
         is_bounded=ends,
-        decode=None if decode is None else for_decoding(CONNECTOR, decode).decode,
+        decode=None if codec is None else codec.decode,
         group=options.get("group") or "",
         watch_ns=0 if ends or watch is None else duration_ns(watch),
-        own_timestamps=own_timestamps(CONNECTOR, options),
+        own_timestamps=own,
+        columns=None if schema is None else _columns(schema, codec),
     )
+
+
+def _columns(schema: Any, codec: Codec[bytes, Any] | None) -> PayloadColumns:
+    from clonos.connectors.kit.payload_columns import PayloadColumns  # Arrow takes long to load
+
+    return PayloadColumns(CONNECTOR, schema, codec)

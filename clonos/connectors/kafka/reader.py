@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
 from clonos.connectors.kafka.kafka_errors import KAFKA, UnknownTopic, records_lost
@@ -15,6 +16,9 @@ from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.kit.splits import next_number, stamped
+
+if TYPE_CHECKING:
+    from clonos.connectors.kit.payload_columns import PayloadColumns
 
 logger = logging.getLogger("clonos.slot")
 
@@ -41,7 +45,7 @@ class PartitionReader:
     """Reader of a source (``SplitReader``). A mark is the offset of the next record.
 
     ``read`` does not wait for records that may come. It does wait for those that were there when the partition was
-    opened: a successor has to find what its predecessor has read.
+    opened: a successor has to find what its predecessor has read. With ``columns`` it returns batches of them.
     """
 
     def __init__(
@@ -50,10 +54,13 @@ class PartitionReader:
         topic_ids: TopicIds,
         group: str,
         decode: Callable[[bytes], Any] | None,
+        columns: PayloadColumns | None,
         is_stamped: bool,
     ) -> None:
         self._cluster, self._topic_ids, self._group = cluster, topic_ids, group
-        self._decode, self._is_stamped = decode, is_stamped
+        self._decode, self._columns, self._is_stamped = decode, columns, is_stamped
+        self._pieces: deque[tuple[int, Any]] = deque()  # with the offset of what comes after each
+        self._given = 0  # offset after the last piece that was returned
         self._client: Client | None = None
         self._split = Partition("", 0, 0, NO_END, "")
         self._next = 0  # offset of the next record
@@ -69,6 +76,7 @@ class PartitionReader:
         """
         self._split = found = partition_of(split)
         self._next = next_number(mark, found.start, "offset of Kafka")
+        self._pieces.clear()
         self._client = client = self._cluster.client("Consumer", {**SETTINGS, "group.id": self._group})
         self._topic_ids.enter()
         self._topic_ids.check(found.topic, found.topic_id)
@@ -78,11 +86,13 @@ class PartitionReader:
         self._has_ended = 0 <= found.end <= self._next
         client.raw.assign([client.place(found.topic, found.number, self._next)])
 
-    def read(self, records_max: int) -> list[Any] | None:
+    def read(self, records_max: int) -> Any:
         """Returns records that have come; [] if there are none at the moment, None at the end of a bounded partition.
 
         Raises: as ``open``.
         """
+        if self._pieces:
+            return self._next_piece()
         if self._has_ended:
             return None
         deadline = time.monotonic() + REQUEST_S
@@ -98,7 +108,7 @@ class PartitionReader:
 
     def mark(self) -> bytes:
         """Returns the offset of the next record."""
-        return b"%d" % self._next
+        return b"%d" % (self._given if self._pieces else self._next)
 
     def close(self) -> None:
         """Closes the connection."""
@@ -107,7 +117,7 @@ class PartitionReader:
             self._topic_ids.leave()
             client.close()
 
-    def _records(self, records_max: int, wait_s: float) -> list[Any]:
+    def _records(self, records_max: int, wait_s: float) -> Any:
         assert self._client is not None, "a split is opened before it is read"
         self._topic_ids.check_lately(self._split.topic, self._split.topic_id)
         given: list[Any] = self._client.raw.consume(records_max, wait_s)
@@ -173,9 +183,13 @@ class PartitionReader:
 
     # ------------------------------------------------------------------ records
 
-    def _decoded(self, messages: list[Any]) -> list[Any]:
+    def _decoded(self, messages: list[Any]) -> Any:
         if not messages:
             return []
+        if self._columns is not None:
+            pieces = self._columns.pieces([each.value() for each in messages], lambda at: self._described(messages[at]))
+            self._pieces.extend((messages[end - 1].offset() + 1, piece) for end, piece in pieces)
+            return self._next_piece()
         if self._decode is None:
             records: list[Any] = [self._message(message) for message in messages]
         else:
@@ -184,6 +198,10 @@ class PartitionReader:
         if not self._is_stamped:
             return records
         return stamped(records, (message.timestamp()[1] * MILLISECOND_NS for message in messages))
+
+    def _next_piece(self) -> Any:
+        self._given, piece = self._pieces.popleft()
+        return piece
 
     def _message(self, message: Any) -> Message:
         split = self._split

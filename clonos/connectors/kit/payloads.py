@@ -11,14 +11,12 @@ from clonos.operators.row_errors import RecordError
 
 REASON_CHARACTERS_MAX: Final = 300
 
+Described = Callable[[int], tuple[Any, str]]
+"""Returns what is set aside in place of a payload, by its index, and where it is in words."""
 
-def decoded(
-    decode: Callable[[Any], Any], payloads: Sequence[Any], described: Callable[[int], tuple[Any, str]]
-) -> list[Any]:
-    """Returns the values of payloads. That of None, the payload of a tombstone, is None.
 
-    ``described`` returns what is set aside in place of a payload, by its index, and where it is in words.
-    """
+def decoded(decode: Callable[[Any], Any], payloads: Sequence[Any], described: Described) -> list[Any]:
+    """Returns the values of payloads. That of None, the payload of a tombstone, is None."""
     try:
         return [None if payload is None else decode(payload) for payload in payloads]
     except RecordError:  # each is tried alone
@@ -27,12 +25,14 @@ def decoded(
         )
 
 
-def _decoded_alone(
-    decode: Callable[[Any], Any], payload: Any, described: Callable[[int], tuple[Any, str]], index: int
-) -> Any:
+def _decoded_alone(decode: Callable[[Any], Any], payload: Any, described: Described, index: int) -> Any:
     try:
         return None if payload is None else decode(payload)
     except RecordError as error:
-        message, where = described(index)
-        reason = error.set_aside_text().rstrip(".")[:REASON_CHARACTERS_MAX]
-        return MalformedRecord(message, PayloadMalformed(where, reason))
+        return malformed(described(index), error.set_aside_text())
+
+
+def malformed(described: tuple[Any, str], reason: str) -> MalformedRecord:
+    """Returns what is set aside in place of a payload."""
+    message, where = described
+    return MalformedRecord(message, PayloadMalformed(where, reason.rstrip(".")[:REASON_CHARACTERS_MAX]))

@@ -7,11 +7,16 @@ import re
 import time
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from clonos import Job, col, collect, files
+from clonos.agg import last, sum_
 from clonos.connectors import kafka, secrets
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.kafka.client import Cluster
@@ -19,6 +24,7 @@ from clonos.connectors.kafka.kafka_errors import TopicMadeAnew, UnknownTopic
 from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of, partition_of
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import MessagesLost, SystemRefused, SystemUnreachable
+from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.operators.connector_contract import MalformedRecord
 from tests.connectors.kafka.producing import produce, trim
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
@@ -88,6 +94,54 @@ def test_a_reader_continues_at_a_mark(broker: KafkaServer) -> None:
     mark = reader.mark()
     reader.close()
     assert before + read_all(source, split, mark) == list(range(50))
+
+
+def test_values_of_json_are_columns_of_a_schema_and_a_reader_continues_between_them(broker: KafkaServer) -> None:
+    topic = broker.create_topic("columns")
+    values = [json.dumps({"n": n, "other": [n]}) if n % 7 else ("n" if n % 2 else None) for n in range(40)]
+    produce(broker, topic, values)
+    source = bounded(broker, topic, schema=pyarrow.schema([("n", pyarrow.int64())]))
+    (split,) = source.splits(1)
+    expected = [{"n": n} if n % 7 else n for n in range(40)]
+    reader = source.reader()
+    reader.open(split, None)
+    before: list[Any] = []
+    while (piece := reader.read(9)) is not None:
+        before += rows_of(piece)
+        mark = reader.mark()
+        after = source.reader()
+        after.open(split, mark)
+        rest: list[Any] = []
+        while (piece := after.read(100)) is not None:
+            rest += rows_of(piece)
+        after.close()
+        assert before + rest == expected, mark
+    reader.close()
+    assert before == expected
+
+
+def test_a_history_of_parquet_and_then_a_topic_are_columns_to_the_end_of_the_job(
+    tmp_path: Path, broker: KafkaServer
+) -> None:
+    rows = [{"key": "ab"[n % 2], "n": n} for n in range(400)]
+    schema = pyarrow.schema([("key", pyarrow.string()), ("n", pyarrow.int64())])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:200], schema), tmp_path / "old.parquet")
+    topic = broker.create_topic("newer", 2)
+    for key in range(2):
+        produce(broker, topic, map(json.dumps, rows[200 + key :: 2]), key)
+    job, out = Job("columns"), collect()
+    both = files.parquet(tmp_path / "old.parquet").then(bounded(broker, topic, schema=schema))
+    totals = job.source(both, name="rows").filter(col("n") >= 0, name="all").key_by("key")
+    totals.aggregate(n=sum_("n"), last=last("n"), name="totals").sink(out)
+    assert not [line for line in job.explain().splitlines() if line.strip().startswith("rows from")]
+    assert job.run(slots="thread", store=tmp_path / "store").ending is Ending.FINISHED
+    for key in range(2):
+        assert [total["last"] for found, total in out.rows if found == "ab"[key]] == list(range(key, 400, 2))
+
+
+def rows_of(piece: Any) -> list[Any]:
+    """Rows, and the offset of each message that is set aside."""
+    return piece.to_pylist() if hasattr(piece, "num_rows") else [each.record.offset for each in piece]
 
 
 def test_a_successor_finds_at_once_whatever_was_there_when_it_opened(broker: KafkaServer) -> None:

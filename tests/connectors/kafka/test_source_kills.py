@@ -9,7 +9,9 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.cimpl import NewPartitions
@@ -32,24 +34,27 @@ MONITOR = "piping-monitor"
 class Piping:
     """A job that copies numbers from one topic to another, in the transactional mode."""
 
-    def __init__(self, folder: Path, broker: KafkaServer) -> None:
-        self.folder, self.broker = folder, broker
-        self.given, self.results = broker.create_topic("piping-in", 2), broker.create_topic("piping-out", 2)
+    def __init__(self, folder: Path, broker: KafkaServer, schema: Any) -> None:
+        self.folder, self.broker, self.schema = folder, broker, schema
+        name = "piping" if schema is None else "piping-columns"
+        self.given, self.results = broker.create_topic(f"{name}-in", 2), broker.create_topic(f"{name}-out", 2)
         self.written = 0
 
     def job(self) -> Job:
         """A new description of the same job."""
         job = Job("piping", slots="process", parallelism=2, checkpoint_every="300ms", store=self.folder / "store")
         servers = self.broker.servers
-        source = kafka.source(self.given, servers=servers, decode=int, out_of_order="1s", watch="300ms", group=MONITOR)
-        rows = job.source(source, name="numbers").map(lambda n: {"n": n}, name="rows")
+        options: Any = {"decode": json.loads, "out_of_order": "1s"} if self.schema is None else {"schema": self.schema}
+        source = kafka.source(self.given, servers=servers, watch="300ms", group=MONITOR, **options)
+        rows = job.source(source, name="numbers").map(lambda row: {"n": row["n"]}, name="rows")
         rows.sink(kafka.sink(self.results, servers=servers, mode="transactional"), name="copies")
         return job
 
     def produce(self, partitions: int) -> None:
         """Further numbers to each partition."""
         for partition in range(partitions):
-            produce(self.broker, self.given, range(self.written, self.written + STEP), partition)
+            numbers = range(self.written, self.written + STEP)
+            produce(self.broker, self.given, [json.dumps({"n": number}) for number in numbers], partition)
             self.written += STEP
 
     def wait(self, handle: Handle) -> None:
@@ -68,13 +73,15 @@ class Piping:
         admin = self.broker.admin()
         asked = ConsumerGroupTopicPartitions(MONITOR)
         found = admin.list_consumer_group_offsets([asked])[MONITOR].result()
-        return {each.partition: each.offset for each in found.topic_partitions if each.offset >= 0}
+        own = [each for each in found.topic_partitions if each.topic == self.given and each.offset >= 0]
+        return {each.partition: each.offset for each in own}
 
 
+@pytest.mark.parametrize("schema", [None, pyarrow.schema([("n", pyarrow.int64())])], ids=["rows", "columns"])
 def test_records_of_killed_tasks_and_of_a_killed_broker_and_of_new_partitions_count_once(
-    tmp_path: Path, broker: KafkaServer
+    tmp_path: Path, broker: KafkaServer, schema: Any
 ) -> None:
-    piping = Piping(tmp_path, broker)
+    piping = Piping(tmp_path, broker, schema)
     with piping.job().start() as handle:
         piping.produce(2)
         piping.wait(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pyarrow.parquet
 import pytest
 from deltalake import write_deltalake
 
-from clonos import Job, LateCut, Timestamps, Tumbling, col, collect, delta, files, values
+from clonos import Job, LateCut, Timestamps, Tumbling, col, collect, delta, files, kafka, values
 from clonos.agg import sum_
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.testing import Outputs, crash_test
 from tests.unit.connectors.reading import read_all
 
@@ -49,6 +51,17 @@ def test_two_halves_of_columns_give_what_one_source_of_all_rows_gives(tmp_path: 
     plan = columns_of(summed(both, collect()))
     assert plan == columns_of(summed(alone, collect()))
     assert "schema      sums: key: string, start: timestamp[us, tz=UTC]" in " ".join(plan)
+
+
+def test_a_history_of_parquet_and_then_a_topic_with_a_schema_are_columns(tmp_path: Path) -> None:
+    history = parquet(tmp_path, "old", range(60))
+    schema = pyarrow.schema([("key", pyarrow.string()), ("n", pyarrow.int64()), ("at", pyarrow.int64())])
+    live = kafka.source("numbers", servers="localhost:1", start="earliest", schema=schema)
+    assert history.then(live).gives_columns
+    assert history.then(live).column_schema() == schema == history.column_schema()
+    assert not history.then(kafka.source("numbers", servers="localhost:1", decode=json.loads)).gives_columns
+    with pytest.raises(InvalidConnector, match="columns do not have the timestamps of messages"):
+        kafka.source("numbers", servers="localhost:1", schema=schema, out_of_order="1s")
 
 
 def rows_of(outputs: Outputs) -> list[str]:
