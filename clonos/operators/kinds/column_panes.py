@@ -157,6 +157,7 @@ class ColumnPanes:
         dtypes = {name: dtype for each in kind.aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(kind.keys.types, dtypes)
         self._late_spec = ColumnSpec(self._spec.keys) if step.rules.accumulates else self._spec
+        self._logs = {spec.name: kind.log_specs(spec, step.rules) for spec in (kind.pane_spec, kind.late_spec)}
         self._results = WindowColumns(kind.keys, kind.aggregates)
         self._merged = MergedColumns(self._spec, kind.aggregates, step.spans, step.panes)
 
@@ -164,14 +165,14 @@ class ColumnPanes:
         """See ``PaneTables``."""
         state = self._step.state
         table = state.column_table(spec, self._late_spec if spec is self._kind.late_spec else self._spec, number)
-        logs = self._kind.log_specs(spec, self._step.rules)
+        logs = self._logs[spec.name]
         if not logs:
             return table
         return PaneTable(table, {name: ValueLog(state.row_store(log, number)) for name, log in logs.items()})
 
     def drop(self, spec: StateSpec, number: int) -> None:
         """See ``PaneTables``."""
-        for each in (spec, *self._kind.log_specs(spec, self._step.rules).values()):
+        for each in (spec, *self._logs[spec.name].values()):
             self._step.state.drop(each, number)
 
     # --- records

@@ -28,11 +28,12 @@ class StepState:
     How a change of the width divides it may depend on the step; what opens it need not know it.
     """
 
-    __slots__ = ("_backend", "_step", "_specs")
+    __slots__ = ("_backend", "_step", "_specs", "_checked")
 
     def __init__(self, backend: StateBackend, step: str, specs: Sequence[StateSpec]) -> None:
         self._backend, self._step = backend, step
         self._specs = {spec.fixed(NO_KEY): spec for spec in specs}
+        self._checked: dict[int, StateSpec] = {}  # those that were opened, by their identity: windows open many panes
         known = {spec.name for spec in specs} | {number.of for spec in specs for number in spec.numbers}
         strange = [spec.owner for spec in specs if spec.owner and spec.owner not in known]
         assert not strange, f"{step} has no state and no sequence {strange}"
@@ -42,7 +43,7 @@ class StepState:
 
         Raises: StateUndeclared. StateOfOtherForm: the snapshot has columns of this name.
         """
-        name = self._checked(spec, StateKind.TABLE, part)
+        name = self._name(spec, StateKind.TABLE, part)
         return self._backend.table(name, deletes_empty=spec.deletes_empty, is_small=spec.is_small)
 
     def column_table(self, spec: StateSpec, columns: ColumnSpec, part: int | str | None = None) -> ColumnTable:
@@ -50,14 +51,14 @@ class StepState:
 
         Raises: StateUndeclared. StateOfOtherForm: it was stored with other types, or not in columns.
         """
-        return self._backend.column_table(self._checked(spec, StateKind.COLUMNS, part), columns)
+        return self._backend.column_table(self._name(spec, StateKind.COLUMNS, part), columns)
 
     def row_store(self, spec: StateSpec, part: int | str | None = None) -> RowStore:
         """Returns the row store with its restored rows, or a new one.
 
         Raises: StateUndeclared. StateOfOtherForm: the snapshot has a table of this name.
         """
-        return self._backend.row_store(self._checked(spec, StateKind.ROWS, part))
+        return self._backend.row_store(self._name(spec, StateKind.ROWS, part))
 
     def restored(self, spec: StateSpec) -> list[int]:
         """Returns the numbers of restored state of this declaration that the operator has not opened yet, in order."""
@@ -70,13 +71,22 @@ class StepState:
         """Deletes a whole table or row store that the operator has opened."""
         self._backend.drop(full_name(self._step, spec, part))
 
-    def _checked(self, spec: StateSpec, kind: StateKind, part: int | str | None) -> str:
+    def _name(self, spec: StateSpec, kind: StateKind, part: int | str | None) -> str:
+        """Returns the name of state that is about to be opened."""
+        if self._checked.get(id(spec)) is not spec or spec.kind is not kind:
+            self._check(spec, kind, part)
+        return full_name(self._step, spec, part)
+
+    def _check(self, spec: StateSpec, kind: StateKind, part: int | str | None) -> None:
+        """Raises: StateUndeclared."""
         opened = spec.fixed(NO_KEY)
-        is_declared = opened in self._specs or (part is not None and opened.named(part) in self._specs)
-        if not is_declared or spec.kind is not kind:
+        is_declared = opened in self._specs
+        is_one = part is not None and opened.named(part) in self._specs
+        if not (is_declared or is_one) or spec.kind is not kind:
             declared = [str(each) for each in self._specs.values() if each.name == spec.name]
             raise StateUndeclared(self._step, f"{spec} as {kind}", ", ".join(declared))
-        return full_name(self._step, spec, part)
+        if is_declared:
+            self._checked[id(spec)] = spec
 
 
 class DeclaredState:

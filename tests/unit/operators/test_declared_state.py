@@ -243,3 +243,10 @@ def test_a_step_without_a_key_uses_the_state_that_it_declares_for_its_tasks_and_
 def test_another_rule_for_a_change_of_the_width_is_refused() -> None:
     with pytest.raises(InvalidOnRescale, match="'waiting' has on_rescale='keep'"):
         ListState("waiting", on_rescale="keep")  # type: ignore[arg-type]
+
+
+def test_state_that_is_declared_by_its_name_lets_no_other_name_be_opened() -> None:
+    state = StepState(StateBackend(None), "words", (PANES.named(3),))
+    state.table(PANES, 3)
+    with pytest.raises(StateUndeclared):
+        state.table(PANES, 4)
