@@ -16,8 +16,16 @@ from typing import Final
 from clonos.config import RunOptions, SlotKind
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import nearest
+from clonos.core.model.plan import refusals
 from clonos.core.model.progress import TaskCounter, TaskPhase
-from clonos.core.scaling.autoscaler import Autoscaler, ScalingGroup, ScalingMemory, ScalingPolicy, ScalingSettings
+from clonos.core.scaling.autoscaler import (
+    Advice,
+    Autoscaler,
+    ScalingGroup,
+    ScalingMemory,
+    ScalingPolicy,
+    ScalingSettings,
+)
 from clonos.core.scaling.load import LoadSample, TaskSample, load_between
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import monotonic_ns
@@ -44,7 +52,7 @@ class ScaleRefused(JobError):
 def scaling_groups(image: JobImage, run: RunOptions) -> tuple[ScalingGroup, ...]:
     """Returns the groups of vertices that ``scale`` names by their steps.
 
-    Raises: ScaleRefused: there is no such step, two of them have one width, or their width is not within the bounds.
+    Raises: ScaleRefused: there is no such step, two of them have one width, or it is not within the bounds.
     """
     plan = image.plan
     vertex_of = {node.step: number for number, vertex in enumerate(image.vertices) for node in vertex.nodes}
@@ -65,8 +73,8 @@ def scaling_groups(image: JobImage, run: RunOptions) -> tuple[ScalingGroup, ...]
             )
         if width_max > plan.max_parallelism:
             raise ScaleRefused(step, f"{width_max} is above max_parallelism, which is {plan.max_parallelism}.")
-        named[first] = step
         members = tuple(number for number, group in enumerate(plan.scaling_group) if group == first)
+        named[first] = step
         groups.append(ScalingGroup(step, members, width_min, width_max, _splits(image, members)))
     return tuple(groups)
 
@@ -147,11 +155,20 @@ class ScalingAdviser:
         self._memory, decision = self._autoscaler.step(self._memory, load)
         wanted_before = {each.step: each.wanted for each in self._advice}
         self._advice = tuple(
-            ScalingAdvice(each.group, each.width, each.wanted, each.sentence) for each in decision.advice
+            ScalingAdvice(each.group, each.width, each.wanted, each.sentence + self._obstacle(each))
+            for each in decision.advice
         )
         for each in self._advice:
             if each.wanted not in (each.width, wanted_before.get(each.step)):
                 logger.warning("%s should change its width: %s", each.step, each.text)
+
+    def _obstacle(self, advice: Advice) -> str:
+        """Returns why the width of a group cannot change as it should, as the end of a sentence; "" if it can."""
+        if advice.wanted == advice.width:
+            return ""
+        first = next(group.vertices[0] for group in self._groups if group.name == advice.group)
+        reasons = refusals(self._plan, {self._plan.vertices[first].name: advice.wanted})
+        return f", but {reasons[0]}" if reasons else ""
 
     def _sample(self, status: Status, at_ns: int) -> LoadSample:
         used: dict[str, int] = {}

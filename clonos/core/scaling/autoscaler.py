@@ -210,7 +210,7 @@ class Autoscaler:
             for name, width in settings.decide(load).items():
                 need = needs.get(name)
                 if need is not None:
-                    needs[name] = replace(need, up=float(width), down=float(width))
+                    needs[name] = replace(need, up=float(width), soon=float(width), down=float(width))
         return needs
 
     def _widths_max(self, memory: ScalingMemory, load: Load) -> dict[str, int]:
@@ -326,8 +326,6 @@ class Autoscaler:
                 for group in self._groups
                 if (wider := self._wider(group, memory.groups[group.name], needs[group.name], load)) is not None
             }
-        if any(group.windows_short for group in memory.groups.values()):
-            return {}
         if count >= (settings.rescales_per_hour + 1) // 2:  # the rest of the changes of an hour is for more tasks
             return {}
         return self._fewer(memory)
@@ -360,9 +358,7 @@ class Autoscaler:
         by_step = 0 if settings.decide is not None else ceil(width * settings.growth_min)
         if settings.policy is ScalingPolicy.LATENCY:
             by_step = width + 1
-        found = at_most(
-            (need.up, need.soon if need.soon < inf else 0, by_step), min(group.width_max, width * settings.factor_max)
-        )
+        found = at_most((need.up, by_step), min(group.width_max, width * settings.factor_max))
         if group.splits is not None:
             found = min(found, group.splits)
         return found if found > width else None

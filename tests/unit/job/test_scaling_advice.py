@@ -30,7 +30,9 @@ def image() -> JobImage:
     graph = JobGraph("words")
     words = graph.source(Given([b"1", b"2", b"3"]), name="read", parallelism=2)
     words.key_by(str).count(name="count").sink(Outbox(), name="write")
-    return graph.compile(Options(), parallelism=2)
+    found = graph.compile(Options(), parallelism=2)
+    free = tuple(replace(vertex, fixed="") for vertex in found.plan.vertices)
+    return replace(found, plan=replace(found.plan, vertices=free))
 
 
 def _status(seconds: int, records_per_s: int, busy_share: float, incarnation: int = 1) -> Status:
@@ -61,8 +63,8 @@ def test_the_status_has_the_width_that_a_step_should_have_after_two_windows(
             adviser.observe(_status(30 * window, 500, 0.9), WINDOW_NS * window)
             advice.append(adviser.advice)
     short = "2 tasks: more are needed, but not for long enough yet"
-    wanted = "2 tasks to 4: the sources could give it 1,000 records/s, and 2 tasks can take 1,111/s"
-    assert advice[:3] == [(), (ScalingAdvice("count", 2, 2, short),), (ScalingAdvice("count", 2, 4, wanted),)]
+    wanted = "2 tasks to 3: the sources could give it 1,000 records/s, and 2 tasks can take 1,111/s"
+    assert advice[:3] == [(), (ScalingAdvice("count", 2, 2, short),), (ScalingAdvice("count", 2, 3, wanted),)]
     assert advice[4] == advice[2]
     assert caplog.messages == [f"count should change its width: {wanted}"]
 
@@ -103,6 +105,16 @@ def test_bounds_that_do_not_fit_the_job_are_refused(
 ) -> None:
     with pytest.raises(ScaleRefused, match=re.escape(message)):
         check_scale(image, RunOptions(scale=scale))
+
+
+def test_the_advice_of_a_step_that_keeps_its_tasks_has_the_reason(image: JobImage) -> None:
+    vertices = tuple(replace(v, fixed="it has a limit" if v.name == "count" else "") for v in image.plan.vertices)
+    adviser = ScalingAdviser(replace(image, plan=replace(image.plan, vertices=vertices)), SCALE)
+    for window in range(3):
+        adviser.observe(_status(30 * window, 500, 0.9), WINDOW_NS * window)
+    (advice,) = adviser.advice
+    assert advice.wanted == 3
+    assert advice.text.endswith(', but "count" keeps its 2 tasks: it has a limit')
 
 
 def test_the_policy_of_latency_needs_a_target(image: JobImage) -> None:

@@ -8,7 +8,14 @@ from math import inf
 
 import pytest
 
-from clonos.core.scaling.autoscaler import Autoscaler, ScalingGroup, ScalingMemory, ScalingPolicy, ScalingSettings
+from clonos.core.scaling.autoscaler import (
+    Autoscaler,
+    ScalingDirection,
+    ScalingGroup,
+    ScalingMemory,
+    ScalingPolicy,
+    ScalingSettings,
+)
 from clonos.core.scaling.load import Load
 from tests.unit.core.scaling.curves import CURVES, Curve, random_case
 from tests.unit.core.scaling.plant import Plant, PlantVertex, Run, run_plant
@@ -86,10 +93,24 @@ def test_a_load_that_grows_tenfold_and_falls_again_takes_three_changes_up_and_tw
     assert run.plant.widths == {"read": 1, "count": 1, "write": 1}
 
 
-def test_a_rise_by_ten_within_an_hour_takes_no_more_changes_than_an_hour_has_and_leaves_no_lag() -> None:
-    run = run_plant(job(arrivals=lambda at_s: 1_000 + 9_000 * min(1.0, at_s / 3_600)), 5_400, BOUNDS)
+@pytest.mark.parametrize("low", [1_000, 10_000])
+def test_a_rise_by_ten_within_an_hour_takes_no_more_changes_than_an_hour_has_and_leaves_no_lag(low: int) -> None:
+    plant = job(arrivals=lambda at_s: low * (1 + 9 * min(1.0, at_s / 3_600)))
+    plant.rescale({"count": low // 1_000, "write": max(1, low // 5_000)})
+    run = run_plant(plant, 5_400, {"read": (1, 64), "count": (1, 128), "write": (1, 64)})
     assert run.count(grows=True) <= 6
     assert max(lag for _, lag in run.lags) == 0
+
+
+def test_a_step_that_needs_more_tasks_soon_gets_them_with_the_others() -> None:
+    steps = (PlantVertex("read", 20), PlantVertex("count", 500), PlantVertex("write", 350))
+    plant = Plant(steps, lambda at_s: 4_000 * (1 + 9 * min(1.0, at_s / 3_600)))
+    plant.rescale({"count": 4, "write": 3})
+    run = run_plant(plant, 5_400, {"count": (1, 128), "write": (1, 128)})
+    assert len(run.changes) == 5
+    assert all(
+        after["count"] > before["count"] and after["write"] > before["write"] for _, before, after in run.changes
+    )
 
 
 @pytest.mark.parametrize("begins_s", [1_000, 1_015, 1_025])
@@ -244,7 +265,7 @@ def test_a_change_by_hand_counts_and_opens_what_was_closed() -> None:
     )
     for load in run.loads:
         memory, _ = autoscaler.step(memory, load)
-    assert memory.groups["count"].closed
+    assert memory.groups["count"].closed.keys() == {ScalingDirection.UP}
     last = run.loads[-1]
     by_hand = replace(
         last,
@@ -254,6 +275,28 @@ def test_a_change_by_hand_counts_and_opens_what_was_closed() -> None:
     after, _ = autoscaler.step(memory, by_hand)
     assert not after.groups["count"].closed
     assert len(after.changes_ns) == len(memory.changes_ns) + 1
+
+
+def test_the_second_half_of_the_changes_of_an_hour_is_for_more_tasks_alone() -> None:
+    plant = job(arrivals=0.0)
+    plant.rescale({"count": 8})
+    autoscaler, memory = (
+        Autoscaler(plant.plan, groups_of(plant), ScalingSettings()),
+        ScalingMemory(changes_ns=(1, 2, 3)),
+    )
+    sentences = []
+    for load in loads_of(plant, 900):
+        memory, decision = autoscaler.step(memory, load)
+        assert not decision.widths
+        sentences.append(decision.advice[1].sentence)
+    assert sentences[-1] == "8 tasks: 1 would do, but the job has changed 3 times in the last hour"
+
+
+def test_a_step_that_is_short_at_its_bound_keeps_no_other_from_having_fewer_tasks() -> None:
+    plant = job()
+    plant.rescale({"write": 8})
+    run = run_plant(plant, 1_800, BOUNDS | {"count": (1, 1)})
+    assert run.plant.widths == {"read": 1, "count": 1, "write": 1}
 
 
 def test_an_idle_job_goes_down_to_its_bounds() -> None:
