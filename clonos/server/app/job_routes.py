@@ -8,8 +8,8 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi import FastAPI, Query
+from fastapi.responses import JSONResponse, Response
 
 from clonos.io.system.wall_clock import time_text
 from clonos.job.last_lines import ANSWER_LINES_MAX
@@ -17,7 +17,7 @@ from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.slow_work import SlowWork
-from clonos.server.job_api.app import JOB, NUMBER_MAX
+from clonos.server.job_api.app import JOB, NUMBER_MAX, add_event_stream
 from clonos.server.job_api.documents import (
     Accepted,
     CheckpointList,
@@ -36,7 +36,6 @@ from clonos.server.job_api.documents import (
     StopRequest,
 )
 from clonos.server.job_api.job_source import RequestDenied
-from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.register.transitions import JobEvent, next_status
 from clonos.server.supervision.driver_link import DriverSilent
 from clonos.server.supervision.job_folder import JobFolder
@@ -89,19 +88,7 @@ def add_documents(app: FastAPI, known: KnownJobs) -> None:
 
 def add_events(app: FastAPI, known: KnownJobs) -> None:
     """Adds the route of events."""
-    events, streams = JobEvents(known), OpenStreams()
-
-    @app.get(
-        f"{JOB}/events",
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
-    )
-    async def event_stream(
-        request: Request, job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
-    ) -> StreamingResponse:
-        """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
-        await asyncio.to_thread(known.record, job_id)
-        return streams.answer(request, events.of(job_id, after))
+    add_event_stream(app, known.record, JobEvents(known).of)
 
 
 def _add_document(app: FastAPI, known: KnownJobs, name: str, path: str, model: Any) -> None:

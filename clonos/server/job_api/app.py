@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -35,11 +36,10 @@ from clonos.server.job_api.documents import (
     StatusDocument,
     StopRequest,
 )
-from clonos.server.job_api.events import events
+from clonos.server.job_api.events import OpenStreams, events
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, RequestGuard, Role
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.job_watch import JobWatch, is_final
-from clonos.server.job_api.open_streams import OpenStreams
 
 PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
 NUMBER_MAX: Final = 2**53
@@ -76,7 +76,9 @@ def job_app(
     app = new_app(f"Clonos job {watch.source.name}")
     _add_documents(app, watch)
     _add_metrics(app, watch)
-    _add_events(app, watch)
+    add_event_stream(
+        app, partial(_check, watch), lambda _, after: events(watch, watch.logs.last if after is None else after)
+    )
     _add_requests(app, watch)
     add_page(app)
     return RequestGuard(app, role_of, hosts)
@@ -160,7 +162,10 @@ def _add_metrics(app: FastAPI, watch: JobWatch) -> None:
         return Response(await asyncio.to_thread(exposition, watch.metrics), media_type=CONTENT_TYPE)
 
 
-def _add_events(app: FastAPI, watch: JobWatch) -> None:
+def add_event_stream(
+    app: FastAPI, check: Callable[[str], object], events_of: Callable[[str, int | None], AsyncIterator[bytes]]
+) -> None:
+    """Adds the route of events. ``check`` refuses a job that is not known."""
     streams = OpenStreams()
 
     @app.get(
@@ -172,9 +177,8 @@ def _add_events(app: FastAPI, watch: JobWatch) -> None:
         request: Request, job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
     ) -> StreamingResponse:
         """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
-        _check(watch, job_id)
-        first = watch.logs.last if after is None else after
-        return streams.answer(request, events(watch, first))
+        await asyncio.to_thread(check, job_id)
+        return streams.answer(request, events_of(job_id, after))
 
 
 def _add_requests(app: FastAPI, watch: JobWatch) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from clonos.server.job_api.open_streams import STREAMS_MAX
+from clonos.server.job_api.events import STREAMS_MAX
 from tests.processes.harness.running_server import (
     READ_TOKEN,
     TOKEN,

@@ -21,9 +21,9 @@ from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.admitted_server import AdmittedServer
+from clonos.server.job_api.events import OpenStreams
 from clonos.server.job_api.guard import Role
 from clonos.server.job_api.job_source import RequestDenied
-from clonos.server.job_api.open_streams import OpenStreams
 from clonos.server.job_api.server_thread import listen_unix
 from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import JobRecord
