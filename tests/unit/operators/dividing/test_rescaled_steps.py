@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 import clonos.operators
+from clonos.agg import count
+from clonos.api.emission import every
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnTable
 from clonos.operators.state.declared_state import StepState
-from clonos.operators.state.dividing import BY_KEY
+from clonos.operators.state.dividing import BY_KEY, StateUndivided
 from clonos.operators.state.state_spec import ANY, StateSpec
 from tests.unit.operators.dividing.rescaling import rescaled
-from tests.unit.operators.dividing.stateful_steps import CASES, build
-from tests.unit.operators.driver import Run
+from tests.unit.operators.dividing.stateful_steps import CASES, Streams, build
+from tests.unit.operators.driver import Outbox, Run
 
 
 def turns(running: Run, rng: Random, count: int) -> None:
@@ -31,8 +33,24 @@ def turns(running: Run, rng: Random, count: int) -> None:
         running.pass_time(rng.choice((0, 1, 3)))
 
 
-def written(name: str, kind: str, seed: int, widths: list[int]) -> dict[str, list[str]]:
-    """What reaches the sinks of a case whose steps have each of these widths in turn, in the order of their texts."""
+def key_of(row: Any) -> str:
+    """What the rows of one key have in common, at least."""
+    if isinstance(row, dict):
+        return repr((row.get("key"), row.get("part")))
+    first = next(each for each in row if each is not None) if isinstance(row, tuple) and any(row) else None
+    return key_of(first) if isinstance(first, dict) else repr(row[0])
+
+
+def by_key(rows: list[Any]) -> dict[str, list[str]]:
+    """Rows of each key in their order."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(key_of(row), []).append(repr(row))
+    return found
+
+
+def written(name: str, kind: str, seed: int, widths: list[int]) -> dict[str, Any]:
+    """What reaches the sinks of a case whose steps have each of these widths in turn, by key."""
     graph = JobGraph("job")
     build(graph, name, kind, seed)
     rng = Random(seed)
@@ -46,7 +64,7 @@ def written(name: str, kind: str, seed: int, widths: list[int]) -> dict[str, lis
         turns(running, rng, 2)
     running.finish()
     running.close()
-    return {sink: sorted(map(repr, rows)) for sink, rows in running.written.items()}
+    return {sink: by_key(rows) for sink, rows in running.written.items()}
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in case.kinds])
@@ -55,6 +73,27 @@ def test_a_step_that_is_divided_and_merged_gives_what_it_does_at_one_width(name:
     rng = Random(seed)
     widths: Any = [2, *rng.sample([1, 3, 4, 5], 3), 2]
     assert written(name, kind, seed, widths) == written(name, kind, seed, [2, 0, 0, 0, 0])
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "limit": (lambda stream: stream.rebalance().limit(500, name="step"), "counts the records that it passes on"),
+    "merge": (lambda stream: stream.merge_ordered(stream, name="step"), "its records have no key"),
+    "all records": (lambda stream: stream.rebalance().aggregate(n=count(), name="step"), "its records have no key"),
+    "flush": (lambda stream: stream.rebalance().sink(Outbox(), flush=every("90s"), name="step"), "rows wait in it"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_step_whose_state_cannot_be_divided_is_refused_with_its_name(name: str) -> None:
+    add, reason = REFUSED[name]
+    graph = JobGraph("job")
+    step = add(Streams(graph, 1, is_column=False).stream())
+    if step is not None:
+        step.sink(Outbox(), name="out")
+    running = Run(graph.compile(Options(), parallelism=2))
+    turns(running, Random(1), 5)
+    with pytest.raises(StateUndivided, match=f"number of tasks of the step step.* cannot change: .*{reason}"):
+        rescaled(running, 1, 3)
 
 
 # ------------------------------------------------------------------ no operator without a case
@@ -68,7 +107,6 @@ NOT_DIVIDED_BY_KEY = {
     "FinalTotal",
     "Flush",
     "Gather",
-    "InputTotals",
     "JournalHead",
     "Limit",
     "PartialAggregates",
