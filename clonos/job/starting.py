@@ -35,7 +35,7 @@ from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
 from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
 from clonos.job.continuing.start_widths import at_widths
-from clonos.job.continuing.width_change import WidthChange, changed_widths, withdraw_retired
+from clonos.job.continuing.width_change import WidthChange, changed_widths, rows_after, withdraw_rows
 from clonos.job.staging import StagedInput
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
@@ -70,6 +70,7 @@ class JobStart:
         self._staged: StagedInput | None = None
         self._savepoint: SavepointStart | None = None
         self._change: WidthChange | None = None  # of a job that goes on with other widths
+        self._later_rows: list[tuple[str, int]] = []  # that are withdrawn by a start that goes back over such a change
 
     # ------------------------------------------------------------------ reading
 
@@ -160,6 +161,9 @@ class JobStart:
             assert self._found is not None
             self._resumed = checkpoint_to_resume(self.store, self._found, run, image.plan)
             if self._resumed is not None:
+                if run.checkpoint is not None:
+                    latest = metadata_of(self.store, self._found)
+                    self._later_rows = rows_after(self._resumed, latest, self.store.read_object)
                 image, self._change = changed_widths(self.store, self._resumed, image, run.widths)
                 return image
         if self._savepoint is None:
@@ -245,7 +249,8 @@ class JobStart:
         if self._change is not None:
             self._resumed = self._change.write(record.job_id)
         if self._resumed is not None and not is_taken_over:
-            withdraw_retired(image, record.job_id, self.store.term, self._resumed.retired)
+            rows = self._later_rows or sorted(self._resumed.retired.items())
+            withdraw_rows(image, record.job_id, self.store.term, rows)
         return record
 
     @property

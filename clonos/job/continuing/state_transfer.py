@@ -7,7 +7,7 @@ from the tasks of the same index, so steps with state keep their parallelism and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
@@ -25,6 +25,9 @@ from clonos.operators.job_image import JobImage
 from clonos.operators.source_position import dealt_position
 
 SOURCE: Final = "as a source"
+
+ReadObject = Callable[[str], Iterable[bytes | memoryview]]
+"""Returns the pieces of an object of a store."""
 
 
 def differences_of_transfer(
@@ -140,16 +143,16 @@ class StateTransfer:
         metadata: CheckpointMetadata,
         image: JobImage,
         source_of: Mapping[int, str],
-        read_object: Callable[[str], Iterable[bytes | memoryview]],
+        read_object: ReadObject,
         is_same_job: bool = False,
     ) -> None:
-        self._metadata, self._image, self._read_object = metadata, image, read_object
+        self._metadata, self._image = metadata, image
         self._stored, self._plan, self._source_of = metadata.plan, image.plan, source_of
         self._is_same_job = is_same_job
         self._firsts = first_tasks(self._stored)
         self._ends = Ends(metadata, image, source_of)
         self._incarnation = max(entry.incarnation for entry in metadata.tasks)
-        self._heads = [self._head(entry) for entry in metadata.tasks]
+        self._heads = [head_of(entry, read_object) for entry in metadata.tasks]
         self._instant_ns = max((head.instant_ns for head in self._heads if head is not None), default=0)
         channels = _channels(self._stored, self._firsts)
         self._sent = {
@@ -159,7 +162,7 @@ class StateTransfer:
             for time in head.event_time.channels
         }
         #: Number of the next row of each task with output outside the job
-        self._next_rows = self._external_numbers(channels) if is_same_job else {}
+        self._next_rows = external_numbers(metadata, self._heads) if is_same_job else {}
 
     @property
     def retired(self) -> dict[str, int]:
@@ -184,25 +187,6 @@ class StateTransfer:
         return tuple(self._entry(task, checkpoint, write) for task in self._plan.tasks)
 
     # ------------------------------------------------------------------ what the checkpoint has
-
-    def _head(self, entry: TaskEntry) -> Snapshot | None:
-        """Returns the last snapshot of a task; None at the job's start."""
-        if not entry.objects:
-            return None
-        last = entry.objects[-1]
-        return decode_snapshot(next(iter(self._read_object(last))), last)
-
-    def _external_numbers(self, channels: list[tuple[int, bool]]) -> dict[str, int]:
-        found = dict(self._metadata.retired)
-        for place, was in enumerate(self._stored.vertices):
-            for index in range(was.parallelism):
-                number = self._firsts[place] + index
-                head = self._heads[number]
-                for channel, (sender, is_external) in enumerate(channels):
-                    if sender == number and is_external:
-                        outputs = dict(head.outputs) if head is not None else {}
-                        found[f"{was.name}/{index}"] = outputs.get(ChannelId(channel), 0)
-        return found
 
     def _origins(self, vertex: int) -> list[int]:
         return origins_of(self._stored, self._image, self._source_of, vertex)
@@ -336,6 +320,28 @@ def source_of(vertex: VertexShape, sources: tuple[str, ...]) -> str:
 def sources_of(stored: PlanShape, sources: tuple[str, ...]) -> dict[int, str]:
     """Returns the source of each vertex of a stored plan that has one. ``sources``: the names of all."""
     return {number: name for number, vertex in enumerate(stored.vertices) if (name := source_of(vertex, sources))}
+
+
+def head_of(entry: TaskEntry, read_object: ReadObject) -> Snapshot | None:
+    """Returns the last snapshot of a task; None at the job's start. Raises: what ``read_object`` raises."""
+    if not entry.objects:
+        return None
+    last = entry.objects[-1]
+    return decode_snapshot(next(iter(read_object(last))), last)
+
+
+def external_numbers(metadata: CheckpointMetadata, heads: Sequence[Snapshot | None]) -> dict[str, int]:
+    """Returns the number of the next row of each task with external output, by its name, also of those that did not run
+    any more. ``heads``: the last snapshot of each task.
+    """
+    stored, firsts = metadata.plan, first_tasks(metadata.plan)
+    names = [f"{was.name}/{index}" for was in stored.vertices for index in range(was.parallelism)]
+    found = dict(metadata.retired)
+    for channel, (sender, is_external) in enumerate(_channels(stored, firsts)):
+        if is_external:
+            head = heads[sender]
+            found[names[sender]] = dict(head.outputs).get(ChannelId(channel), 0) if head is not None else 0
+    return found
 
 
 def write_moved(store: CheckpointStore, moved: Snapshot, kind: str) -> str:

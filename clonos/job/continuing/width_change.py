@@ -5,7 +5,7 @@ It is in the chain before a task runs, so that any later start knows which tasks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +18,15 @@ from clonos.core.model.plan import Plan
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore
 from clonos.job.continuing.start_widths import WidthsRefused, as_stored, at_widths
-from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer, sources_of, write_moved
+from clonos.job.continuing.state_transfer import (
+    ReadObject,
+    StateTransfer,
+    differences_of_transfer,
+    external_numbers,
+    head_of,
+    sources_of,
+    write_moved,
+)
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink, WriterIdentity
 from clonos.operators.job_image import JobImage
 
@@ -79,14 +87,42 @@ def changed_widths(
     return image, None if is_same else WidthChange(store, resumed, before, image)
 
 
-def withdraw_retired(image: JobImage, job_id: str, term: int, retired: Mapping[str, int]) -> None:
-    """Registers with external systems in place of tasks that do not run any more.
+def rows_after(
+    chosen: CheckpointMetadata, latest: CheckpointMetadata, read_object: ReadObject
+) -> list[tuple[str, int]]:
+    """Returns the tasks with external output whose rows are withdrawn before any task runs, and the number of the next
+    row of each at the ``chosen`` checkpoint: if their steps have had another number of tasks since, all of them.
 
-    So their rows after the checkpoint are withdrawn, and what may still run of them writes nothing.
+    Of a key whose task has changed, the later row must be withdrawn first. Tasks have ascending key groups: with more
+    tasks a key can only have come to a higher index, with fewer to a lower one.
+    """
+    external = {edge.source for edge in chosen.plan.edges if not edge.target}
+    later = {was.name: was.parallelism for was in latest.plan.vertices}
+    changed = {
+        was.name: later.get(was.name, was.parallelism) - was.parallelism
+        for was in chosen.plan.vertices
+        if was.name in external
+    }
+    if not any(changed.values()):
+        return sorted(chosen.retired.items())
+    numbers = external_numbers(chosen, [head_of(entry, read_object) for entry in chosen.tasks])
+
+    def place(name: str) -> tuple[str, int]:
+        vertex, _, index = name.rpartition("/")
+        return vertex, -int(index) if changed.get(vertex, 0) > 0 else int(index)
+
+    names = [name for name in numbers if name in chosen.retired or changed.get(name.rpartition("/")[0])]
+    return [(name, numbers[name]) for name in sorted(names, key=place)]
+
+
+def withdraw_rows(image: JobImage, job_id: str, term: int, rows: Sequence[tuple[str, int]]) -> None:
+    """Registers with external systems in place of tasks, in this order. ``rows``: the number of the next row of each.
+
+    So their later rows are withdrawn, and what may still run of a task writes nothing.
     """
     generation = view_number(term, 1)
     number_of = {vertex.name: number for number, vertex in enumerate(image.plan.vertices)}
-    for name, next_row in sorted(retired.items()):
+    for name, next_row in rows:
         sink = image.sinks.get(number_of.get(name.rpartition("/")[0], -1))
         if not isinstance(sink, ImmediateSink):
             continue

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import files, sqlite
+from clonos.core.model.progress import TaskPhase
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
@@ -20,7 +21,7 @@ from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = scaled(60.0)
+LIMIT_S = scaled(30.0)
 SPLITS, KEYS = 3, 7
 
 
@@ -66,6 +67,18 @@ class Flow:
             wait_until(lambda: len(self.table()) == records * SPLITS)
             handle.stop(drain=not is_aborted)
             handle.wait(LIMIT_S)
+
+
+class Upserts(Flow):
+    """Job that writes the last number of each key into a table with a key."""
+
+    def job(self, parallelism: int = 2, **options: Any) -> Job:
+        store = str(self.folder / "store")
+        job = Job("upserts", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+        rows = job.source(Numbers(self.gate), name="read").map(lambda n: {"n": n, "word": n % 99}, name="row")
+        sink = sqlite(self.database, "rows", ["word", "n"], upsert=["word"])
+        rows.key_by("word").sink(sink, name="last")
+        return job
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -120,3 +133,31 @@ def test_widths_that_cannot_be_are_refused_before_the_start_with_step_and_reason
     flow.gate.end(20)
     assert flow.job().run(resume=True).has_finished
     assert flow.table() == list(range(20 * SPLITS))
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 4), (4, 2)])
+def test_rows_of_keys_whose_task_has_changed_are_withdrawn_by_a_start_from_before_the_change(
+    tmp_path: Path, first: int, second: int
+) -> None:
+    flow = Upserts(tmp_path)
+
+    def run(records: int, tasks: int, *, is_aborted: bool = False) -> None:
+        flow.gate.open_to(records)
+        options = {"checkpoints_retained": 50, "checkpoint_every": "1h"}  # what rows have replaced is forgotten by others
+        with flow.job().start(resume=True, widths=(f"last={tasks}",), **options) as handle:
+            wait_until(lambda: max(flow.table(), default=0) == records * SPLITS - 1)
+            handle.stop(drain=not is_aborted)
+            handle.wait(LIMIT_S)
+
+    run(50, first)
+    store = CheckpointStore(str(tmp_path / "store"))
+    store.find_job()
+    before, rows = store.checkpoints()[-1], flow.table()
+    run(100, first)
+    run(150, second, is_aborted=True)
+    flow.gate.open_to(50)
+    with flow.job().start(resume=True, checkpoint=before, checkpoints_retained=50) as handle:
+        wait_until(lambda: all(task.phase is TaskPhase.LIVE for task in handle.status().tasks))
+        handle.stop()
+        handle.wait(LIMIT_S)
+    assert flow.table() == rows
