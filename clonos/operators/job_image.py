@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import StateUnion
-from clonos.core.model.errors import InternalError
-from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.task_snapshot import Snapshot, StateSource
@@ -24,6 +22,8 @@ from clonos.operators.chain_outputs import ToImmediateSink
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.journal_source import end_in
 from clonos.operators.split_source import AcknowledgedSource, marks_of
+from clonos.operators.state.declared_state import DeclaredState
+from clonos.operators.state.dividing import Division
 from clonos.operators.state.keyed_state import StateImage
 from clonos_services.http_settings import SessionConfig, common_settings
 
@@ -80,7 +80,9 @@ class JobImage:
 
     def union_of(self, head: Snapshot) -> StateUnion:
         """Returns the union of the state that a task takes from tasks of another plan."""
-        return UnitedState(head.task, self.plan, self.vertices[self.plan.vertex_of[head.task]])
+        plan, vertex = self.plan, self.plan.vertex_of[head.task]
+        declared, width = self.vertices[vertex].declared_state(), plan.vertices[vertex].parallelism
+        return UnitedState(declared, plan.index_of(head.task), width, plan.max_parallelism)
 
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""
@@ -134,34 +136,51 @@ def _unpickled_class(name: str, data: bytes) -> type | None:
 
 
 class UnitedState:
-    """State that a task takes over from tasks of another plan: that of its steps, see ``snapshot.StateUnion``."""
+    """State that a task takes over from tasks of another plan: that of its steps, see ``snapshot.StateUnion``.
 
-    def __init__(self, task: TaskId, plan: Plan, vertex: VertexImage) -> None:
-        self._index, self._width = plan.index_of(task), plan.vertices[plan.vertex_of[task]].parallelism
+    The state of a vertex of its width it takes as it is, that of one with another width divided.
+    """
+
+    def __init__(self, declared: DeclaredState, index: int, width: int, max_parallelism: int) -> None:
+        """``declared``: the state of the steps of task ``index`` of ``width``."""
+        self._declared, self._index, self._width = declared, index, width
+        self._max_parallelism = max_parallelism
         self._image = StateImage()
+        self._divisions: dict[str, Division] = {}  # by vertex of the earlier plan
+
+    def union_of(self, source: StateSource) -> StateUnion:
+        """Returns the union for a source that has not stored yet what it takes from tasks of another plan."""
+        return UnitedState(self._declared, source.index, source.width, self._max_parallelism)
 
     def new_mirror(self, source: StateSource) -> StateImage:
-        """Returns an empty image for the state of a source."""
-        return StateImage()
+        """Returns an empty image for the state of a source. Raises: StateUndivided."""
+        return StateImage() if source.width == self._width else self._division(source).new_image()
 
     def add(self, source: StateSource, mirror: Any) -> None:
-        """Takes over the state of the steps of a source. Raises: InternalError: it cannot be divided."""
-        if source.width != self._width and (mirror.tables or mirror.columns or mirror.stores):
-            raise InternalError(f"task {self._index} of {self._width} takes state from {source}")
-        _move(mirror, self._image, source.steps)
+        """Takes over the state of a source. Raises: StateUndivided."""
+        if source.width == self._width:
+            self._take(mirror)
+        else:
+            self._division(source).add(mirror)
+
+    def _division(self, source: StateSource) -> Division:
+        found = self._divisions.get(source.vertex)
+        if found is None:
+            found = Division(self._declared, self._index, self._width, self._max_parallelism)
+            self._divisions[source.vertex] = found
+        return found
 
     def united(self) -> StateImage:
-        """Returns the state of the task."""
+        """Returns the state of the task. Raises: StateUndivided."""
+        for division in self._divisions.values():
+            self._take(division.result())
         return self._image
 
-
-def _move(source: StateImage, target: StateImage, steps: tuple[str, ...]) -> None:
-    """Moves the state of some steps, which is named after them."""
-    prefixes = tuple(f"{step}/" for step in steps)
-    places: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-        (source.tables, target.tables),
-        (source.columns, target.columns),
-        (source.stores, target.stores),
-    )
-    for old, new in places:
-        new.update({name: state for name, state in old.items() if name.startswith(prefixes)})
+    def _take(self, image: StateImage) -> None:
+        places: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+            (self._image.tables, image.tables),
+            (self._image.columns, image.columns),
+            (self._image.stores, image.stores),
+        )
+        for own, taken in places:
+            own.update({name: state for name, state in taken.items() if self._declared.find(name) is not None})

@@ -18,7 +18,6 @@ from typing import TypeVar
 from clonos.core.checkpoint.snapshot import (
     STANDBY_BYTES_MAX,
     RestoredState,
-    decode_snapshot,
     encode_snapshot,
     is_moved,
     restore_from,
@@ -197,12 +196,15 @@ class SnapshotStore:
         return self._reader.persist(partial(self._store.read_object, name, reached))
 
     def _restored(self, purpose: ReadPurpose, names: tuple[str, ...]) -> RestoredState:
-        objects = ((name, self._read_object(purpose, name, number, len(names))) for number, name in enumerate(names))
+        places = {name: number for number, name in enumerate(names)}
+
+        def read(name: str) -> Iterator[bytes | memoryview]:
+            return self._read_object(purpose, name, places[name], len(names))
+
         try:
-            if is_moved(last := names[-1]):
-                head = decode_snapshot(next(iter(self._read_object(purpose, last, 0, len(names)))), last)
-                return restore_moved(head, objects, self._image.union_of(head))
-            return restore_from(objects, self._new_mirror(purpose.task))
+            if is_moved(names[-1]):
+                return restore_moved(names, read, self._image.union_of)
+            return restore_from(((name, read(name)) for name in names), self._new_mirror(purpose.task))
         finally:
             self._permille.clear()
 

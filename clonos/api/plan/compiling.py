@@ -153,6 +153,7 @@ class _Compiler:
             self._add_step(step)
         self._add_errors()
         names = self._names()
+        images = tuple(vertex.image(name) for name, vertex in zip(names, self._vertices, strict=True))
         vertices = tuple(
             Vertex(
                 name,
@@ -172,9 +173,9 @@ class _Compiler:
                 outputs=outputs_of(vertex, self._graph.errors),
                 rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),
                 declared=vertex.parallelism,
-                fixed=next(filter(None, map(why_fixed, vertex.steps)), ""),
+                fixed=why_fixed(vertex, image.declared_state()),
             )
-            for name, vertex in zip(names, self._vertices, strict=True)
+            for name, vertex, image in zip(names, self._vertices, images, strict=True)
         )
         plan = Plan(
             self._graph.name,
@@ -184,7 +185,6 @@ class _Compiler:
             self._options.sharing_depth,
             self._options.replicas,
         )
-        images = tuple(vertex.image(name) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         acknowledged = {vertex.number: found for vertex in self._vertices if (found := vertex.acknowledged) is not None}

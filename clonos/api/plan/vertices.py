@@ -18,6 +18,8 @@ from clonos.operators.connector_contract import ImmediateSink, PhasedSource, Pus
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import AcknowledgedSource
+from clonos.operators.state.declared_state import DeclaredState
+from clonos.operators.state.state_spec import StateScope
 from clonos.operators.transforms.sink_rows import ToSinkRows, takes_keys_and_times
 
 NAME_CHARACTERS_MAX: Final = 64
@@ -100,15 +102,21 @@ def has_event_time(giver: Step, reader: Step) -> bool:
     return giver.has_times or not reader.takes_untimed or not reader.has_times
 
 
-def why_fixed(step: Step) -> str:
-    """Returns why the tasks of a step cannot get another number, as the end of a sentence; "" if they can."""
-    source: object = step.source
-    if isinstance(source, PushSource):
-        return f"the input of {step.name} is kept in a journal of its one task"
-    if isinstance(source, PhasedSource):
-        return f"one task of {step.name} reads a history and what follows, in one order"
-    if step.state is not None:
-        return f"{step.name} has state"
+def why_fixed(vertex: PlannedVertex, declared: DeclaredState) -> str:
+    """Returns why the number of tasks of a vertex cannot change, as the end of a sentence; "" if it can.
+
+    ``declared``: the declarations of its state.
+    """
+    unkeyed = {step.name for step in vertex.steps if step.inputs and not all(each.key for each in step.inputs)}
+    for step, spec in declared:
+        if spec.scope is StateScope.FIXED:
+            return f"{step} cannot be divided, because {spec.reason}"
+        if spec.scope is StateScope.KEYED and step in unkeyed:
+            return f"{step} has state without a key"
+    for each in vertex.steps:
+        source: object = each.source
+        if isinstance(source, PhasedSource):
+            return f"one task of {each.name} reads a history and what follows, in one order"
     return ""
 
 

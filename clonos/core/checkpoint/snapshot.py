@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -86,6 +86,9 @@ class StateUnion(Protocol):
     def new_mirror(self, source: StateSource) -> Mirror:
         """Returns an empty mirror for the state of a source."""
 
+    def union_of(self, source: StateSource) -> StateUnion:
+        """Returns the union for a source that has itself not stored yet what it takes from tasks of another plan."""
+
     def add(self, source: StateSource, mirror: Mirror) -> None:
         """Takes over what the task takes of a source."""
 
@@ -99,13 +102,21 @@ def is_moved(name: str) -> bool:
 
 
 def restore_moved(
-    head: Snapshot, objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], union: StateUnion
+    names: Sequence[str], read: Callable[[str], Iterable[bytes | memoryview]], unite: Callable[[Snapshot], StateUnion]
 ) -> RestoredState:
-    """Restores the state of ``head``, which ends a chain of objects: those of its sources one after the other."""
-    rest = iter(objects)
+    """Restores a state from the objects of its sources, one source after the other, and the snapshot that names these.
+
+    ``read`` returns the pieces of an object.
+    """
+    head = decode_snapshot(next(iter(read(names[-1])), b""), names[-1])
+    union, rest = unite(head), iter(names)
     for source in head.sources:
-        mirror = union.new_mirror(source)
-        restore_from(islice(rest, source.objects), mirror)
+        chain = tuple(islice(rest, source.objects))
+        if is_moved(chain[-1]):
+            mirror = restore_moved(chain, read, lambda _, source=source: union.union_of(source)).mirror  # type: ignore[misc]
+        else:
+            mirror = union.new_mirror(source)
+            restore_from(((name, read(name)) for name in chain), mirror)
         union.add(source, mirror)
     return RestoredState(head, union.united())
 

@@ -29,14 +29,13 @@ class EventTime(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StateSource(msgspec.Struct, frozen=True, array_like=True):
-    """State that a task takes from task ``index`` of the ``width`` tasks of a vertex of an earlier plan: that of
-    ``steps``, from the next ``objects`` of the chain.
+    """State of the steps of a task that it takes from task ``index`` of the ``width`` tasks of a vertex of an earlier
+    plan, which is in the next ``objects`` of the chain.
     """
 
     vertex: str
     index: Count
     width: Count
-    steps: tuple[str, ...]
     objects: Count
 
 

@@ -16,7 +16,7 @@ from msgspec import structs
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.pending_snapshots import name_of_snapshot
 from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, shape_of, step_differences
-from clonos.core.checkpoint.snapshot import MOVED, SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot
+from clonos.core.checkpoint.snapshot import MOVED, SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot, is_moved
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, view_number
 from clonos.core.model.plan import Partitioning
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime, Snapshot, StateSource
@@ -207,19 +207,19 @@ class StateTransfer:
 
     def _entry(self, task: TaskId, checkpoint: CheckpointId, write: Callable[[Snapshot, str], str]) -> TaskEntry:
         vertex, index = self._plan.vertex_of[task], self._plan.index_of(task)
-        nodes = {node.step for node in self._image.vertices[vertex].nodes}
-        steps = tuple(sorted(nodes))
         origins = self._origins(vertex)
         tasks = [(origin, old) for origin in origins for old in self._old_tasks(origin, vertex, index)]
         chains = {old: found for _, old in tasks if (found := self._metadata.tasks[old].objects)}
         sources = tuple(
-            StateSource(was.name, old - self._firsts[origin], was.parallelism, steps, len(chains[old]))
+            StateSource(was.name, old - self._firsts[origin], was.parallelism, len(chains[old]))
             for origin, old in tasks
             if old in chains
             for was in (self._stored.vertices[origin],)
         )
         moved = self._moved(task, checkpoint)
-        if self._is_same_job and len(tasks) == 1 and chains:  # its chain goes on
+        width = self._plan.vertices[vertex].parallelism
+        is_same = len(sources) == 1 and sources[0].width == width and not is_moved(next(iter(chains.values()))[-1])
+        if self._is_same_job and is_same:  # its chain goes on
             moved, kind = structs.replace(moved, previous=self._metadata.tasks[tasks[0][1]].snapshot), "delta"
         else:
             moved, kind = structs.replace(moved, sources=sources), MOVED

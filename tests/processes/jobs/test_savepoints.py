@@ -32,6 +32,7 @@ from clonos.job import Job
 from clonos.job.continuing.from_savepoint import (
     HalfCopied,
     SavepointStart,
+    SavepointUnfit,
     StateWouldBeDropped,
     StoreNotEmpty,
 )
@@ -281,8 +282,10 @@ def test_a_start_is_refused_where_the_savepoint_does_not_fit_and_leaves_an_empty
     with words.started(100) as handle:
         handle.stop(savepoint=place)
         handle.wait(LIMIT_S)
-    with pytest.raises(WidthsRefused, match=r"keeps its 1 tasks: .* has state"):
+    with pytest.raises(SavepointUnfit, match=r'the step "again" took its input by hash, and takes it by rebalance'):
         words.job("new", parallelism=2).run(from_savepoint=place)
+    with pytest.raises(WidthsRefused, match="again cannot be divided"):
+        words.job("new").run(from_savepoint=place, widths=("again=2",))
     with pytest.raises(StateWouldBeDropped, match="again"):
         words.job("new", has_total=False).run(from_savepoint=place)
     with pytest.raises(StoreNotEmpty):

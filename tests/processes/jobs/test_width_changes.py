@@ -6,11 +6,15 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import clonos
+from clonos.agg import count
+from clonos.api.windows import Tumbling
 from clonos.connectors import files, sqlite
 from clonos.core.model.progress import TaskPhase
 from clonos.io.store.store import CheckpointStore
@@ -22,7 +26,7 @@ from tests.speed import scaled
 pytestmark = pytest.mark.processes
 
 LIMIT_S = scaled(30.0)
-SPLITS, KEYS = 3, 7
+SPLITS, KEYS, BEGIN_S = 3, 7, 1_700_000_000
 
 
 class Numbers(GatedNumbers):
@@ -36,6 +40,7 @@ class Flow:
     """Job that writes numbers into files and into a table."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder, self.gate = folder, Gate(folder / "gate")
         self.database = str(folder / "table.db")
 
@@ -74,11 +79,57 @@ class Upserts(Flow):
 
     def job(self, parallelism: int = 2, **options: Any) -> Job:
         store = str(self.folder / "store")
-        job = Job("upserts", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+        job = Job("upserts", slots="process", store=store, parallelism=parallelism, **options)
         rows = job.source(Numbers(self.gate), name="read").map(lambda n: {"n": n, "word": n % 99}, name="row")
         sink = sqlite(self.database, "rows", ["word", "n"], upsert=["word"])
         rows.key_by("word").sink(sink, name="last")
         return job
+
+
+class States(Flow):
+    """Job with keyed state, windows, a join, and timers. Each output is a function of the input alone."""
+
+    def job(self, parallelism: int = 2, **options: Any) -> Job:
+        store = str(self.folder / "store")
+        job = Job("states", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+        numbers = job.source(Numbers(self.gate), name="read", timestamps=lambda n: BEGIN_S + n)
+        rows = numbers.map(lambda n: {"n": n, "word": n % KEYS}, name="row")
+        by_word = rows.key_by("word")
+        seen = by_word.stateful_map(_numbered, name="seen")
+        seen.sink(sqlite(self.database, "rows", ["n", "word"]), name="table")
+        windows = by_word.window(Tumbling("20s")).aggregate(rows=count(), name="per-window")
+        self._written(windows.map(lambda each: [each.key, each.end.timestamp(), each.value["rows"]]), "windows")
+        threes = rows.filter(lambda row: row["n"] % 3 == 0, name="threes")
+        joined = rows.join(threes, on="word", between=("-25s", "25s"), name="join")
+        self._written(joined.map(lambda pair: [pair[0]["n"], pair[1]["n"]]), "joined")
+        self._written(rows.key_by(lambda row: row["word"]).process(Late, name="late"), "timers")
+        return job
+
+    def _written(self, stream: Any, name: str) -> None:
+        stream.sink(files.jsonl(str(self.folder / name)), name=name)
+
+    def written(self) -> dict[str, list[Any]]:
+        """What each output shows, sorted."""
+        found = {name: sorted(files.read_committed(self.folder / name)) for name in ("windows", "joined", "timers")}
+        return {**found, "rows": self.table()}
+
+
+class Late(clonos.ProcessFunction[dict[str, int], list[int]]):
+    """Emits each number 30 s of event time later, by a timer."""
+
+    waiting = clonos.MapState[float, int]("waiting")
+
+    def process(self, record: dict[str, int], context: clonos.Context[Any, list[int]]) -> None:
+        context.state(self.waiting)[BEGIN_S + record["n"] + 30] = record["n"]
+        context.set_event_timer(BEGIN_S + record["n"] + 30)
+
+    def on_event_timer(self, timestamp: datetime, context: clonos.Context[Any, list[int]]) -> None:
+        context.emit([int(timestamp.timestamp()), context.state(self.waiting).pop(int(timestamp.timestamp()))])
+
+
+def _numbered(word: int, seen: int | None, row: dict[str, int]) -> tuple[int, dict[str, int]]:
+    number = (seen or 0) + 1
+    return number, {"word": word, "n": (number - 1) * KEYS + word}
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -102,6 +153,23 @@ def test_a_job_goes_on_with_more_and_with_fewer_tasks(tmp_path: Path) -> None:
     flow.gate.end(600)
     assert flow.job().run(resume=True).has_finished
     assert flow.files() == flow.table() == list(range(600 * SPLITS))
+
+
+@pytest.mark.parametrize("widths", [(4, 1, 3), (3, 4, 2)])
+def test_state_goes_with_its_keys_to_more_and_to_fewer_tasks(tmp_path: Path, widths: tuple[int, ...]) -> None:
+    fixed, flow = States(tmp_path / "fixed"), States(tmp_path / "changed")
+    fixed.gate.end(100)
+    assert fixed.job().run().has_finished
+    flow.run_to(20)
+    steps = ("read", "seen", "per-window", "join", "late")
+    for number, tasks in enumerate(widths, 2):
+        chosen = tuple(f"{step}={tasks}" for step in steps)
+        flow.run_to(20 * number, widths=chosen, is_aborted=number == 3)
+    flow.gate.end(100)
+    assert flow.job().run(resume=True).has_finished
+    found, expected = flow.written(), fixed.written()
+    for name, rows in expected.items():
+        assert found[name] == rows, name
 
 
 def test_output_of_tasks_that_do_not_run_any_more_is_withdrawn_by_a_start_from_before_they_ran(tmp_path: Path) -> None:
@@ -143,8 +211,9 @@ def test_rows_of_keys_whose_task_has_changed_are_withdrawn_by_a_start_from_befor
 
     def run(records: int, tasks: int, *, is_aborted: bool = False) -> None:
         flow.gate.open_to(records)
-        options = {"checkpoints_retained": 50, "checkpoint_every": "1h"}  # what rows have replaced is forgotten by others
-        with flow.job().start(resume=True, widths=(f"last={tasks}",), **options) as handle:
+        # Later checkpoints would forget what rows have replaced.
+        job = flow.job(checkpoints_retained=50, checkpoint_every="1h")
+        with job.start(resume=True, widths=(f"last={tasks}",)) as handle:
             wait_until(lambda: max(flow.table(), default=0) == records * SPLITS - 1)
             handle.stop(drain=not is_aborted)
             handle.wait(LIMIT_S)

@@ -7,6 +7,7 @@ import msgspec
 from clonos.connectors import stdout, values
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.model.options import Options
+from clonos.core.model.plan import refusals
 from clonos.job import Job
 from clonos.job.continuing.state_transfer import differences_of_transfer
 from clonos.job.description import graph_of
@@ -40,10 +41,17 @@ def test_state_of_a_step_whose_tasks_stay_fits_a_job_with_a_new_step_after_anoth
     assert differences_of_transfer(_metadata(before), now, {0: "read"}) == ()
 
 
-def test_a_step_with_state_whose_tasks_are_more_is_named() -> None:
+def test_keyed_state_fits_a_job_with_more_tasks() -> None:
     before, now = _image(), _image(total_parallelism=3)
-    found = differences_of_transfer(_metadata(before), now, {0: "read"})
-    assert found == ('the parallelism of the step "total" was 2, is 3, and cannot change: total has state',)
+    assert differences_of_transfer(_metadata(before), now, {0: "read"}) == ()
+
+
+def test_a_step_that_cannot_be_divided_keeps_the_number_of_tasks_with_step_and_reason() -> None:
+    plan = _image().plan
+    (name,) = (vertex.name for vertex in plan.vertices if "first" in {step.name for step in vertex.steps})
+    assert any("first cannot be divided, because it counts" in reason for reason in refusals(plan, {name: 2}))
+    (total,) = (vertex.name for vertex in plan.vertices if "total" in {step.name for step in vertex.steps})
+    assert refusals(plan, {total: 5}) == ()
 
 
 def test_a_task_that_had_ended_and_would_get_new_input_is_named() -> None:
