@@ -13,6 +13,8 @@ from deltalake import DeltaTable
 
 from clonos.api.graph import JobGraph
 from clonos.connectors import delta, files
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.partitions.partitioned_writer import PartitionColumns, PartitionedWriter
 from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import Given, Outbox, run
 
@@ -42,6 +44,12 @@ def found(folder: Path) -> list[Any]:
     return sorted(files.read_committed(folder), key=lambda row: int(row["n"]))
 
 
+def with_few_files(sink: FileSink) -> PartitionedWriter:
+    """Returns the writer of a sink with fewer open files."""
+    partitioning = PartitionColumns(sink.connector, sink.partition_by, sink.row_names())
+    return PartitionedWriter(sink.folder(), sink.parts_format(), partitioning, 10)
+
+
 KINDS: dict[str, Any] = {
     "jsonl": (files.jsonl, {}, NAN, "row['x'] is nan"),
     "csv": (files.csv, {"columns": ["n", "x", "day"]}, "\ud800", "CSV has no escape for"),
@@ -65,9 +73,12 @@ def test_a_row_that_its_folder_refuses_is_an_error_and_all_others_are_there_once
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_that_wait_for_their_folder_are_refused_in_time(tmp_path: Path, kind: str) -> None:
+def test_rows_that_wait_for_their_folder_are_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(FileSink, "writer", with_few_files)
     make, options, bad, _ = KINDS[kind]
-    rows = [{"n": n, "x": bad if n % 50 == 3 else 1, "day": f"d{n % 130}"} for n in range(200)]
+    rows = [{"n": n, "x": bad if n % 50 == 3 else 1, "day": f"d{n % 13}"} for n in range(200)]
     errors = passed(make(str(tmp_path / "out"), partition_by="day", **options), Given(rows))
     assert [error.record["n"] for error in errors] == [3, 53, 103, 153]
     assert [int(row["n"]) for row in found(tmp_path / "out")] == [n for n in range(200) if n % 50 != 3]
