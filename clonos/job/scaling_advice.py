@@ -175,10 +175,15 @@ class ScalingAdviser:
         for slot in status.slots:
             used[slot.host] = used.get(slot.host, 0) + round(slot.cpu_s * MICROSECONDS_PER_S)
         here = {socket.gethostname(): os.cpu_count() or 1}
+        ended = frozenset(task.name for task in status.tasks if task.phase is TaskPhase.FINAL)
+        sources = {vertex.name for vertex in self._plan.vertices if vertex.is_source}
         return LoadSample(
             at_ns,
             {task.name: _task_sample(task) for task in status.tasks},
-            status.phase is Phase.RUNNING and all(task.phase is TaskPhase.LIVE for task in status.tasks),
+            status.phase is Phase.RUNNING
+            and all(task.phase is TaskPhase.LIVE or task.name in ended for task in status.tasks)
+            and any(task.name.rpartition("/")[0] in sources and task.name not in ended for task in status.tasks),
+            ended,
             processor_us=used,
             processors=here if self._knows_hosts and used.keys() <= here.keys() else None,
             latency_ms=self._latency_ms(status),

@@ -34,13 +34,15 @@ class TaskSample:
 class LoadSample:
     """Counters of all tasks at one instant, by the names of the tasks.
 
+    ``ended``: tasks that are at the end of their stream, such as one of a source with fewer splits than tasks.
     ``processor_us``: processor time of the job's processes, by host. ``processors``: how many each host has, if all
     hosts are known and no other host can join; else empty.
     """
 
     at_ns: int
     tasks: Mapping[str, TaskSample]
-    is_settled: bool = True  # every task is live
+    is_settled: bool = True  # every task is live or has ended, and a source goes on
+    ended: frozenset[str] = frozenset()
     processor_us: Mapping[str, int] | None = None
     processors: Mapping[str, int] | None = None
     latency_ms: float | None = None  # from a source to the last task, 99th percentile of the last seconds
@@ -75,6 +77,8 @@ def load_between(plan: Plan, before: LoadSample, after: LoadSample) -> Load | No
     """Returns the load between two samples; None if they cannot be compared."""
     seconds = (after.at_ns - before.at_ns) / NANOSECONDS_PER_S
     if seconds <= 0 or not (before.is_settled and after.is_settled) or before.tasks.keys() != after.tasks.keys():
+        return None
+    if before.ended != after.ended:
         return None
     if any(task.incarnation != before.tasks[name].incarnation for name, task in after.tasks.items()):
         return None

@@ -76,6 +76,18 @@ def test_a_recovery_in_a_window_leaves_the_advice_as_it_was(image: JobImage) -> 
         assert all(each.wanted == 2 for each in adviser.advice)
 
 
+@pytest.mark.parametrize(("final", "has_advice"), [(("read/1",), True), (("read/0", "read/1"), False)])
+def test_there_is_advice_as_long_as_a_task_of_a_source_goes_on(
+    image: JobImage, final: tuple[str, ...], has_advice: bool
+) -> None:
+    adviser = ScalingAdviser(image, SCALE)
+    for window in range(2):
+        status = _status(30 * window, 500, 0.9)
+        tasks = tuple(replace(t, phase=TaskPhase.FINAL if t.name in final else t.phase) for t in status.tasks)
+        adviser.observe(replace(status, tasks=tasks), WINDOW_NS * window)
+    assert bool(adviser.advice) is has_advice
+
+
 def test_latency_above_its_target_asks_for_one_task_more(image: JobImage) -> None:
     run = replace(SCALE, scale_policy=ScalingPolicy.LATENCY, scale_latency_ms=100)
     adviser = ScalingAdviser(image, run)

@@ -116,7 +116,7 @@ class Plant:
         at_ns = self.now_s * 1_000_000_000
         if processors == inf:
             return LoadSample(at_ns, tasks)
-        return LoadSample(at_ns, tasks, True, {"host": round(self._used_us)}, {"host": round(processors)})
+        return LoadSample(at_ns, tasks, True, frozenset(), {"host": round(self._used_us)}, {"host": round(processors)})
 
     def rescale(self, widths: Mapping[str, int]) -> None:
         """Changes widths, as a new generation with new incarnations."""

@@ -53,6 +53,7 @@ def test_a_task_that_waits_for_what_is_outside_of_the_job_works() -> None:
         pytest.param(BEFORE, replace(AFTER, is_settled=False), id="recovering"),
         pytest.param(of_tasks(BEFORE, write_1=TaskSample(7)), AFTER, id="another incarnation"),
         pytest.param(of_tasks(BEFORE, write_2=TaskSample(1)), AFTER, id="another width"),
+        pytest.param(BEFORE, replace(AFTER, ended=frozenset({"read/0"})), id="ended meanwhile"),
         pytest.param(AFTER, AFTER, id="no time"),
     ],
 )
