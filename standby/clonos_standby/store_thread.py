@@ -211,7 +211,7 @@ class SnapshotStore:
     def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         try:
             restored = self._restored(purpose, names)
-        except (EnvironmentFault, PeerError) as error:  # PeerError: values that this process cannot decode
+        except ClonosError as error:  # a PeerError: values that this process cannot decode; a JobError: StateUndivided
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
                 self._post(SnapshotsRead(purpose, None, str(error)))
@@ -256,5 +256,6 @@ def _crash(error: BaseException) -> None:
     raise error
 
 
-def _unrestorable(purpose: TaskRead, error: EnvironmentFault | PeerError) -> TaskFailed:
-    return failure_of(purpose.task, purpose.incarnation, error, Recourse.STANDBY, with_traceback=False)
+def _unrestorable(purpose: TaskRead, error: ClonosError) -> TaskFailed:
+    recourse = Recourse.STANDBY if isinstance(error, EnvironmentFault | PeerError) else Recourse.NONE
+    return failure_of(purpose.task, purpose.incarnation, error, recourse, with_traceback=False)

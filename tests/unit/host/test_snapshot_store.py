@@ -27,6 +27,7 @@ from clonos.io.store.envelope import seal_pieces
 from clonos.io.store.object_files import LocalFiles, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
+from clonos.operators.state.dividing import StateUndivided
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_changes import Section, encode_piece
 from clonos.operators.state.state_errors import StateUnsupported
@@ -207,6 +208,18 @@ def test_unreadable_state_fails_its_task_instead_of_the_process(harness: StoreHa
     threads.close()
     assert (name, failed.recourse) == ("PartFailed", Recourse.STANDBY)
     assert "ValueMalformed: " in failed.error
+
+
+def test_state_that_cannot_be_divided_fails_its_task_for_good(harness: StoreHarness) -> None:
+    def undivided(_: TaskId) -> StateImage:
+        raise StateUndivided("late", "rows", "rows wait in it")
+
+    threads = SnapshotStore(harness.store, lone_surroundings(small_image(), harness.reported), undivided)
+    threads.read(TaskRead(TaskId(0), Incarnation(1)), ("a/0",))
+    name, (failed,) = harness.reported.next()
+    threads.close()
+    assert (name, failed.recourse) == ("PartFailed", Recourse.NONE)
+    assert "the number of tasks of the step late cannot change: rows wait in it" in failed.error
 
 
 def test_a_bug_in_the_store_thread_ends_the_process() -> None:
