@@ -15,7 +15,7 @@ import pyarrow
 from clonos.expressions.type_names import arrow_type
 from clonos.kernels.packed_keys import KeyIndex
 from clonos.operators.state.column_slots import COPIED_AT_ONCE, IntegerKeys, SlotColumns, integers_as
-from clonos.operators.state.divided_tables import OwnKeys, field_of, with_field
+from clonos.operators.state.divided_tables import OwnKeys
 from clonos.operators.state.row_store import RowStore
 from clonos.operators.state.state_spec import KEY_COLUMN, Numbers, StateScope, StateSpec
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 SPAN_MAX: Final = 4
 """Numbers from the least to the highest one, for each that moves, up to which new ones are in an array by old ones."""
+
+WORD_BITS: Final = 64
+"""Bits of an integer in a column. A number that ends there has the sign."""
 
 NOTHING: Final = numpy.empty(0, numpy.int64)
 
@@ -105,7 +108,7 @@ class OldColumns:
         for each in numbers:
             values = self.values(each, live).astype(numpy.int64, copy=False)
             has = _have(each, values)
-            refers[has] |= target.has(field_of(each, values[has]) - each.first)
+            refers[has] |= target.has(_field(each, values[has]) - each.first)
         self.chosen = live[refers]
 
     def numbers(self, numbers: Numbers) -> IntArray:
@@ -113,7 +116,7 @@ class OldColumns:
         if not len(self.chosen):
             return NOTHING
         values = self.values(numbers, self.chosen).reshape(-1).astype(numpy.int64, copy=False)
-        return field_of(numbers, values[_have(numbers, values)]) - numbers.first  # type: ignore[no-any-return]
+        return _field(numbers, values[_have(numbers, values)]) - numbers.first  # type: ignore[no-any-return]
 
 
 class OldSlots(OldColumns):
@@ -236,9 +239,20 @@ def _key_column(store: SlotColumns, numbers: Numbers) -> int:
     return int(name or 0)
 
 
+def _field(numbers: Numbers, value: Any) -> Any:
+    """Returns the part of an array of integers that has a number, before ``first`` is subtracted."""
+    field = value >> numbers.first_bit
+    return field if numbers.first_bit + numbers.bits >= WORD_BITS else field & ((1 << numbers.bits) - 1)
+
+
+def _with_field(numbers: Numbers, value: Any, number: Any) -> Any:
+    """Returns an array of integers with another number."""
+    return value + ((number + numbers.first - _field(numbers, value)) << numbers.first_bit)
+
+
 def _have(numbers: Numbers, values: IntArray) -> Any:
     """Returns where values have a number."""
-    has = field_of(numbers, values) >= numbers.first
+    has = _field(numbers, values) >= numbers.first
     return has if numbers.if_bit is None else has & (values >> numbers.if_bit & 1 == 1)
 
 
@@ -248,7 +262,7 @@ def _renumbered(numbers: Numbers, new: Any, values: NDArray[Any]) -> NDArray[Any
     if not has.any():  # there may be nothing that it could refer to
         return values
     held = found[has]
-    found[has] = with_field(numbers, held, new.numbered(field_of(numbers, held) - numbers.first))
+    found[has] = _with_field(numbers, held, new.numbered(_field(numbers, held) - numbers.first))
     return found.reshape(values.shape).astype(values.dtype, copy=False)
 
 

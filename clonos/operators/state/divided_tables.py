@@ -5,7 +5,7 @@ Nothing here loads numpy or pyarrow, but for keys that are tuples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 PLAIN: Final = frozenset({str, int, bytes})
 """Types of parts of keys whose groups are computed in columns."""
-
-WORD_BITS: Final = 64
-"""Bits of an integer in a column. A number that ends there has the sign."""
 
 TUPLES_MIN: Final = 64
 """Keys below which columns do not pay."""
@@ -155,13 +152,14 @@ class OldTable:
         """See ``OldState``."""
         moving, found = {*targets}, {}
         for key, value in self.entries.items():
-            if any(number in moving for each in numbers for number in _numbers(each, key, value)):
+            if any(number in moving for each in numbers for number in _numbers(each.place, (key,), (value,))):
                 found[key] = value
         self.entries = found
 
     def numbers(self, numbers: Numbers) -> list[int]:
         """See ``OldState``."""
-        return [number for key, value in self.entries.items() for number in _numbers(numbers, key, value)]
+        assert numbers == Numbers(numbers.of, numbers.place), f"{numbers}: a table has numbers as they are"
+        return _numbers(numbers.place, self.entries, self.entries.values())
 
     def place(self, image: StateImage, name: str, indexes: dict[str, Any]) -> None:
         """See ``OldState``."""
@@ -171,7 +169,7 @@ class OldTable:
         """See ``OldState``. Containers that have numbers are new."""
         entries = self.entries
         for numbers, ranks in renumber:
-            entries = _renumbered(numbers, ranks.of, entries)
+            entries = _renumbered(numbers.place, ranks.of, entries)
         for key, value in entries.items():
             self._new.setdefault(key, value)
 
@@ -219,61 +217,29 @@ def _at(item: Any, path: Sequence[Any]) -> Any:
 # ------------------------------------------------------------------ numbers
 
 
-def field_of(numbers: Numbers, value: Any) -> Any:
-    """Returns the part of an integer, or of an array of them, that has a number, before ``first`` is subtracted."""
-    field = value >> numbers.first_bit
-    return field if numbers.first_bit + numbers.bits >= WORD_BITS else field & ((1 << numbers.bits) - 1)
+def _numbers(place: Place, keys: Iterable[Any], values: Iterable[Any]) -> list[int]:
+    """Returns the numbers at a place of entries."""
+    first, *path = _path(place)
+    items: Iterable[Any] = values if first else map(key_of, keys)
+    for part in path:
+        items = chain.from_iterable(items) if part == EACH else map(itemgetter(part), items)
+    return [number for number in items if number is not None]
 
 
-def with_field(numbers: Numbers, value: Any, number: Any) -> Any:
-    """Returns an integer, or an array of them, with another number."""
-    return value + ((number + numbers.first - field_of(numbers, value)) << numbers.first_bit)
-
-
-def _numbers(numbers: Numbers, key: Any, value: Any) -> Iterator[int]:
-    """Yields the numbers in an entry."""
-    first, *path = _path(numbers.place)
-    for found in _numbers_at(value if first else key_of(key), path):
-        if (number := _number(numbers, found)) is not None:
-            yield number
-
-
-def _renumbered(numbers: Numbers, new: Callable[[int], int], entries: Entries) -> Entries:
-    def replace(value: int | None) -> int | None:
-        number = None if value is None else _number(numbers, value)
-        return value if number is None else int(with_field(numbers, value, new(number)))
-
-    first, *path = _path(numbers.place)
+def _renumbered(place: Place, new: Callable[[int], int], entries: Entries) -> Entries:
+    first, *path = _path(place)
     if first:
-        return {key: _replaced(value, path, replace) for key, value in entries.items()}
-    keys = state_keys([_replaced(key_of(key), path, replace) for key in entries])
+        return {key: _replaced(value, path, new) for key, value in entries.items()}
+    keys = state_keys([_replaced(key_of(key), path, new) for key in entries])
     return dict(zip(keys, entries.values(), strict=True))
 
 
-def _number(numbers: Numbers, value: int) -> int | None:
-    if numbers.if_bit is not None and not value >> numbers.if_bit & 1:
-        return None
-    number: int = field_of(numbers, value) - numbers.first
-    return number if number >= 0 else None
-
-
-def _numbers_at(item: Any, path: Sequence[Any]) -> Iterator[int]:
+def _replaced(item: Any, path: Sequence[int], new: Callable[[int], int]) -> Any:
     if not path:
-        if item is not None:
-            yield item
-    elif path[0] == EACH:
-        for each in item:
-            yield from _numbers_at(each, path[1:])
-    else:
-        yield from _numbers_at(item[path[0]], path[1:])
-
-
-def _replaced(item: Any, path: Sequence[Any], replace: Callable[[int | None], int | None]) -> Any:
-    if not path:
-        return replace(item)
+        return None if item is None else new(item)
     if path[0] == EACH:
-        items = [_replaced(each, path[1:], replace) for each in item]
+        items = [_replaced(each, path[1:], new) for each in item]
     else:
         items = list(item)
-        items[path[0]] = _replaced(items[path[0]], path[1:], replace)
+        items[path[0]] = _replaced(items[path[0]], path[1:], new)
     return tuple(items) if type(item) is tuple else items
