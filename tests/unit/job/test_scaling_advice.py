@@ -30,9 +30,7 @@ def image() -> JobImage:
     graph = JobGraph("words")
     words = graph.source(Given([b"1", b"2", b"3"]), name="read", parallelism=2)
     words.key_by(str).count(name="count").sink(Outbox(), name="write")
-    found = graph.compile(Options(), parallelism=2)
-    free = tuple(replace(vertex, fixed="") for vertex in found.plan.vertices)
-    return replace(found, plan=replace(found.plan, vertices=free))
+    return graph.compile(Options(), parallelism=2)
 
 
 def _status(seconds: int, records_per_s: int, busy_share: float, incarnation: int = 1) -> Status:
