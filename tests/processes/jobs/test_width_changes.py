@@ -10,17 +10,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 import clonos
-from clonos.agg import count
-from clonos.api.windows import Tumbling
+from clonos.agg import count, sum_
+from clonos.api.windows import Session, Tumbling
 from clonos.connectors import files, sqlite
 from clonos.core.model.progress import TaskPhase
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
-from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.gated_source import Gate, GatedNumbers, GatedReader
 from tests.speed import scaled
 
 pytestmark = pytest.mark.processes
@@ -127,6 +128,52 @@ class Late(clonos.ProcessFunction[dict[str, int], list[int]]):
         context.emit([int(timestamp.timestamp()), context.state(self.waiting).pop(int(timestamp.timestamp()))])
 
 
+class Columns(States):
+    """The same in columns: running totals, windows, and a join."""
+
+    def job(self, parallelism: int = 2, **options: Any) -> Job:
+        store = str(self.folder / "store")
+        job = Job("columns", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+        rows = job.source(NumbersInColumns(self.gate), name="read", timestamps="at")
+        by_word = rows.key_by("word")
+        totals = by_word.aggregate(rows=count(), name="seen")
+        numbers = totals.map(lambda pair: {"n": (pair[1]["rows"] - 1) * KEYS + pair[0], "word": pair[0]}, name="number")
+        numbers.sink(sqlite(self.database, "rows", ["n", "word"]), name="table")
+        self._written(by_word.window(Tumbling("20s")).aggregate(n=sum_("n"), name="per-window"), "windows")
+        threes = rows.filter(clonos.col("n") % 3 == 0, name="threes")
+        self._written(rows.join(threes, on="word", between=("-25s", "25s"), name="join"), "joined")
+        self._written(by_word.window(Session("5s")).aggregate(n=count(), name="late"), "timers")
+        return job
+
+    def written(self) -> dict[str, list[Any]]:
+        """What each output shows, sorted."""
+        names = ("windows", "joined", "timers")
+        found = {name: sorted(map(repr, files.read_committed(self.folder / name))) for name in names}
+        return {**found, "rows": self.table()}
+
+
+class NumbersInColumns(Numbers):
+    """Batches with a number, its key and its time."""
+
+    is_columnar = True
+
+    def reader(self) -> GatedReader:
+        return ReaderOfColumns(self.path, self.batch)
+
+
+class ReaderOfColumns(GatedReader):
+    """Reader of one split."""
+
+    def read(self, records_max: int) -> Any:
+        numbers = super().read(records_max)
+        if not numbers:
+            return numbers
+        times = [(BEGIN_S + n) * 1_000_000 for n in numbers]
+        words = pyarrow.array([n % KEYS for n in numbers], pyarrow.int64())
+        at = pyarrow.array(times, pyarrow.timestamp("us", "UTC"))
+        return pyarrow.record_batch({"n": pyarrow.array(numbers, pyarrow.int64()), "word": words, "at": at})
+
+
 def _numbered(word: int, seen: int | None, row: dict[str, int]) -> tuple[int, dict[str, int]]:
     number = (seen or 0) + 1
     return number, {"word": word, "n": (number - 1) * KEYS + word}
@@ -155,9 +202,11 @@ def test_a_job_goes_on_with_more_and_with_fewer_tasks(tmp_path: Path) -> None:
     assert flow.files() == flow.table() == list(range(600 * SPLITS))
 
 
-@pytest.mark.parametrize("widths", [(4, 1, 3), (3, 4, 2)])
-def test_state_goes_with_its_keys_to_more_and_to_fewer_tasks(tmp_path: Path, widths: tuple[int, ...]) -> None:
-    fixed, flow = States(tmp_path / "fixed"), States(tmp_path / "changed")
+@pytest.mark.parametrize(("made", "widths"), [(States, (4, 1, 3)), (Columns, (3, 4, 1))])
+def test_state_goes_with_its_keys_to_more_and_to_fewer_tasks(
+    tmp_path: Path, made: type[States], widths: tuple[int, ...]
+) -> None:
+    fixed, flow = made(tmp_path / "fixed"), made(tmp_path / "changed")
     fixed.gate.end(100)
     assert fixed.job().run().has_finished
     flow.run_to(20)
