@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetadata
+from clonos.core.coordinator.coordinator_effects import DivideState, Effect, Send, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     Begin,
     Event,
     MetadataWritten,
     Received,
     SlotGone,
+    StateDivided,
     Ticked,
     WriteOutcome,
 )
@@ -116,6 +117,8 @@ class CoordinatorHarness:
         for effect in effects:
             if isinstance(effect, Send) and effect.slot in self.slots:
                 self._deliver(self.slots[effect.slot], effect.message)
+            elif isinstance(effect, DivideState):
+                effects += self.do(StateDivided(effect.metadata.checkpoint, effect.metadata))
         return effects
 
     def _deliver(self, slot: HarnessSlot, message: object) -> None:

@@ -169,12 +169,21 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "waiting_rows_are_not_in_the_snapshot": ("34 task whose rows wait for a flush dies just after a barrier", 0),
     "tasks_go_on_after_the_cut": ("53 widths change", 0),
     "cuts_end_by_themselves": ("53 widths change", 0),
-    "cuts_begin_before_all_slots_know_them": ("53 view with the cut is lost on its way to one slot", 0),
     "tasks_begin_before_the_output_of_the_cut_is_committed": (
         "53 sink with prepared output dies when the metadata of the cut is written",
         0,
     ),
     "widths_are_not_in_the_metadata": ("53 widths change", 0),
+    "slots_check_all_messages_by_their_own_plan": (
+        "53 keyed steps change their widths, and the coordinator restarts",
+        0,
+    ),
+    "log_offsets_outlive_the_plan": (
+        "53 keyed steps change their widths, and a task dies before its first checkpoint",
+        0,
+    ),
+    "state_of_a_cut_is_not_divided": ("53 keyed steps change their widths twice", 0),
+    "keys_are_divided_by_their_remainder": ("53 keyed steps change their widths twice", 0),
     "ended_windows_are_retained": ("51 task of sliding windows dies just after a barrier", 0),
 }
 

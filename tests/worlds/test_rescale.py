@@ -27,7 +27,7 @@ def test_a_failure_before_the_metadata_leaves_the_widths_as_they_are(scene: str)
 def test_a_failure_after_the_metadata_is_begun_does_not_stop_the_change(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
-        assert world.outcome.reached[RESCALED] == 1
+        assert world.outcome.reached[RESCALED] >= 1
         assert world.outcome.rollbacks == 0
 
 

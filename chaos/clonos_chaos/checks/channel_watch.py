@@ -41,8 +41,15 @@ class ChannelWatch:
         self._taken: dict[ChannelId, TakenElements] = {}
         self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # last chunk compared
 
+    def forget_plan(self) -> None:
+        """Forgets all channels, because numbers mean others."""
+        self._taken.clear()
+        self._compared.clear()
+
     def receiver(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
         """Returns the receiver that a batch is for, if this slot has it."""
+        if slot.slot.view.generation != self.world.view.generation or batch.sender < self.world.view.generation:
+            return None  # of a generation that has ended, and perhaps of another plan
         hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiving_task)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None

@@ -34,6 +34,11 @@ class LogWatch:
         self._must_know = CheckpointId(0)  # checkpoint that every slot must know by now
         self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in all views
 
+    def forget_plan(self) -> None:
+        """Logs and channels begin anew, with other numbers: nothing of them is truncated."""
+        self._offsets = {checkpoint: {} for checkpoint in self._offsets}
+        self.positions = {checkpoint: {} for checkpoint in self.positions}
+
     def completed(self, metadata: CheckpointMetadata) -> None:
         """Records where logs may be truncated."""
         positions: dict[ChannelId, int] = {}
@@ -101,7 +106,7 @@ class LogWatch:
     def _look_at_slot(self, slot: SimSlot, view: View, owners: dict[LogId, Replica]) -> None:
         machine = slot.slot
         installed = machine.view
-        if not installed.number:
+        if not installed.number or installed.generation != view.generation:
             return
         known = owners if installed.number == view.number else self._known(installed, view, owners)
         floors = self._offsets[machine.completed]

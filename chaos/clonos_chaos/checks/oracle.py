@@ -15,6 +15,7 @@ from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed
 from clonos.core.coordinator.failure_detector import GRACE_HEARTBEATS
 from clonos.core.coordinator.failure_policy import DEATHS_OF_POISON
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import Snapshotted, View
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
 from clonos_chaos.checks.assignment_watch import AssignmentWatch
@@ -34,6 +35,9 @@ class Oracle:
     def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.incarnations: dict[TaskId, dict[Incarnation, SlotId]] = {}
+        self.retired: dict[
+            str, dict[Incarnation, SlotId]
+        ] = {}  # of tasks that the plan does not have any more, by name
         self.is_over = False  # the job has ended: later deaths are not failures
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
@@ -60,7 +64,17 @@ class Oracle:
         if incarnation in incarnations:
             self.world.fail(f"task {task} was started twice as incarnation {incarnation:x}")
         incarnations[incarnation] = slot
-        self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {slot}")
+        name = self.world.plan.task_name(task) if task < len(self.world.plan.tasks) else f"task {task}"
+        self.world.note(f"start {name} {incarnation:x} in slot {slot}")
+
+    def renumber(self, before: Plan, plan: Plan) -> None:
+        """Widths change: what is known of tasks stays with their names, and channels are others."""
+        self.retired |= {before.task_name(task): lives for task, lives in self.incarnations.items()}
+        names = {plan.task_name(task): task for task in plan.tasks}
+        self.incarnations = {names[name]: self.retired.pop(name) for name in list(self.retired) if name in names}
+        self.logs.forget_plan()
+        self.channels.forget_plan()
+        self.survival.renumber(before, plan)
 
     def viewed(self, view: View) -> bool:
         """Checks a view: a new generation needs a lost log. Returns whether the view is a rollback."""
@@ -69,7 +83,8 @@ class Oracle:
         is_rollback = bool(before.number) and view.generation > before.generation and not is_switch
         if is_rollback and not self.is_lost and self._is_anybody_left(before):
             self.world.fail(f"generation {view.generation} begins, but no task has reported a lost log")
-        self.look()
+        if not is_switch:
+            self.look()
         if is_switch:
             self.world.count(RESCALED)
             self._check_cut(before)
@@ -87,7 +102,7 @@ class Oracle:
     def _is_switch(self, before: View, view: View) -> bool:
         """Returns whether a view goes on from a cut with the widths in its metadata."""
         last = self._last
-        is_after = last is not None and bool(last.widths) and last.generation == before.generation
+        is_after = last is not None and last.is_cut and last.generation == before.generation
         return is_after and view.generation > before.generation
 
     def _check_cut(self, before: View) -> None:
@@ -104,7 +119,7 @@ class Oracle:
             if hosted is None or hosted.incarnation != entry.incarnation:
                 continue
             if (end_bytes := hosted.logs.end_bytes(hosted.own_log)) != entry.log_offset_bytes:
-                name = self.world.plan.task_name(entry.task)
+                name = hosted.plan.task_name(entry.task)
                 self.world.fail(f"the log of {name} ends at {end_bytes}, after its cut at {entry.log_offset_bytes}")
 
     def _is_anybody_left(self, view: View) -> bool:
@@ -144,7 +159,9 @@ class Oracle:
 
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
         """Checks a report that the generation must end: a failure must have permitted the loss."""
-        if self.world.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
+        placements = self.world.view.placements
+        is_current = message.task < len(placements) and placements[message.task].incarnation == message.incarnation
+        if not is_current or self.is_lost:
             return
         self.is_lost = True
         self.world.count("lost")
@@ -158,7 +175,7 @@ class Oracle:
 
     def acknowledged(self, message: Snapshotted) -> None:
         """Checks that an acknowledged snapshot is in the store."""
-        if message.checkpoint <= self._completed:
+        if message.checkpoint <= self._completed or message.incarnation < self.world.view.generation:
             return  # repeated, because the task does not know yet that the checkpoint has ended
         self.situations.acknowledged(message, self.world.view)
         missing = [name for name in message.objects if name not in self.world.store]

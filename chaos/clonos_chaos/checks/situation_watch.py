@@ -42,7 +42,7 @@ class Situations:
         if is_rollback:
             self._world.count(ROLLBACK)
         for slot in self._world.living():
-            for hosted in slot.slot.hosted.values():
+            for hosted in slot.slot.hosted.values() if slot.slot.view.generation == view.generation else ():
                 is_in_it = view.placements[hosted.task].incarnation == hosted.incarnation
                 if is_in_it and isinstance(hosted.state, Recovering) and not hosted.state.gathering.is_complete:
                     self._world.count(VIEW_WHILE_GATHERING)

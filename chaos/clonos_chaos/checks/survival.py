@@ -8,6 +8,7 @@ successor has gathered the logs and has had a message from each input.
 from __future__ import annotations
 
 from clonos.core.model.ids import Incarnation, SlotId, TaskId
+from clonos.core.model.plan import Plan
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.control_messages import View
@@ -47,6 +48,16 @@ class Survival:
         self._down.clear()
         self._keepers = named
         self._filled = {task: set(keepers) for task, keepers in named.items()}
+
+    def renumber(self, before: Plan, plan: Plan) -> None:
+        """Widths change: what is known of tasks stays with their names."""
+
+        def renumbered(task: TaskId) -> TaskId | None:
+            return plan.task_named(before.task_name(task))
+
+        self.effects_exposed = {new for task in self.effects_exposed if (new := renumbered(task)) is not None}
+        self._keepers = {new: held for task, held in self._keepers.items() if (new := renumbered(task)) is not None}
+        self._filled, self._staying = {}, set()
 
     def _stays(self, task: TaskId, view: View) -> bool:
         """Returns whether a new generation finds the journal of a source where its last incarnation ran."""

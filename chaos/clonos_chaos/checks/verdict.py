@@ -8,6 +8,7 @@ from typing import Any
 from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_chaos.jobs.keyed_jobs import KeyedJob
 from clonos_chaos.sim.external_systems import SimAsked
 from clonos_chaos.sim.sim_cluster import SimCluster
 
@@ -25,9 +26,9 @@ def complaints_of(world: SimCluster, oracle: Oracle) -> list[str]:
         complaints += _counted_wrongly(world, "transactional", transactional)
     if world.outcome.rollbacks and not all(external.withdraws for external in world.externals.values()):
         # Output from before the rollback may differ from what the next generation has drawn; other output may not.
-        complaints += contradictions(transactional)
+        complaints += contradictions(transactional, isinstance(world.job, KeyedJob))
     else:
-        complaints += contradictions([*immediate, *transactional])
+        complaints += contradictions([*immediate, *transactional], isinstance(world.job, KeyedJob))
     complaints += _never_given(world, [*immediate, *transactional])
     complaints += _results_wrong(world, [*immediate, *transactional])
     complaints += _asked_wrongly(world, oracle)
@@ -50,8 +51,9 @@ def _counted_wrongly(world: SimCluster, sink: str, rows: list[Any]) -> list[str]
     return []
 
 
-def contradictions(rows: list[Any]) -> list[str]:
-    """Returns draws of a vertex for one offset that differ between paths, and states that were reached twice."""
+def contradictions(rows: list[Any], is_keyed: bool = False) -> list[str]:
+    """Returns draws of a vertex for one offset that differ between paths, and states that were reached twice; by any
+    task where the state is keyed."""
     drawn: dict[tuple[Any, ...], Any] = {}
     found = []
     for offset, lineage, *_ in rows:
@@ -64,7 +66,7 @@ def contradictions(rows: list[Any]) -> list[str]:
     states: dict[tuple[Any, ...], Any] = {}
     for place, (task, values) in drawn.items():
         offset, path = place
-        state = (path[-1], task, offset % KEYS, values[0])
+        state = (path[-1], 0 if is_keyed and len(path) > 1 else task, offset % KEYS, values[0])
         if states.setdefault(state, place) != place:
             found.append(f"state {state} was reached by two records: {states[state]} and {place}")
     return found
@@ -95,7 +97,8 @@ def _asked_wrongly(world: SimCluster, oracle: Oracle) -> list[str]:
     for asked in world.job.service.answers:
         if asked.task_name:
             calls.setdefault((asked.question, asked.generation), []).append(asked)
-    lives = {world.plan.task_name(task): len(lives) for task, lives in oracle.incarnations.items()}
+    named = {world.plan.task_name(task): lives for task, lives in oracle.incarnations.items()}
+    lives = {name: len(lives) for name, lives in (oracle.retired | named).items()}
     exposed = {world.plan.task_name(task) for task in oracle.survival.effects_exposed}
     found = []
     for (question, generation), asked_all in calls.items():
@@ -127,11 +130,11 @@ def _asked_wrongly(world: SimCluster, oracle: Oracle) -> list[str]:
 def _alarms_missing(world: SimCluster) -> list[str]:
     """Checks for an alarm with the exact numbers of output that an immediate sink wrote after a restored checkpoint."""
     alarms = {
-        (fields["task"], fields["first"], fields.get("next")) for _, fields in world.warnings if "first" in fields
+        (fields["name"], fields["first"], fields.get("next")) for _, fields in world.warnings if "first" in fields
     }
     return [
         f"{external.task_name}: output from {first} to below {following} may leave again, and no alarm says so"
-        for task, external in world.externals.items()
+        for external in world.externals.values()
         for first, following in external.alarms_due
-        if (task, first, following) not in alarms
+        if (external.task_name, first, following) not in alarms
     ]

@@ -80,6 +80,7 @@ class SharedByChains:
     inputs: list[list[int]]
     failed_once: list[int]
     chains_open: int
+    is_keyed = False  # every edge is by the key of the state
 
 
 class FuzzChain:
@@ -194,7 +195,8 @@ class FuzzChain:
         if self.work.is_sink:
             self.collected += stamped
         for port in self.work.ports:
-            self.context.collector.rows(port, stamped, [row[0] for row in stamped])
+            keys = [row[0] % KEYS for row in stamped] if self.job.is_keyed else [row[0] for row in stamped]
+            self.context.collector.rows(port, stamped, keys)
 
     def _windows(self) -> list[int]:
         return sorted(key[1] for key in self.state if isinstance(key, tuple))

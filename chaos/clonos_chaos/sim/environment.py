@@ -75,6 +75,9 @@ class Witness(Protocol):
     def dying(self, slots: list[SlotId]) -> None:
         """These processes are about to die."""
 
+    def renumber(self, before: Plan, plan: Plan) -> None:
+        """Widths change: numbers mean other tasks and channels."""
+
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
         """A task reports that the generation must end."""
 
@@ -102,6 +105,7 @@ class SimEnvironment(ABC):
 
     oracle: Witness
     network: Network
+    scalable: tuple[str, ...] = ()  # steps whose width may change
 
     def __init__(
         self,
@@ -114,6 +118,7 @@ class SimEnvironment(ABC):
         external_kind: ExternalKind,
     ) -> None:
         self.seed, self.job, self.plan, self.options, self.settings = seed, job, plan, options, settings
+        self.declared = plan  # ``plan`` has the widths of the latest view
         self.is_validated = False  # asserts the invariants of all machines after each event
         self.clock = Clockwork(clock_seed)
         self.hub: Any = getcurrent()
@@ -144,6 +149,12 @@ class SimEnvironment(ABC):
         """Returns the task of this name, such as ``map/0``."""
         return next(task for task in self.plan.tasks if self.plan.task_name(task) == name)
 
+    def adopt_plan(self, view: View) -> None:
+        """Takes over the widths of a view that is about to be issued: numbers of tasks and channels mean others."""
+        before, self.plan = self.plan, self.declared.with_widths(dict(view.widths))
+        self.externals.renumber(self.plan)
+        self.oracle.renumber(before, self.plan)
+
     # ------------------------------------------------------------------ what the world does for its processes
 
     @abstractmethod
@@ -157,6 +168,10 @@ class SimEnvironment(ABC):
     @abstractmethod
     def begin(self) -> None:
         """Takes note that the first view is issued."""
+
+    @abstractmethod
+    def divided(self, metadata: CheckpointMetadata, term: int) -> CheckpointMetadata:
+        """Returns a cut with the tasks that go on from it."""
 
     @abstractmethod
     def add_slot(self) -> None:

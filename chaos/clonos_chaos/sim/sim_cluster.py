@@ -14,6 +14,9 @@ from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
+WIDTHS = (1, 1, 2, 2, 3, 4)
+"""Widths that are drawn for a step."""
+
 
 class SimCluster(SimEnvironment, ABC):
     """Processes in their environment. ``fault_rng``: the random stream of the faults."""
@@ -85,8 +88,10 @@ class SimCluster(SimEnvironment, ABC):
     def request_widths(self, rng: Random) -> None:
         """Asks the coordinator for a change of widths."""
         self._requests += 1
-        self.note(f"request {self._requests} of a change of widths")
-        self.handle(RescaleRequested(self._requests, (), self.clock.now_ns))
+        steps = rng.sample(self.scalable, rng.randint(1, len(self.scalable))) if self.scalable else ()
+        widths = tuple((step, rng.choice(WIDTHS)) for step in steps)
+        self.note(f"request {self._requests} of a change of widths: {widths}")
+        self.handle(RescaleRequested(self._requests, widths, self.clock.now_ns))
 
     # ------------------------------------------------------------------ what can be done to them
 

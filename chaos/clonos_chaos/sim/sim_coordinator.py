@@ -9,6 +9,7 @@ from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     CommitOutput,
     DeleteObjects,
+    DivideState,
     Effect,
     JobDone,
     JobFailed,
@@ -25,6 +26,7 @@ from clonos.core.coordinator.coordinator_events import (
     OutputCommitted,
     Received,
     SlotGone,
+    StateDivided,
     Ticked,
     WriteOutcome,
 )
@@ -44,7 +46,7 @@ class SimCoordinator:
 
     def __init__(self, world: SimEnvironment, term: int) -> None:
         self.world, self.clock, self.term = world, world.clock, term
-        self.machine = Coordinator(world.plan, world.options)
+        self.machine = Coordinator(world.declared, world.options)
         self.is_dead = False
         self.paused_until_ns = 0
         self.began_ns = world.clock.now_ns
@@ -57,7 +59,7 @@ class SimCoordinator:
         resume = world.chain[max(world.chain)] if world.chain else None
         is_first = self.term == 1
         named = tuple(world.named) if world.names_slots else ()
-        resume = None if is_first else resume
+        resume = None if is_first or resume is None else self.world.divided(resume, self.term)
         # As the file of retained slots has them: how those registered that live.
         registers = tuple(world.named[slot] for slot in named if not world.has_died(slot))
         self.handle(
@@ -128,6 +130,8 @@ class SimCoordinator:
                 self._after_store(self._write_metadata, metadata)
             case CommitOutput(checkpoint, parts):
                 self._after_store(self._commit, checkpoint, parts)
+            case DivideState(metadata):
+                self._after_store(self._divide, metadata)
             case DeleteObjects(names):
                 for name in names:
                     world.store.pop(name, None)
@@ -148,6 +152,8 @@ class SimCoordinator:
         if isinstance(message, View) and message.number > world.view.number:
             world.note(f"view {message.number:x} generation {message.generation:x}")
             begins = message.generation > world.view.generation > 0
+            if message.widths != world.view.widths and world.views:
+                world.adopt_plan(message)
             world.oracle.viewed(message)
             world.views.append(message)
             if len(world.views) == 1:
@@ -192,6 +198,12 @@ class SimCoordinator:
     def _report_durable(self, metadata: CheckpointMetadata) -> None:
         self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.DURABLE, now_ns=self.clock.now_ns))
         self.world.reach(FaultPoint.COMPLETE)
+
+    def _divide(self, metadata: CheckpointMetadata) -> None:
+        if self.world.fails_in_store():
+            self.handle(StateDivided(metadata.checkpoint, None, "the simulated store failed"))
+        else:
+            self.handle(StateDivided(metadata.checkpoint, self.world.divided(metadata, self.term)))
 
     def _commit(self, checkpoint: CheckpointId, parts: tuple[VertexParts, ...]) -> None:
         world = self.world

@@ -26,11 +26,11 @@ class SimProcess:
         self.paused_until_ns = 0
         self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._inbox_due_ns = 0
-        self.slot = Slot(slot_id, world.plan, world.options, self.new_mirror)
+        self.slot = Slot(slot_id, world.declared, world.options, self.new_mirror)
         self.step = self.slot.step  # or that of a trace
 
     def new_mirror(self, task: TaskId) -> Mirror:
-        return self.world.job.new_mirror(self.world.plan.vertex_of[task])
+        return self.world.job.new_mirror(self.slot.plan.vertex_of[task])
 
     def handle(self, event: Event) -> None:
         """Steps the machine and performs what it asks for."""

@@ -9,7 +9,7 @@ from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import encode_snapshot, restore_from, standby_payload
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports import slot_effects as effect
-from clonos.core.ports.operator_chain import Pieces
+from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot_events import (
@@ -24,7 +24,7 @@ from clonos.core.slot.slot_events import (
 from clonos.core.wire.control_messages import Register
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.environment import SimEnvironment
-from clonos_chaos.sim.external_systems import SimFenced
+from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.producer_connections import SimProducerConnections
 from clonos_chaos.sim.rare_situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
 from clonos_chaos.sim.sim_process import SimProcess
@@ -72,7 +72,7 @@ class SimSlot(SimProcess):
             effect.EndSlot: self._end_slot,
         }
         self._is_silent = False
-        self._external_due_ns: dict[TaskId, int] = {}
+        self._external_due_ns: dict[str, int] = {}
 
     def register(self) -> None:
         """Announces itself until it is in a view."""
@@ -168,9 +168,10 @@ class SimSlot(SimProcess):
         whole.release()
 
     def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
-        self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names)
+        mirror = self.new_mirror(asked.purpose.task)  # its number may mean another task when it was read
+        self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names, mirror)
 
-    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...], mirror: Mirror) -> None:
         store = self.world.store
         missing = [name for name in names if name not in store]
         if missing and isinstance(purpose, TaskRead) and not self.is_dead:
@@ -178,22 +179,30 @@ class SimSlot(SimProcess):
         if missing or self.world.fails_in_store():
             self.run(self.handle, SnapshotsRead(purpose, None, f"missing {missing}"))
             return
-        restored = restore_from([(name, store[name]) for name in names], self.new_mirror(purpose.task))
+        restored = restore_from([(name, store[name]) for name in names], mirror)
         self.run(self.handle, SnapshotsRead(purpose, restored, ""))
 
     def _open_sink(self, asked: effect.OpenSink) -> None:
-        self._external(
-            asked.task, self._register_external, asked.task, asked.incarnation, asked.generation, asked.restored_number
-        )
+        self._external(asked.task, self._register_external, asked.incarnation, asked.generation, asked.restored_number)
 
     def _external(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
+        external = self._external_of(task)  # a number may mean another task when the call arrives
         due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.external_ns_max)
-        due = self._external_due_ns[task] = max(due, self._external_due_ns.get(task, 0))
-        self.clock.at(due, call, *arguments)
+        due = self._external_due_ns[external.task_name] = max(due, self._external_due_ns.get(external.task_name, 0))
+        self.clock.at(due, call, external, task, *arguments)
 
-    def _register_external(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
+    def _external_of(self, task: TaskId) -> SimExternalSystem:
+        return self.world.externals.named(self.slot.plan.task_name(task))
+
+    def _register_external(
+        self,
+        external: SimExternalSystem,
+        task: TaskId,
+        incarnation: Incarnation,
+        generation: int,
+        restored_number: int,
+    ) -> None:
         # A request that has left reaches the external system even if the process has died since.
-        external = self.world.externals[task]
         withdrawn = external.withdrawn
         try:
             number, superseded = external.register(generation, incarnation, restored_number)
@@ -222,18 +231,22 @@ class SimSlot(SimProcess):
         """Closes the sink; writes in transit still arrive, and are refused once a successor has registered."""
 
     def _write_to_sink(self, asked: effect.WriteToSink) -> None:
-        self._external(
-            asked.task, self._write_external, asked.task, asked.incarnation, asked.first_seq, asked.count, asked.payload
-        )
+        self._external(asked.task, self._write_external, asked.incarnation, asked.first_seq, asked.count, asked.payload)
 
     def _write_external(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
+        self,
+        external: SimExternalSystem,
+        task: TaskId,
+        incarnation: Incarnation,
+        first_seq: int,
+        count: int,
+        payload: bytes,
     ) -> None:
         if self.is_dead and (self._is_silent or self.clock.rng.random() < 0.5):
             self._is_silent = True  # died before it left, and so did all after it
             return
         try:
-            number = self.world.externals[task].write(incarnation, first_seq, count, payload)
+            number = external.write(incarnation, first_seq, count, payload)
         except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
@@ -246,14 +259,18 @@ class SimSlot(SimProcess):
         )
 
     def _forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
-        external = self.world.externals[asked.task]
+        external = self._external_of(asked.task)
         if external.withdraws:  # after the writes that are on their way; nothing is drawn for it
-            due = max(self.clock.now_ns, self._external_due_ns.get(asked.task, 0))
+            due = max(self.clock.now_ns, self._external_due_ns.get(external.task_name, 0))
             self.clock.at(due, external.forget, asked.incarnation, asked.before_number)
 
     def _warn(self, asked: effect.Warn) -> None:
         self.world.note(f"warning: {asked.text}")
-        self.world.warnings.append((asked.text, asked.fields))
+        task = asked.fields.get("task")
+        fields = dict(asked.fields)
+        if isinstance(task, int):
+            fields["name"] = self.slot.plan.task_name(task)
+        self.world.warnings.append((asked.text, fields))
 
     def _refuse_message(self, asked: effect.RefuseMessage) -> None:
         raise asked.error

@@ -94,6 +94,16 @@ class ExternalSystems(dict[TaskId, SimExternalSystem]):
             sink = _sink(kind, self._memory)
             super().__init__((task, SimTable(name, sink, self._memory)) for task, name in names)
 
+    def named(self, task_name: str) -> SimExternalSystem:
+        """Returns the external system of a task by its name, whatever its number is."""
+        return next(external for external in self.values() if external.task_name == task_name)
+
+    def renumber(self, plan: Plan) -> None:
+        """Gives each system the number that its task has in another plan."""
+        found = {plan.task_named(external.task_name): external for external in self.values()}
+        self.clear()
+        self.update({task: external for task, external in found.items() if task is not None})
+
     def close(self) -> None:
         """Closes the database at the end of the world."""
         self._memory.end()

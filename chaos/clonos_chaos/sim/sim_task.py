@@ -33,7 +33,7 @@ class SimTask:
 
     def __init__(self, host: SimProcess, task: TaskId, number: ThreadId, activation: Activation) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
-        self.task, self.number = task, number
+        self.task, self.number, self.plan = task, number, host.slot.plan
         self.began_as_shadow = activation.is_shadow
         self.commands: deque[Command] = deque()
         self.is_dead = False
@@ -60,8 +60,8 @@ class SimTask:
         task: Task | None = None
         try:
             self._reach(FaultPoint.START)
-            chain = world.job.new_chain(world.plan.vertex_of[self.task])
-            task = Task(world.plan, self.task, chain, self, self._activation, world.options)
+            chain = world.job.new_chain(self.plan.vertex_of[self.task])
+            task = Task(self.plan, self.task, chain, self, self._activation, world.options)
             self._activation = None  # type: ignore[assignment]
             task.run()
         except TaskStopped:
@@ -70,7 +70,7 @@ class SimTask:
             if self.is_dead:
                 return
             assert task is not None, error
-            world.note(f"{world.plan.task_name(self.task)} raised {error!r}")
+            world.note(f"{self.plan.task_name(self.task)} raised {error!r}")
             if world.is_unexpected(error):
                 world.crashes.append(error)
             self.host.later(self.host.handle, ThreadRaised(self.number, describe_failure(task, error)))

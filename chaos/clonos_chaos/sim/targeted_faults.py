@@ -72,7 +72,8 @@ class PointReached(NamedTuple):
 
     def name_in(self, world: SimCluster) -> str:
         """Returns the name of the task; empty for the coordinator."""
-        return "" if self.task is None else world.plan.task_name(self.task)
+        is_known = self.task is not None and self.task < len(world.plan.tasks)
+        return world.plan.task_name(self.known_task) if is_known else ""
 
     @property
     def known_task(self) -> TaskId:
@@ -146,6 +147,7 @@ def task_of(world: SimCluster, message: Any) -> TaskId | None:
     """Returns the task that a message is about: for a message of a channel, the sending task."""
     channel = getattr(message, "channel", None)
     if channel is not None and not hasattr(message, "task"):
-        return world.plan.channels[ChannelId(channel)].sender
+        channels = world.plan.channels  # a message may be of another plan
+        return channels[ChannelId(channel)].sender if channel < len(channels) else None
     task: TaskId | None = getattr(message, "task", None)
     return task

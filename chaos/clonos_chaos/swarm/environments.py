@@ -11,7 +11,7 @@ from random import Random
 
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.world_settings import KINDS, DiskEnvironment, WorldSettings
-from clonos_chaos.swarm.world import World
+from clonos_chaos.swarm.world import KEYED, World
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ class Swarm:
         settings = mixed_settings(seed) if self.is_mixed or self.is_rescaling else None
         if settings is not None and self.is_rescaling:
             settings = replace(settings, rescales=Random(f"count of rescales of {seed}").choice((1, 2, 3)))
-        return World(seed, self.topology, settings=settings, records_max=records_max, only_faults=only_faults)
+        topology = self.topology
+        if self.is_rescaling and not topology and Random(f"keyed job of {seed}").random() < 0.7:
+            topology = KEYED
+        return World(seed, topology, settings=settings, records_max=records_max, only_faults=only_faults)
 
     def arguments(self, seed: int) -> str:
         """Returns the command-line arguments that select one of its worlds."""

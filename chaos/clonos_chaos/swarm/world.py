@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
@@ -25,6 +26,7 @@ from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, draw_job, with_replicas
 from clonos_chaos.jobs.graphs.graph_jobs import GraphJob
 from clonos_chaos.jobs.join_jobs import JoinedJob
+from clonos_chaos.jobs.keyed_jobs import SCALABLE, KeyedJob, divided
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
 from clonos_chaos.jobs.transformed_jobs import TransformedJob
@@ -47,6 +49,9 @@ TOPOLOGIES = (
 )
 """Topologies; a seed without one takes them in turn."""
 
+KEYED = "keyed"
+"""Topology whose widths may change. Seeds without ``--rescale`` do not take it, so that they stay the same."""
+
 _MAKERS: dict[str, Callable[[str, Random, int, int | None], SimulatedJob]] = {
     "api": ApiJob,
     "pushed": PushedJob,
@@ -57,6 +62,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], SimulatedJob]] = {
     "windows": WindowJob,
     "graphs": GraphJob,
     "columns": ColumnJob,
+    KEYED: KeyedJob,
 }
 
 AFTERLIFE_NS_MAX = 10 * SECOND_NS
@@ -104,6 +110,7 @@ class World(SimCluster):
         super().__init__(seed, made, plan, drawn, settings, rng.getrandbits(64), kind)
         self.is_validated = seed % VALIDATED_EVERY == 0
         self.slots, self.fault_rng = {}, rng
+        self.scalable = SCALABLE if isinstance(made, KeyedJob) else ()
         self.network = Network(
             self.clock, self._deliver, settings.network_ns_max, settings.control_loss, settings.is_encoding
         )
@@ -192,6 +199,12 @@ class World(SimCluster):
             self.oracle.channels.took(batch, payload, before_seq)
             if not batch.kind.has_checkpoint:
                 self.oracle.received()
+
+    def divided(self, metadata: CheckpointMetadata, term: int) -> CheckpointMetadata:
+        before = self.declared.with_widths({vertex.name: vertex.parallelism for vertex in metadata.plan.vertices})
+        plan = self.declared.with_widths(dict(metadata.widths))
+        is_same = not metadata.is_cut or plan == before
+        return metadata if is_same else divided(metadata, before, plan, self.store, term)
 
     def complaints(self) -> list[str]:
         """Returns what is wrong with the output of a job that has ended well."""

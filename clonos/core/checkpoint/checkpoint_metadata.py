@@ -51,8 +51,9 @@ class VertexParts(msgspec.Struct, frozen=True, array_like=True):
 class CheckpointMetadata(msgspec.Struct, frozen=True):
     """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written.
 
-    ``widths``: the number of tasks of each vertex, by its name, in the generation that goes on from here, if the
-    checkpoint is a cut (protocol 6.12). No task has made a step after it.
+    ``widths``: the number of tasks of each vertex, by its name, in the generation that goes on from here; empty if they
+    are those of the job's plan. ``is_cut``: they may differ from those of ``tasks``, and no task has made a step after
+    the checkpoint (protocol 6.12).
 
     ``retired`` has each task with output outside the job that ran once and does not run any more, by its name, and the
     number of its next row as of this checkpoint.
@@ -69,6 +70,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     plan: PlanShape
     widths: tuple[tuple[str, Count], ...] = ()
     retired: dict[str, Count] = {}
+    is_cut: bool = False
 
     @property
     def is_final(self) -> bool:

@@ -156,7 +156,7 @@ def metadata_of(
 
     It is no cut once a task has ended: nothing of it would go on in other tasks.
     """
-    has_ended = any(message.final for message in messages.values())
+    is_cut = bool(widths) and not any(message.final for message in messages.values())
     return CheckpointMetadata(
         format=METADATA_FORMAT,
         job_id=ledger.completed.job_id,
@@ -167,7 +167,8 @@ def metadata_of(
         highest_checkpoint=ledger.highest,
         tasks=tuple(_entry(ledger.completed, messages[task]) for task in ledger.plan.tasks),
         plan=ledger.completed.plan,
-        widths=() if has_ended else widths,
+        widths=widths if is_cut else ledger.completed.widths,
+        is_cut=is_cut,
         retired=ledger.completed.retired,
     )
 

@@ -40,6 +40,7 @@ from clonos.core.coordinator.coordinator_events import (
     SlotGone,
     SlotRefused,
     SlotUnreachable,
+    StateDivided,
     StopRequested,
     Ticked,
 )
@@ -78,7 +79,8 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
 def _on_status(state: CoordinatorState, event: Received) -> None:
     """Applies the heartbeat of a slot, and then moves the tasks that are suspended there."""
     event_handlers.on_status(state, event)
-    relocation.on_status(state, event)
+    if state.suspended_tasks:
+        relocation.on_status(state, event)
 
 
 def _tick(state: CoordinatorState, event: Ticked) -> None:
@@ -91,7 +93,7 @@ def _tick(state: CoordinatorState, event: Ticked) -> None:
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
 OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
 REPEATED = (*OF_ONE_INCARNATION, Suspicion)
-OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
+OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed, StateDivided)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 OF_THE_USER = (StopRequested, CheckpointRequested, CheckpointReleased, RescaleRequested)
 ENDING_PHASES = (Running, Closing)
@@ -116,6 +118,7 @@ HANDLERS: Table[None] = {
     (Starting, MetadataWritten): event_handlers.on_metadata_written,
     (Starting, OutputCommitted): event_handlers.on_output_committed,
     (Starting, OutputCommitFailed): event_handlers.on_output_commit_failed,
+    (Starting, StateDivided): _stay,
     (Starting, SlotStatus): _stay,
     (Starting, Snapshotted): _stay,
     (Starting, LogLost): _stay,
@@ -140,6 +143,7 @@ HANDLERS: Table[None] = {
     (Listening, MetadataWritten): event_handlers.on_metadata_written,
     (Listening, OutputCommitted): event_handlers.on_output_committed,
     (Listening, OutputCommitFailed): event_handlers.on_output_commit_failed,
+    (Listening, StateDivided): _stay,
     (Listening, Snapshotted): _stay,
     (Listening, LogLost): _stay,
     (Listening, JournalLost): _stay,
@@ -169,10 +173,12 @@ HANDLERS: Table[None] = {
     (Running, MetadataWritten): event_handlers.on_metadata_written,
     (Running, OutputCommitted): event_handlers.on_output_committed,
     (Running, OutputCommitFailed): event_handlers.on_output_commit_failed,
+    (Running, StateDivided): event_handlers.on_state_divided,
     # Closing: the last output is being committed
     (Closing, MetadataWritten): event_handlers.on_metadata_written,
     (Closing, OutputCommitted): event_handlers.on_output_committed,
     (Closing, OutputCommitFailed): event_handlers.on_output_commit_failed,
+    (Closing, StateDivided): _stay,
     (Closing, Ticked): event_handlers.on_tick_closing,
     (Closing, CheckpointRequested): _stay,
     (Closing, CheckpointReleased): event_handlers.release_checkpoint,
@@ -229,6 +235,8 @@ class Coordinator:
         if isinstance(message, Register):
             check_itself(sender, message.slot)
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
+            if message.incarnation < self.view.generation:
+                return  # it has ended, and its number may be that of another task now
             is_of_keeper = isinstance(message, TaskFailed) and message.at is None and message.blame is Blame.ENVIRONMENT
             if not (is_of_keeper and self._state.has_keeper(sender, message.task)):
                 check_life(sender, message.task, message.incarnation, self.view)

@@ -55,6 +55,13 @@ class CommitOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class DivideState:
+    """Divide the state of a cut among the tasks of its widths. Answered by ``StateDivided``; may be repeated."""
+
+    metadata: CheckpointMetadata
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteObjects:
     """Delete objects that neither of the last two checkpoints needs. Missing ones are no error."""
 
@@ -151,6 +158,7 @@ Effect = (
     | ReleaseSlot
     | WriteMetadata
     | CommitOutput
+    | DivideState
     | DeleteObjects
     | Alarm
     | RecoveryEvent

@@ -138,6 +138,16 @@ class OutputCommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StateDivided:
+    """Outcome of ``DivideState``: the checkpoint with the tasks of its widths; None: the store failed."""
+
+    checkpoint: CheckpointId
+    metadata: CheckpointMetadata | None
+    text: str = ""
+    now_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """The user stops the job, with a last checkpoint (``drain``) or at once.
 
@@ -184,6 +194,7 @@ Event = (
     | MetadataWritten
     | OutputCommitted
     | OutputCommitFailed
+    | StateDivided
     | StopRequested
     | CheckpointRequested
     | CheckpointReleased

@@ -8,7 +8,7 @@ below 10 ms.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from clonos.core.coordinator import (
     rescale_machine,
     view_machine,
 )
-from clonos.core.coordinator.checkpoint_ledger import CheckpointHistory, Ledger
+from clonos.core.coordinator.checkpoint_ledger import CheckpointHistory, Ledger, without_pending
 from clonos.core.coordinator.coordinator_effects import (
     Effect,
     Ending,
@@ -159,7 +159,7 @@ class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
     def __init__(self, plan: Plan, options: Options) -> None:
-        self.plan, self.options = plan, options
+        self.declared, self.plan, self.options = plan, plan, options  # ``plan`` has the widths of the generation
         self.limits = failure_detector.DetectorLimits.of(options)
         self.targets = replication_targets(plan, options.standbys, options.keepers)
         self.rules, self.broken_rules = rules_of(plan, options.placement, ""), ""  # rules that the view breaks
@@ -219,6 +219,24 @@ class CoordinatorState:
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()
 
+    def adopt_plan(self, completed: CheckpointMetadata) -> None:
+        """Takes over the widths of a checkpoint. Whatever is known of tasks is forgotten, because numbers mean others;
+        what is known of failures stays with the task of the same name."""
+        before, self.plan = self.plan, self.declared.with_widths(dict(completed.widths))
+        self.targets = replication_targets(self.plan, self.options.standbys, self.options.keepers)
+        self.rules = rules_of(self.plan, self.options.placement, self.rules.driver_host)
+        named = [(self.plan.task_named(before.task_name(task)), task) for task in self.records]
+        self.records = {new: self.records[old] for new, old in named if new is not None}
+        for task in list(self.open_recoveries):
+            self.close_recovery(task)
+        self.statuses, self.phases, self.backlogs, self.moves_given_up = {}, {}, {}, {}
+        self.failed_tasks, self.confirmed, self.recovering_tasks, self.suspended_tasks = {}, {}, {}, {}
+        self.standing_watermarks = StandingWatermarks()
+        tasks = (None,) * len(self.plan.tasks)
+        ledger = replace(without_pending(self.ledger, lambda _: True), plan=self.plan, incarnations=tasks, finals={})
+        retained = (*ledger.retained, ledger.completed)  # another coordinator divides its state again
+        self.checkpoints = replace(self.checkpoints, ledger=replace(ledger, completed=completed, retained=retained))
+
     # ------------------------------------------------------------------ short names
 
     @property
@@ -256,7 +274,7 @@ class CoordinatorState:
     def is_switch_due(self, view: View) -> bool:
         """Returns whether the last completed checkpoint is a cut from which the generation of this view has not gone
         on yet. Then no task makes a step in this generation any more."""
-        return bool(self.completed.widths) and view.generation == self.completed.generation
+        return self.completed.is_cut and view.generation == self.completed.generation
 
     def domains(self) -> dict[SlotId, str]:
         """Returns the domain of each living slot, ordered by id."""

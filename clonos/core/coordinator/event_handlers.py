@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint import checkpoint_events
-from clonos.core.coordinator import checkpoint_machine, failure_detector
+from clonos.core.coordinator import checkpoint_machine, failure_detector, rescale_machine
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, Send, StoodDown
 from clonos.core.coordinator.coordinator_events import (
     CheckpointReleased,
@@ -15,6 +15,7 @@ from clonos.core.coordinator.coordinator_events import (
     SlotGone,
     SlotRefused,
     SlotUnreachable,
+    StateDivided,
     StopRequested,
     Ticked,
     WriteOutcome,
@@ -37,7 +38,7 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.rescale_machine import Cutting, Switching
 from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, trigger_sources, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
-from clonos.core.model.ids import COORDINATOR, CheckpointId, term_of
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, ViewNumber, term_of
 from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
@@ -59,8 +60,8 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     """Applies the heartbeat of a slot."""
     status = event.message
     assert isinstance(status, SlotStatus)
-    if term_of(status.view) > state.term:
-        stand_down(state)
+    if status.view < state.view.generation or term_of(status.view) > state.term:
+        _note_other_generation(state, event.slot, status.view)
         return
     before = state.statuses.get(event.slot)
     ending = sources_to_end(state) if state.plan.limited else None
@@ -79,6 +80,14 @@ def on_status(state: CoordinatorState, event: Received) -> None:
         state.over_soft_limit.pop(event.slot, None)
     if not state.is_balanced and (before is None or _backups(before) != _backups(status)):
         state.is_placement_due = True
+
+
+def _note_other_generation(state: CoordinatorState, slot: SlotId, view: ViewNumber) -> None:
+    """Stands down for a later term. The tasks of an earlier generation have ended, and may be those of another plan."""
+    if term_of(view) > state.term:
+        stand_down(state)
+    else:
+        state.note_view(slot, view)
 
 
 def on_view(state: CoordinatorState, event: Received) -> None:
@@ -215,6 +224,18 @@ def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None
     """Ends the commit of a checkpoint's output."""
     state.first_output = None
     advance_checkpoints(state, event)
+
+
+def on_state_divided(state: CoordinatorState, event: StateDivided) -> None:
+    """Begins the generation after a cut with the state that was divided for it, or tries that again."""
+    rescale = state.rescale
+    if not isinstance(rescale, Switching) or rescale.divided or event.checkpoint != state.completed.checkpoint:
+        return
+    if event.metadata is None:
+        state.emit(
+            Alarm(f"the state of checkpoint {event.checkpoint} could not be divided; trying again: {event.text}")
+        )
+    state.rescale = rescale_machine.step(rescale, rescale_machine.Divided(event.metadata))
 
 
 def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) -> None:
@@ -400,8 +421,9 @@ def after_event(state: CoordinatorState, is_tick: bool) -> None:
     finish_if_done(state)
     if not state.is_running:
         return
-    is_switching = isinstance(state.rescale, Switching) and state.is_switch_due(state.view)
-    is_urgent = bool(state.failed_tasks) or state.is_rollback_due or is_switching
+    is_urgent = bool(state.failed_tasks) or state.is_rollback_due
+    if isinstance(state.rescale, Switching):
+        is_urgent = is_urgent or state.is_switch_due(state.view)
     is_at_once = is_tick or state.is_view_waiting or state.unplaced_since_ns is not None
     if is_urgent or (state.is_placement_due and is_at_once):
         renew_view(state)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from clonos.core.checkpoint import checkpoint_events
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator import (
     checkpoint_machine,
     failure_detector,
@@ -18,13 +19,29 @@ from clonos.core.coordinator import (
     rescale_machine,
     view_machine,
 )
-from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    DivideState,
+    JobFailed,
+    Milestone,
+    ReleaseSlot,
+    RequestSlots,
+    Send,
+)
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
+from clonos.core.model.plan import Plan
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
-from clonos.core.placement.assignment import Assignment, Readiness, is_balanced, place, with_keepers_at_home
+from clonos.core.placement.assignment import (
+    NO_ASSIGNMENT,
+    Assignment,
+    Readiness,
+    is_balanced,
+    place,
+    with_keepers_at_home,
+)
 from clonos.core.placement.placement_rules import broken_rules
 from clonos.core.placement.survivability import depth_problem, what_is_not_survived
 from clonos.core.wire.control_messages import TaskStatus, View
@@ -214,7 +231,7 @@ def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event
     for effect in effects:
         if isinstance(effect, checkpoint_machine.Complete):
             _announce(state)
-            if effect.metadata.widths:
+            if effect.metadata.is_cut:
                 state.rescale = rescale_machine.step(state.rescale, rescale_machine.CutComplete())
         elif isinstance(effect, JobFailed):
             state.fail(effect)
@@ -255,7 +272,7 @@ def give_up_rescale(state: CoordinatorState, reason: str) -> None:
     if not isinstance(rescale, rescale_machine.Ordering | rescale_machine.Cutting):
         return
     committing = state.checkpoints
-    if isinstance(committing, checkpoint_machine.Committing) and committing.metadata.widths:
+    if isinstance(committing, checkpoint_machine.Committing) and committing.metadata.is_cut:
         return
     state.slots_needed -= slots_added(state, rescale.widths)
     advance_checkpoints(state, checkpoint_events.CutGivenUp())
@@ -269,12 +286,12 @@ def give_up_rescale(state: CoordinatorState, reason: str) -> None:
 
 def _issue(state: CoordinatorState) -> None:
     view, domains = state.view, state.domains()
+    if state.is_switch_due(view):
+        return _switch_when_divided(state, view)
     assignment = assignment_for(state, view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    if state.is_switch_due(view):
-        event: view_machine.Event = view_machine.Switch(state.completed, assignment, addresses, is_known=True)
-    elif state.is_rollback_due:
-        event = view_machine.RollBack(state.completed, assignment, addresses)
+    if state.is_rollback_due:
+        event: view_machine.Event = view_machine.RollBack(state.completed, assignment, addresses)
     else:
         placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
@@ -289,6 +306,32 @@ def _issue(state: CoordinatorState) -> None:
         event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving, state.cut)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
+
+
+def _switch_when_divided(state: CoordinatorState, view: View) -> None:
+    """Divides the state of a cut among the next tasks, and then begins their generation."""
+    switching = state.rescale
+    assert isinstance(switching, rescale_machine.Switching), switching
+    if switching.divided is not None:
+        switch(state, view, state.plan, switching.divided, is_known=True)
+    elif switching.asked_ns is None:
+        state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked(state.awake_ns))
+        state.emit(DivideState(state.completed))
+
+
+def switch(state: CoordinatorState, view: View, before: Plan, divided: CheckpointMetadata, *, is_known: bool) -> None:
+    """Begins the generation after a cut. A task of the same name stays where it was in ``view``, which has the tasks of
+    the plan ``before``."""
+    assigned = [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
+    state.adopt_plan(divided)
+    plan, domains = state.plan, state.domains()
+    predecessors = tuple(before.task_named(plan.task_name(task)) for task in plan.tasks)
+    assignment = [NO_ASSIGNMENT if task is None else assigned[task] for task in predecessors]
+    ready = Readiness({}, {}, [entry.snapshot for entry in divided.tasks], state.ledger.incarnations)
+    placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+    addresses = tuple(state.addresses[slot] for slot in domains)
+    state.slots_needed -= max(0, len(before.tasks) - len(plan.tasks))
+    install_view(state, view_machine.Switch(divided, placed, addresses, predecessors, is_known))
 
 
 def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:
@@ -344,8 +387,7 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
     # Dismiss no keeper of a dead incarnation: its successor has gathered nothing yet, and the others may be dead too.
-    is_next_generation = state.is_rollback_due or state.is_switch_due(view)
-    restarted = range(len(view.placements)) if is_next_generation else state.failed_tasks
+    restarted = range(len(view.placements)) if state.is_rollback_due else state.failed_tasks
     incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]

@@ -56,7 +56,7 @@ def _given_up_text(state: CoordinatorState, task: TaskId) -> str:
 
 def on_status(state: CoordinatorState, event: Received) -> None:
     """Moves the tasks that are suspended on a slot, at its heartbeat."""
-    if state.suspended_tasks and state.is_running:
+    if state.is_running:
         _move_suspended(state, event.message)
 
 

@@ -21,6 +21,8 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import LIMIT_KIND, Plan
 from clonos.core.model.progress import TaskPhase
 
+ENDED = "a task has read all of its input"
+
 
 def request(state: CoordinatorState, event: RescaleRequested) -> None:
     """Begins to change widths, or refuses to."""
@@ -47,6 +49,8 @@ def refuse(state: CoordinatorState, event: RescaleRequested) -> None:
 def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:
     if state.is_draining:
         return "the job is being stopped"
+    if state.ledger.finals:
+        return ENDED
     return refusal(state.plan, dict(event.widths))
 
 
@@ -98,23 +102,25 @@ def _late_text(state: CoordinatorState) -> str:
 def _cut(state: CoordinatorState, cutting: Cutting) -> None:
     """Names the cut once the job is quiet, and begins its checkpoint once every slot has the view with it."""
     if not cutting.checkpoint:
-        if _is_quiet(state):
+        if state.ledger.finals:
+            give_up_rescale(state, ENDED)
+        elif _is_quiet(state):
             _step(state, rescale_machine.Quiet(CheckpointId(state.ledger.highest + 1), state.awake_ns))
             state.is_placement_due = True
     elif not cutting.is_triggered:
-        if IS_KNOWN(state, cutting.checkpoint):
+        if _is_known(state, cutting.checkpoint):
             _begin_checkpoint(state, cutting)
     elif all(pending.number != cutting.checkpoint for pending in state.ledger.pending) and isinstance(
         state.checkpoints, Collecting
     ):
-        give_up_rescale(state, "a task has ended, or the checkpoint did not complete")
+        give_up_rescale(state, ENDED if state.ledger.finals else "the checkpoint did not complete")
 
 
 def _is_quiet(state: CoordinatorState) -> bool:
     """Returns whether every task is live, and no view, checkpoint, commit, recovery, move or end is under way."""
     is_under_way = state.behind_view or state.is_draining or state.is_placement_due or state.suspended_tasks
     recovers = state.recovering_tasks or state.is_rollback_due
-    commits = not isinstance(state.checkpoints, Collecting) or state.ledger.pending or state.ledger.finals
+    commits = not isinstance(state.checkpoints, Collecting) or state.ledger.pending
     are_live = all(state.phases.get(task) is TaskPhase.LIVE for task in state.plan.tasks)
     return are_live and not (is_under_way or recovers or commits or sources_to_end(state))
 
@@ -122,10 +128,6 @@ def _is_quiet(state: CoordinatorState) -> bool:
 def _is_known(state: CoordinatorState, checkpoint: CheckpointId) -> bool:
     """Returns whether every slot has the view with the cut: a task without it would go on after the barrier."""
     return state.view.cut == checkpoint and not state.behind_view
-
-
-IS_KNOWN = _is_known
-"""Whether the checkpoint of a cut may begin, a module attribute so that a mutant can replace it."""
 
 
 def _begin_checkpoint(state: CoordinatorState, cutting: Cutting) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.machine import Machine, Table
 
@@ -53,9 +54,15 @@ class Cutting:
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """The checkpoint of the cut is complete; the generation with other widths begins, and its tasks recover."""
+    """The checkpoint of the cut is complete; the generation with other widths begins, and its tasks recover.
+
+    Before it begins, its state is being divided: ``asked_ns`` says since when, ``divided`` is the checkpoint with the
+    tasks of that generation.
+    """
 
     request: int
+    asked_ns: int | None
+    divided: CheckpointMetadata | None
 
 
 State = Steady | Ordering | Cutting | Switching
@@ -106,6 +113,20 @@ class CutComplete:
 
 
 @dataclass(frozen=True, slots=True)
+class DivisionAsked:
+    """Event: the state of the cut is being divided among the next tasks."""
+
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """Event: the checkpoint of the cut, with the tasks of the next generation; None: it has to be tried again."""
+
+    metadata: CheckpointMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
 class GivenUp:
     """Event: something has gone wrong before the metadata was written."""
 
@@ -117,7 +138,9 @@ class Settled:
     """Event: the tasks of the new generation have gone live."""
 
 
-Event = WidthsAsked | Refused | SlotsThere | Quiet | CutKnown | CutComplete | GivenUp | Settled
+Event = (
+    WidthsAsked | Refused | SlotsThere | Quiet | CutKnown | CutComplete | DivisionAsked | Divided | GivenUp | Settled
+)
 
 # ------------------------------------------------------------------ handlers
 
@@ -143,12 +166,22 @@ def _trigger(state: Cutting, _event: CutKnown) -> Cutting:
 
 
 def _switch(state: Cutting, _event: CutComplete) -> Switching:
-    return Switching(state.request)
+    return Switching(state.request, None, None)
+
+
+def _ask_for_division(state: Switching, event: DivisionAsked) -> Switching:
+    return replace(state, asked_ns=event.awake_ns)
+
+
+def _divide(state: Switching, event: Divided) -> Switching:
+    if event.metadata is None:
+        return replace(state, asked_ns=None)
+    return replace(state, divided=event.metadata)
 
 
 def _take_over(state: Steady, _event: CutComplete) -> Switching:
     # An earlier coordinator has written the metadata.
-    return Switching(state.request)
+    return Switching(state.request, None, None)
 
 
 def _give_up(state: Ordering | Cutting, event: GivenUp) -> Steady:
@@ -169,6 +202,8 @@ HANDLERS: Table[State] = {
     (Steady, CutComplete): _take_over,
     (Ordering, GivenUp): _give_up,
     (Cutting, GivenUp): _give_up,
+    (Switching, DivisionAsked): _ask_for_division,
+    (Switching, Divided): _divide,
     (Switching, Settled): _settle,
 }
 

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import msgspec
 
-from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
+from clonos.core.checkpoint.checkpoint_metadata import (
+    PlanChanged,
+    check_resumable,
+    metadata_of_start,
+    parts_by_vertex,
+)
 from clonos.core.coordinator import checkpoint_machine, failure_detector, view_machine
 from clonos.core.coordinator.checkpoint_ledger import Ledger
 from clonos.core.coordinator.coordinator_effects import (
@@ -51,6 +56,8 @@ FIRST_PAUSE_NS = 250_000_000
 
 def begin(state: CoordinatorState, event: Begin) -> None:
     """Starts the job, or resumes it from a checkpoint, in a new generation."""
+    if event.resume is not None and event.resume.widths:
+        state.adopt_plan(event.resume)
     plan = state.plan
     state.term, state.job_id = event.term, event.job_id
     state.versions, state.can_spread = dict(event.versions), event.can_spread
@@ -211,7 +218,8 @@ def _start(state: CoordinatorState) -> None:
     is_new = state.completed.checkpoint == 0
     if is_new and any(vertex.is_transactional for vertex in plan.vertices):
         state.first_output = FirstOutput()
-    install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
+    start = state.ledger.generation, state.completed, assignment, addresses, state.completed.widths
+    install_view(state, view_machine.StartJob(*start))
 
 
 # ------------------------------------------------------------------ the first output of a new job

@@ -14,6 +14,7 @@ from clonos.core.coordinator.failover import (
     install_view,
     note_progress,
     request_missing,
+    switch,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
@@ -26,7 +27,8 @@ def on_view_reported(state: CoordinatorState, event: Received) -> None:
     """Notes the installed view of a slot, of which the highest becomes the current view."""
     view, phase = event.message, state.phase
     assert isinstance(view, View)
-    if not isinstance(phase, Listening) or not fits(view, state.plan):
+    plan = state.declared.with_widths(dict(view.widths))
+    if not isinstance(phase, Listening) or not fits(view, plan):
         return
     if phase.highest_view is None or view.number > phase.highest_view.number:
         state.phase = replace(phase, highest_view=view)
@@ -107,8 +109,16 @@ def _have_all_answered(state: CoordinatorState, phase: Listening) -> bool:
 
 
 def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
-    """Continues with the highest view of the earlier coordinator. View (term, 1) changes only what is missing."""
-    state.statuses = {slot: status for slot, status in state.statuses.items() if slot in state.addresses}
+    """Continues with the highest view of the earlier coordinator. View (term, 1) changes only what is missing, unless
+    the checkpoint is a cut from which the view has not gone on."""
+    if state.is_switch_due(highest_view):
+        _switch(state, highest_view)
+        return
+    state.statuses = {
+        slot: status
+        for slot, status in state.statuses.items()
+        if slot in state.addresses and status.view >= highest_view.generation
+    }
     hosting = {(slot, each.task, each.incarnation) for slot, status in state.statuses.items() for each in status.tasks}
     missing = [
         placement.task
@@ -123,10 +133,7 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
         incarnations=tuple(p.incarnation for p in highest_view.placements),
     )
     state.checkpoints = replace(state.checkpoints, ledger=ledger)
-    state.phase = Running()
-    state.due_ns = state.awake_ns
-    if not state.is_draining:
-        state.due_ns += state.options.checkpoint_every_ms * NANOSECONDS
+    _run(state)
     for status in list(state.statuses.values()):
         for each in status.tasks:
             note_progress(state, each)
@@ -137,9 +144,23 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     assignment = assignment_for(state, highest_view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.suspended_tasks = {p.task: state.awake_ns for p in highest_view.placements if p.is_suspended}
-    if state.is_switch_due(highest_view):  # the view that switched may have been lost with all that had it
-        state.rescale = rescale_machine.step(state.rescale, rescale_machine.CutComplete())
-        install_view(state, view_machine.Switch(state.completed, assignment, addresses, is_known=False))
-    else:
-        install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
+    install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)
+
+
+def _switch(state: CoordinatorState, highest_view: View) -> None:
+    """Begins the generation after the cut. A view that did so before may have been lost with all that had it."""
+    state.views = view_machine.Unformed(state.term, state.job_id, highest_view)
+    state.checkpoints = replace(state.checkpoints, ledger=replace(state.ledger, generation=highest_view.generation))
+    _run(state)
+    state.rescale = rescale_machine.step(state.rescale, rescale_machine.CutComplete())
+    before = state.declared.with_widths(dict(highest_view.widths))
+    switch(state, highest_view, before, state.completed, is_known=False)
+    request_missing(state)
+
+
+def _run(state: CoordinatorState) -> None:
+    state.phase = Running()
+    state.due_ns = state.awake_ns
+    if not state.is_draining:
+        state.due_ns += state.options.checkpoint_every_ms * NANOSECONDS

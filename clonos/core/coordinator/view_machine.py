@@ -49,12 +49,14 @@ State = Unformed | Standing
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """Event: the job starts or resumes. Every task begins with the generation, at ``completed``."""
+    """Event: the job starts or resumes. Every task begins with the generation, at ``completed``. ``widths``: of its
+    vertices, if they are not those of the job's plan."""
 
     generation: int
     completed: CheckpointMetadata
     assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
+    widths: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,15 @@ class ViewChange:
 class Switch:
     """Event: the checkpoint of a cut is complete, so every task begins at it, in the next generation.
 
-    ``is_known``: this coordinator knows that no view has switched before, so that nothing has left after the cut.
+    ``completed`` has the tasks of that generation. ``predecessors``: the task of the same name in the view before, if
+    there is one. ``is_known``: this coordinator knows that no view has switched before, so that nothing has left after
+    the cut.
     """
 
     completed: CheckpointMetadata
     assignment: Sequence[Assignment]
     addresses: tuple[SlotAddress, ...]
+    predecessors: tuple[TaskId | None, ...]
     is_known: bool
 
 
@@ -107,7 +112,7 @@ def _start_job(state: Unformed, event: StartJob) -> Standing:
     placements = tuple(
         _begun(number, t, assigned, event.completed, True, False) for t, assigned in enumerate(event.assignment)
     )
-    return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
+    return Standing(View(number, event.generation, state.job_id, event.addresses, placements, event.widths))
 
 
 def _adopt_view(state: Unformed, event: ViewChange) -> Standing:
@@ -140,29 +145,38 @@ def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
     ]
     for task in (event.suspended | event.resumed) - event.restarted.keys():
         placements[task] = msgspec.structs.replace(placements[task], is_suspended=task in event.suspended)
-    return View(number, view.generation, view.job_id, event.addresses, tuple(placements), event.cut, view.begins_at_cut)
+    head = number, view.generation, view.job_id, event.addresses, tuple(placements), view.widths
+    return View(*head, event.cut, view.begins_at_cut)
 
 
 def _switch(state: Standing, event: Switch) -> Standing:
-    return Standing(_generation(state.view, _next_number(state.view), event, event.is_known))
+    return Standing(_switched(state.view, _next_number(state.view), event))
 
 
 def _switch_adopted(state: Unformed, event: Switch) -> Standing:
     assert state.adopted is not None, "a switch needs a view that it follows"
-    return Standing(_generation(state.adopted, view_number(state.term, 1), event, event.is_known))
+    return Standing(_switched(state.adopted, view_number(state.term, 1), event))
+
+
+def _switched(view: View, number: ViewNumber, event: Switch) -> View:
+    before = [None if task is None else view.placements[task] for task in event.predecessors]
+    head = number, number, view.job_id, event.addresses, _all_begun(number, event, before), event.completed.widths
+    return View(*head, begins_at_cut=event.is_known)
 
 
 def _roll_back(state: Standing, event: RollBack) -> Standing:
-    return Standing(_generation(state.view, _next_number(state.view), event, False))
+    view, number = state.view, _next_number(state.view)
+    placements = _all_begun(number, event, view.placements)
+    return Standing(View(number, number, view.job_id, event.addresses, placements, view.widths))
 
 
-def _generation(view: View, number: ViewNumber, event: Switch | RollBack, begins_at_cut: bool) -> View:
-    """Returns the view by which every task begins again, in the next generation."""
-    placements = tuple(
-        _with_keepers_since(_begun(number, t, assigned, event.completed, True, False), number, view.placements[t])
-        for t, assigned in enumerate(event.assignment)
-    )
-    return View(number, number, view.job_id, event.addresses, placements, begins_at_cut=begins_at_cut)
+def _all_begun(
+    number: ViewNumber, event: Switch | RollBack, before: Sequence[Placement | None]
+) -> tuple[Placement, ...]:
+    """Returns the placements by which every task begins again, in the next generation."""
+    begun = [_begun(number, t, assigned, event.completed, True, False) for t, assigned in enumerate(event.assignment)]
+    pairs = zip(begun, before, strict=True)
+    return tuple(p if old is None else _with_keepers_since(p, number, old) for p, old in pairs)
 
 
 def _next_number(view: View) -> ViewNumber:

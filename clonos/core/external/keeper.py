@@ -40,6 +40,14 @@ class Keeper:
         if journal is not None:
             self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
 
+    def of_task(self, task: TaskId, completed: Mapping[LogId, int]) -> Keeper:
+        """Returns the keeper of a task that has the name of this one in another plan: it has the journal alone."""
+        found = Keeper(task, self.incarnation, completed)
+        journal = self.logs.replicas.get(journal_of(self.task))
+        if journal is not None:
+            found.logs.begin(journal_of(task), journal.start_bytes, bytes(journal.data))
+        return found
+
     def keep(self, message: AppendLog, slot: SlotId) -> AppendAck | None:
         """Appends and acknowledges; returns None for a message of another incarnation.
 

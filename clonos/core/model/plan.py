@@ -195,6 +195,14 @@ class Plan:
         )
         return replace(self, vertices=vertices)
 
+    def task_named(self, name: str) -> TaskId | None:
+        """Returns the task of a name, such as ``count/1``; None if the plan has none."""
+        return self._tasks_by_name.get(name)
+
+    @cached_property
+    def _tasks_by_name(self) -> dict[str, TaskId]:
+        return {self.task_name(task): task for task in self.tasks}
+
     @cached_property
     def scaling_group(self) -> tuple[int, ...]:
         """For each vertex, the first of those that have its width, because forward edges connect them."""

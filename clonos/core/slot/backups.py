@@ -42,6 +42,21 @@ class Backups:
             found_bytes += shadow.logs.size_bytes
         return found_bytes
 
+    def of_plan(self, context: SlotContext, installed: View) -> Backups:
+        """Ends all that has ids of the plan so far; returns the backups of the next plan, which have the journals."""
+        self.close()
+        found = Backups(context)
+        found.take_over(self, installed)
+        return found
+
+    def take_over(self, before: Backups, installed: View) -> None:
+        """Takes over the journals that the keepers of another plan have."""
+        self.view, self.completed, self._sessions = installed, before.completed, before._sessions
+        for task, keeper in before.keepers.items():
+            successor = self.plan.task_named(before.plan.task_name(task))
+            if successor is not None:
+                self.keepers[successor] = keeper.of_task(successor, self.context.log_offsets)
+
     # ------------------------------------------------------------------ messages
 
     def on_append_log(self, sender: SlotId, message: AppendLog, _payload: object) -> None:

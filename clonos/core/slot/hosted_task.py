@@ -433,11 +433,12 @@ class HostedTask:
             self.coverage.validate(self.logs)
         self.running.validate(self.logs.end_bytes(self.own_log))
 
-    def close(self, view: View) -> Delta | None:
+    def close(self, view: View, successor: Placement | None) -> Delta | None:
         """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""
         self.outputs.close()
         self.output_gate.close()
-        left = self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
+        is_here = successor is not None and successor.slot == self.context.slot
+        left = self.output_gate.close_journal(view, is_here)
         self.shell.stop_task(self.task, self.thread)
         return left
 

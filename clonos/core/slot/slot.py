@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from msgspec import structs
+
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, journal_of, log_of
 from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -61,7 +64,8 @@ class Slot(StorageEvents, LocalEvents):
     """One process of the job."""
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, new_mirror: Callable[[TaskId], Mirror]) -> None:
-        self.id, self.plan, self.options = slot_id, plan, options
+        self.id, self.plan, self.options = slot_id, plan, options  # the plan of the installed view
+        self._declared = plan
         self.shell = EffectCollector(new_mirror)
         self.story = Story(plan)
         self.view = View(ViewNumber(0), 0, "", (), ())
@@ -103,12 +107,32 @@ class Slot(StorageEvents, LocalEvents):
             handler = handlers.get(type(message))
             if handler is None:
                 raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
-            check_for_slot(self.plan, sender, message)
+            if self._is_of_another_view(sender, message):
+                return
+            check_for_slot(self._plan_of(message), sender, message)
             handler(self, sender, message, event.payload)
             if self.status_is_due:
                 self.send_status()
         except MessageMalformed as error:
             self.shell.refuse(error)
+
+    def _is_of_another_view(self, sender: SlotId, message: Any) -> bool:
+        """Returns whether a message is of a generation that has ended, or of a view on its way, so that its ids may be
+        those of another plan. Of the latter it keeps what waits for the view."""
+        if isinstance(message, ChannelHandshake | LogRequest) and self.early_messages.holds(
+            sender, message, self.view.number
+        ):
+            return True
+        if isinstance(message, Completed):
+            return message.generation != self.view.generation
+        name = LIVES.get(type(message))
+        return name is not None and not self.view.generation <= getattr(message, name) <= self.view.number
+
+    def _plan_of(self, message: Message) -> Plan:
+        """Returns the plan whose ids a message has: that of the installed view, or a view's own."""
+        if not isinstance(message, View) or message.widths == self.view.widths:
+            return self.plan
+        return self._declared.with_widths(dict(message.widths))
 
     def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
@@ -152,8 +176,6 @@ class Slot(StorageEvents, LocalEvents):
     def _on_handshake(self, sender: SlotId, handshake: ChannelHandshake, _payload: object) -> None:
         channel = self.plan.channels[handshake.channel]
         check_lengths(sender, handshake.lengths, self.plan)
-        if self.early_messages.holds(sender, handshake, self.view.number):
-            return
         check_life(sender, channel.receiving_task, handshake.receiver, self.view)
         hosted = self.life(channel.sender, handshake.sender)
         if hosted is not None:
@@ -161,8 +183,6 @@ class Slot(StorageEvents, LocalEvents):
 
     def _on_log_request(self, sender: SlotId, request: LogRequest, _payload: object) -> None:
         """Answers at once, in every state, under the question's view or a later one with the same asker."""
-        if self.early_messages.holds(sender, request, self.view.number):
-            return
         check_life(sender, request.task, request.incarnation, self.view)
         placement = self.view.placements[request.task]
         if placement.incarnation != request.incarnation or placement.slot is None:
@@ -229,9 +249,12 @@ class Slot(StorageEvents, LocalEvents):
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.send_to_coordinator(self.view)
             return
-        self.view = view
+        plan, before, self.view = self._plan_of(view), self.view, view
         self.status_is_due = True
-        journals = self.fence(view)
+        if plan is self.plan:
+            journals = self.fence(view)
+        else:
+            journals = self._adopt(plan, before, view)
         self.backups.apply_view(view, self.hosted)
         begun = self._begin_tasks(view, journals)
         for hosted in list(self.hosted.values()):
@@ -241,8 +264,27 @@ class Slot(StorageEvents, LocalEvents):
                 hosted.check_handshakes()
         for speaker, message in self.early_messages.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
+                check_for_slot(self.plan, speaker, message)
                 FROM_SLOTS[type(message)](self, speaker, message, b"")
                 self.send_status_if_due()
+
+    def _adopt(self, plan: Plan, before: View, view: View) -> dict[TaskId, Delta]:
+        """Ends all that has ids of the plan of the view before; returns the journals that its sources leave.
+
+        A source with a journal has the same name in the next plan.
+        """
+        journals = {}
+        for task, hosted in self.hosted.items():
+            successor = plan.task_named(self.plan.task_name(task))
+            left = hosted.close(view, None if successor is None else view.placements[successor])
+            if left is not None and successor is not None:
+                journals[successor] = structs.replace(left, log=journal_of(successor))
+        self.hosted.clear()
+        self.failed_writes.clear()
+        self.context = replace(self.context, plan=plan, log_offsets={})
+        self.backups = self.backups.of_plan(self.context, before)
+        self.plan, self.story, self.drift = plan, Story(plan), SourceDrift(plan, self.options, self.shell)
+        return journals
 
     def fence(self, view: View) -> dict[TaskId, Delta]:
         """Ends incarnations that the view does not have here; returns the journals that they leave."""
@@ -251,7 +293,7 @@ class Slot(StorageEvents, LocalEvents):
             placement = view.placements[task]
             if placement.incarnation != hosted.incarnation or placement.slot != self.id:
                 del self.hosted[task]
-                left = hosted.close(view)
+                left = hosted.close(view, placement)
                 if left is not None:
                     journals[task] = left
         return journals
@@ -348,7 +390,7 @@ class Slot(StorageEvents, LocalEvents):
     def close(self) -> None:
         """Ends everything here."""
         for hosted in self.hosted.values():
-            hosted.close(self.view)
+            hosted.close(self.view, self.view.placements[hosted.task])
         self.hosted.clear()
         self.backups.close()
 
@@ -408,6 +450,14 @@ FROM_COORDINATOR: Handlers = {
 }
 """What the coordinator may send."""
 
+
+LIVES: dict[type, str] = {
+    **dict.fromkeys((Batch, Position), "sender"),
+    ChannelHandshake: "receiver",
+    **dict.fromkeys((LogRequest, LogReply, AppendLog, AppendAck, StandbyUpdate), "incarnation"),
+    **dict.fromkeys((FeedShadow, FeedAck, TriggerCheckpoint, AnnounceAck), "incarnation"),
+}
+"""Name of the field with the incarnation that a message is of."""
 
 EARLY_MESSAGES_MAX = 10_000
 """Handshakes and log requests that are kept; more are dropped, and repeated by their senders."""

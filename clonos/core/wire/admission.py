@@ -17,7 +17,6 @@ from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
-    DriftLimit,
     Peek,
     Register,
     SlotStatus,
@@ -231,7 +230,6 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     FeedAck: _one_task,
     View: _view,
     TriggerCheckpoint: _one_task,
-    DriftLimit: lambda plan, limit: _tasks(plan, (limit.slowest,)),
     Completed: _completed,
     AnnounceAck: _one_task,
     Peek: _one_task,

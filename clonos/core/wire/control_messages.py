@@ -212,7 +212,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     """Coordinator to every slot: the complete, numbered placement of the job.
 
-    Repeated until the slot has installed it. ``cut``: the checkpoint at whose barrier every task is suspended, because
+    Repeated until the slot has installed it. ``widths``: the number of tasks of each vertex, by its name; those of the
+    job's plan if there are none. ``cut``: the checkpoint at whose barrier every task is suspended, because
     the widths of steps change there; 0 if there is none. ``begins_at_cut``: the generation began there, so that no
     output of an earlier one has left after what it has restored (protocol 6.12).
     """
@@ -222,6 +223,7 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     job_id: Name
     slots: tuple[SlotAddress, ...]
     placements: tuple[Placement, ...]  # index = task
+    widths: tuple[tuple[Name, Count], ...] = ()
     cut: CheckpointId = CheckpointId(0)
     begins_at_cut: bool = False
 

@@ -65,6 +65,7 @@ class WidthChange:
             tasks=self._transfer.entries(checkpoint, partial(write_moved, self._store)),
             plan=shape_of(self._image.plan),
             widths=(),
+            is_cut=False,
             retired=self._transfer.retired,
         )
         if self._store.append_checkpoint(checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:

@@ -98,7 +98,7 @@ def test_a_failure_before_the_metadata_gives_the_rescale_up_and_all_tasks_go_on(
     assert "source/0 has failed" in refusal_of(harness)
     harness.tick(300)
     metadata = written_metadata((*harness.acknowledge(CUT, 0), *harness.acknowledge(CUT, 5)))
-    assert not metadata.widths, "it counts as an ordinary checkpoint"
+    assert not metadata.is_cut, "it counts as an ordinary checkpoint"
 
 
 def test_a_failure_after_the_metadata_is_begun_does_not_give_the_rescale_up() -> None:
@@ -119,10 +119,10 @@ def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:
     harness = cutting()
     harness.tick(300)
     harness.acknowledge(CheckpointId(CUT - 1), 0, final=True)
-    assert not written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).widths
+    assert not written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).is_cut
     harness.durable(CUT)
     harness.tick(300)
-    assert (harness.view.cut, refusal_of(harness)) == (0, "a task has ended, or the checkpoint did not complete")
+    assert (harness.view.cut, refusal_of(harness)) == (0, "a task has read all of its input")
 
 
 def test_a_cut_that_takes_too_long_is_given_up() -> None:

@@ -6,8 +6,11 @@ change up; after it, the change is made, whatever fails.
 
 from __future__ import annotations
 
+from random import Random
+
 from clonos.core.wire.control_messages import View
 from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.jobs.keyed_jobs import KeyedJob
 from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
     EFFECTS,
@@ -31,6 +34,7 @@ from clonos_chaos.project.directed.building_blocks import (
 )
 from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where
+from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 
 
@@ -108,4 +112,32 @@ DIRECTED_TESTS["53 sink with prepared output dies when the metadata of the cut i
 )
 DIRECTED_TESTS["53 coordinator restarts before the output of the cut is committed"] = _transactional(
     restarts_coordinator(0)
+)
+
+
+def _keyed(*faults: tuple[str, FaultAction, Where]) -> DirectedTest:
+    """Two keyed steps get other widths twice, with these faults."""
+
+    def make(seed: int) -> World:
+        requests = [at(FaultPoint.COMPLETE, changes_widths, nth=nth) for nth in (1, 4)]
+        return World(
+            seed,
+            options=OPTIONS,
+            settings=SETTINGS,
+            job=lambda rng: KeyedJob("keyed", Random(rng.getrandbits(64)), 150, None),
+            targeted_faults=[*requests, *(at(point, action, where) for point, action, where in faults)],
+        )
+
+    return make
+
+
+DIRECTED_TESTS["53 keyed steps change their widths twice"] = _keyed()
+DIRECTED_TESTS["53 keyed steps change their widths, and a task dies before its first checkpoint"] = _keyed(
+    (FaultPoint.LIVE, kills("b/0"), has_switched)
+)
+DIRECTED_TESTS["53 keyed steps change their widths, and the coordinator restarts"] = _keyed(
+    (FaultPoint.METADATA_WRITTEN, restarts_coordinator(50), is_cut)
+)
+DIRECTED_TESTS["53 keyed steps change their widths while a slot is paused"] = _keyed(
+    (FaultPoint.METADATA_WRITTEN, pauses("source/0", 300), is_cut)
 )

@@ -9,12 +9,15 @@ from typing import Any
 
 import msgspec
 
-from clonos.core.coordinator import checkpoint_machine, failover, rescale
+from clonos.core.coordinator import checkpoint_machine, failover
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.model.ids import CheckpointId
+from clonos.core.slot.slot import Slot
 from clonos.core.task.task import Task
+from clonos_chaos.jobs import keyed_jobs
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
+from clonos_chaos.swarm.world import World
 
 
 @mutant("6")
@@ -36,12 +39,6 @@ def cuts_end_by_themselves(mutation: Mutation) -> None:
 
 
 @mutant("6")
-def cuts_begin_before_all_slots_know_them(mutation: Mutation) -> None:
-    """The checkpoint of a cut begins when every slot has the view that names it."""
-    mutation.swap(rescale, "IS_KNOWN", lambda state, checkpoint: state.view.cut == checkpoint)
-
-
-@mutant("6")
 def tasks_begin_before_the_output_of_the_cut_is_committed(mutation: Mutation) -> None:
     """The view that follows a cut waits until the cut's output is committed."""
 
@@ -56,6 +53,37 @@ def widths_are_not_in_the_metadata(mutation: Mutation) -> None:
     """The widths are in the metadata of the cut, where a new coordinator finds them."""
 
     def store(right: Any, coordinator: SimCoordinator, metadata: Any) -> None:
-        right(coordinator, msgspec.structs.replace(metadata, widths=()))
+        right(coordinator, msgspec.structs.replace(metadata, is_cut=False))
 
     mutation.wrap(SimCoordinator, "_make_durable", store)
+
+
+@mutant("6")
+def slots_check_all_messages_by_their_own_plan(mutation: Mutation) -> None:
+    """A message of another generation is dropped before its ids are looked up in the plan."""
+    mutation.swap(Slot, "_is_of_another_view", lambda slot, sender, message: False)
+
+
+@mutant("6")
+def log_offsets_outlive_the_plan(mutation: Mutation) -> None:
+    """Logs of another plan begin at their first byte."""
+
+    def adopt(right: Any, slot: Slot, *arguments: Any) -> Any:
+        retained = dict(slot.context.log_offsets)
+        journals = right(slot, *arguments)
+        slot.context.log_offsets.update(retained)
+        return journals
+
+    mutation.wrap(Slot, "_adopt", adopt)
+
+
+@mutant("6")
+def state_of_a_cut_is_not_divided(mutation: Mutation) -> None:
+    """The state of a cut is divided among the next tasks before they begin."""
+    mutation.swap(World, "divided", lambda world, metadata, term: metadata)
+
+
+@mutant("6")
+def keys_are_divided_by_their_remainder(mutation: Mutation) -> None:
+    """The owner of a key follows from its group, as routes have it."""
+    mutation.swap(keyed_jobs, "task_of", lambda key, width: key % width)

@@ -276,9 +276,7 @@ def test_a_standby_update_without_an_object_is_malformed() -> None:
 def test_more_log_lengths_than_logs_are_malformed() -> None:
     lengths = tuple(Length(LogId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
-        living_slot().post(
-            MessageReceived(SlotId(3), msgspec.structs.replace(HANDSHAKE, lengths=lengths, view=number(9)))
-        )
+        living_slot().post(MessageReceived(SlotId(3), msgspec.structs.replace(HANDSHAKE, lengths=lengths)))
 
 
 def test_a_holder_outside_the_plan_is_malformed() -> None:

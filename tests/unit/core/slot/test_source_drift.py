@@ -85,10 +85,8 @@ def test_a_limit_is_passed_to_sources_with_watermarks_only() -> None:
     assert limits(begun(task=2), sent(70, 1, 90)) == []
 
 
-def test_a_limit_that_names_no_task_of_the_job_is_refused() -> None:
-    bench = begun()
-    (refused,) = bench.slot.step(sent(70, 4, 90))
-    assert isinstance(refused, effect.RefuseMessage)
+def test_a_limit_that_names_a_task_of_another_plan_is_the_limit_of_all_sources() -> None:
+    assert limits(begun(), sent(70, 4, 90)) == [70]
 
 
 def test_a_limit_from_another_slot_is_refused() -> None:
