@@ -43,8 +43,9 @@ class AssignmentWatch:
         """Returns whether the coordinator could issue a view now."""
         coordinator = self._world.coordinator
         is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
+        is_ready = is_awake and coordinator.is_current and state.is_running and bool(state.assignment)
         is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)
-        return is_awake and coordinator.is_current and state.is_running and not is_waiting and bool(state.assignment)
+        return is_ready and not is_waiting and not state.is_switch_due(state.view)  # its output and state come first
 
 
 def _lacking(state: CoordinatorState) -> list[int]:
