@@ -51,9 +51,12 @@ class OwnKeys:
 
 
 def _columns_of(keys: list[Any]) -> list[Any] | None:
-    """Returns keys that are tuples of equal types as Arrow arrays; None for other keys."""
+    """Returns keys that are tuples of equal types as Arrow arrays; None for other keys.
+
+    A key in one column is not a tuple, so the group of a tuple of one part is another.
+    """
     first = keys[0]
-    if type(first) is not tuple or not first or {*map(type, keys)} != {tuple} or {*map(len, keys)} != {len(first)}:
+    if type(first) is not tuple or len(first) < 2 or {*map(type, keys)} != {tuple} or {*map(len, keys)} != {len(first)}:
         return None
     columns = [list(map(itemgetter(place), keys)) for place in range(len(first))]
     for column in columns:

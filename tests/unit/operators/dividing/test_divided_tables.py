@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.values.keys import state_key
+from clonos.core.values.keys import Router, state_key
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.state.declared_state import DeclaredState
+from clonos.operators.state.divided_tables import OwnKeys
 from clonos.operators.state.dividing import Division, StateUndivided, StateWithoutDeclaration
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_spec import ANY, EACH, Numbers, StateKind, StateScope, StateSpec, keyed, small
@@ -284,6 +285,12 @@ def test_keys_of_a_table_are_those_that_a_router_sends_to_the_task() -> None:
     piece = piece_of(image)
     for found, expected in zip(divided(DECLARED, [[piece]], 3, 128), tasks, strict=True):
         assert list(found.tables["s/values"]) == [state_key(key) for key, _ in expected]
+
+
+def test_tuples_of_one_part_are_divided_as_a_router_divides_them() -> None:
+    keys = [(number,) for number in range(100)]
+    (routed,) = Router(3, 128).split(keys, keys)
+    assert [OwnKeys(task, 3, 128).of(keys, keys)[0] for task in range(3)] == routed
 
 
 def test_the_event_time_of_an_input_is_the_least_of_all_old_tasks() -> None:
