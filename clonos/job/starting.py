@@ -33,7 +33,7 @@ from clonos.io.store.store import (
 )
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
-from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
+from clonos.job.continuing.resuming import checkpoint_to_resume, checkpoints_from, metadata_of, retained_before
 from clonos.job.continuing.start_widths import at_widths
 from clonos.job.continuing.width_change import WidthChange, changed_widths, rows_after, withdraw_rows
 from clonos.job.staging import StagedInput
@@ -70,7 +70,7 @@ class JobStart:
         self._staged: StagedInput | None = None
         self._savepoint: SavepointStart | None = None
         self._change: WidthChange | None = None  # of a job that goes on with other widths
-        self._later_rows: list[tuple[str, int]] = []  # that are withdrawn by a start that goes back over such a change
+        self._later_rows: list[list[tuple[str, int]]] = []  # that a start withdraws which goes back over such changes
 
     # ------------------------------------------------------------------ reading
 
@@ -162,8 +162,8 @@ class JobStart:
             self._resumed = checkpoint_to_resume(self.store, self._found, run, image.plan)
             if self._resumed is not None:
                 if run.checkpoint is not None:
-                    latest = metadata_of(self.store, self._found)
-                    self._later_rows = rows_after(self._resumed, latest, self.store.read_object)
+                    later = checkpoints_from(self.store, self._found, run.checkpoint)
+                    self._later_rows = rows_after(later, self.store.read_object)
                 image, self._change = changed_widths(self.store, self._resumed, image, run.widths)
                 return image
         if self._savepoint is None:
@@ -225,7 +225,7 @@ class JobStart:
         if self.is_resume:
             assert self._found is not None
             record = self._found
-            self.store.acquire_term(self._run.checkpoint or 0)
+            self.store.acquire_term(self._run.checkpoint or 0, free=len(self._later_rows))
             if not is_taken_over:
                 remove_leftovers(self.store)
                 logger.warning("%s", self._continued_text(record.name))
@@ -249,8 +249,8 @@ class JobStart:
         if self._change is not None:
             self._resumed = self._change.write(record.job_id)
         if self._resumed is not None and not is_taken_over:
-            rows = self._later_rows or sorted(self._resumed.retired.items())
-            withdraw_rows(image, record.job_id, self.store.term, rows)
+            stages = *self._later_rows, sorted(self._resumed.retired.items())
+            withdraw_rows(image, record.job_id, self.store.term, stages)
         return record
 
     @property

@@ -298,17 +298,17 @@ class CheckpointStore:
         self.chain.refresh()
         self._record = record
 
-    def acquire_term(self, resume_from: int = 0, term_before: int = 0) -> None:
+    def acquire_term(self, resume_from: int = 0, term_before: int = 0, free: int = 0) -> None:
         """Begins a new term of the job that was found.
 
         ``resume_from``: a checkpoint; later ones become void, even if this driver ends at once. ``term_before``: terms
-        up to this one are not used.
+        up to this one are not used. ``free``: number of terms before the new one for this driver too.
 
         Raises: AnotherCoordinator when the chain has grown since it was read.
         """
         assert self._record is not None, "find_job comes first"
         last = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0)
-        self._term = max(last, term_before) + 1  # terms grow
+        self._term = max(last, term_before) + free + 1  # terms grow
         own = self._record.job_id, self._term, self._claimant
         entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, *own, resume_from, b"", 0)
         if self.chain.append(entry) is AppendOutcome.TAKEN:
@@ -326,6 +326,15 @@ class CheckpointStore:
                     limit = entry.checkpoint if limit is None else min(limit, entry.checkpoint)
             elif limit is None or entry.checkpoint <= limit:
                 yield entry
+
+    def undone_metadata(self) -> Iterator[bytes]:
+        """Returns the metadata of the void checkpoints of the chain after which none is complete."""
+        latest = next(self._completed(), None)
+        for entry in self.chain.backwards():
+            if latest is not None and entry == latest:
+                return
+            if entry.kind is EntryKind.CHECKPOINT and entry.job_id == self.record.job_id:
+                yield entry.metadata
 
     def completed_metadata(self) -> Iterator[bytes]:
         """Returns the metadata of all checkpoints in the chain that a job can resume from, the last one first."""

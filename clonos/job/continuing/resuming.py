@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -43,9 +44,11 @@ def checkpoint_to_resume(
             store.checkpoint_metadata(run.checkpoint)
         return None
     latest = metadata_of(store, record)
+    # The start that went back from these may have ended before it had withdrawn the rows of their tasks.
+    undone = [decode_metadata(each, f"the chain of {store.url}") for each in store.undone_metadata()]
     if run.checkpoint is None:
         check_resumable(as_stored(plan, latest.plan), latest)
-        return latest
+        return msgspec.structs.replace(latest, retired=retired_since(latest, undone))
     chosen = metadata_of(store, record, run.checkpoint)
     check_resumable(as_stored(plan, chosen.plan), chosen)
     names, missing = sorted(chosen.objects()), []
@@ -62,16 +65,16 @@ def checkpoint_to_resume(
             " as many of the last ones are complete as checkpoints_retained says."
         )
     # A number is never reused: the next checkpoint is numbered above every earlier one.
-    retired = _retired_since(chosen, latest)
+    retired = retired_since(chosen, [latest, *undone])
     return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint, retired=retired)
 
 
-def _retired_since(chosen: CheckpointMetadata, latest: CheckpointMetadata) -> dict[str, int]:
-    """Returns the tasks with external output that ran after a checkpoint or before it and not at it, with the
+def retired_since(chosen: CheckpointMetadata, later: Sequence[CheckpointMetadata]) -> dict[str, int]:
+    """Returns the tasks with external output that ran at ``later`` checkpoints or before one and not at it, with the
     number of the next row of each as of that: 0 for those that had not begun."""
-    later = (*latest.retired, *_external_tasks(latest.plan))
+    names = [name for each in later for name in (*each.retired, *_external_tasks(each.plan))]
     running = _external_tasks(chosen.plan)
-    return {name: number for name, number in (dict.fromkeys(later, 0) | chosen.retired).items() if name not in running}
+    return {name: number for name, number in (dict.fromkeys(names, 0) | chosen.retired).items() if name not in running}
 
 
 def _external_tasks(shape: PlanShape) -> dict[str, None]:
@@ -83,6 +86,11 @@ def _external_tasks(shape: PlanShape) -> dict[str, None]:
         if was.name in external
         for index in range(was.parallelism)
     }
+
+
+def checkpoints_from(store: CheckpointStore, record: StoredJob, first: int) -> list[CheckpointMetadata]:
+    """Returns the metadata of the completed checkpoints from one on, ascending."""
+    return [metadata_of(store, record, number) for number in store.checkpoints() if number >= first]
 
 
 def metadata_of(store: CheckpointStore, record: StoredJob, checkpoint: int | None = None) -> CheckpointMetadata:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import msgspec
 
@@ -17,6 +18,7 @@ from clonos.core.model.ids import CheckpointId, view_number
 from clonos.core.model.plan import Plan
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore
+from clonos.job.continuing.resuming import retired_since
 from clonos.job.continuing.start_widths import WidthsRefused, as_stored, at_widths
 from clonos.job.continuing.state_transfer import (
     ReadObject,
@@ -88,47 +90,54 @@ def changed_widths(
     return image, None if is_same else WidthChange(store, resumed, before, image)
 
 
-def rows_after(
-    chosen: CheckpointMetadata, latest: CheckpointMetadata, read_object: ReadObject
-) -> list[tuple[str, int]]:
-    """Returns the tasks with external output whose rows are withdrawn before any task runs, and the number of the next
-    row of each at the ``chosen`` checkpoint: if their steps have had another number of tasks since, all of them.
+def rows_after(checkpoints: Sequence[CheckpointMetadata], read_object: ReadObject) -> list[list[tuple[str, int]]]:
+    """Returns what a start from the first of some ``checkpoints`` withdraws before any task runs, in stages: for each
+    change of widths after it, the last one first, the tasks with external output, and the number of the next row of
+    each at that change.
 
     Of a key whose task has changed, the later row must be withdrawn first. Tasks have ascending key groups: with more
     tasks a key can only have come to a higher index, with fewer to a lower one.
     """
-    external = {edge.source for edge in chosen.plan.edges if not edge.target}
-    later = {was.name: was.parallelism for was in latest.plan.vertices}
+    stages = [_rows_between(before, after, read_object) for before, after in pairwise(checkpoints)]
+    return [stage for stage in reversed(stages) if stage]
+
+
+def _rows_between(
+    before: CheckpointMetadata, after: CheckpointMetadata, read_object: ReadObject
+) -> list[tuple[str, int]]:
+    later = {was.name: was.parallelism for was in after.plan.vertices}
     changed = {
         was.name: later.get(was.name, was.parallelism) - was.parallelism
-        for was in chosen.plan.vertices
-        if was.name in external
+        for was in before.plan.vertices
+        if any(edge.source == was.name and not edge.target for edge in before.plan.edges)
     }
     if not any(changed.values()):
-        return sorted(chosen.retired.items())
-    numbers = external_numbers(chosen, [head_of(entry, read_object) for entry in chosen.tasks])
+        return []
+    numbers = external_numbers(before, [head_of(entry, read_object) for entry in before.tasks])
+    numbers |= retired_since(before, [after])
 
     def place(name: str) -> tuple[str, int]:
         vertex, _, index = name.rpartition("/")
         return vertex, -int(index) if changed.get(vertex, 0) > 0 else int(index)
 
-    names = [name for name in numbers if name in chosen.retired or changed.get(name.rpartition("/")[0])]
-    return [(name, numbers[name]) for name in sorted(names, key=place)]
+    return [(name, numbers[name]) for name in sorted(numbers, key=place) if changed.get(name.rpartition("/")[0])]
 
 
-def withdraw_rows(image: JobImage, job_id: str, term: int, rows: Sequence[tuple[str, int]]) -> None:
-    """Registers with external systems in place of tasks, in this order. ``rows``: the number of the next row of each.
+def withdraw_rows(image: JobImage, job_id: str, term: int, stages: Sequence[Sequence[tuple[str, int]]]) -> None:
+    """Registers with external systems in place of tasks, in this order. A stage has tasks and the number of the next
+    row of each. Each stage is a generation of its own term; ``term`` is that of the last stage.
 
     So their later rows are withdrawn, and what may still run of a task writes nothing.
     """
-    generation = view_number(term, 1)
     number_of = {vertex.name: number for number, vertex in enumerate(image.plan.vertices)}
-    for name, next_row in rows:
-        sink = image.sinks.get(number_of.get(name.rpartition("/")[0], -1))
-        if not isinstance(sink, ImmediateSink):
-            continue
-        writer = sink.immediate_writer()
-        try:
-            writer.register(WriterIdentity(job_id, name, generation, generation), next_row)
-        finally:
-            writer.close()
+    for stage_term, rows in enumerate(stages, term + 1 - len(stages)):
+        generation = view_number(stage_term, 1)
+        for name, next_row in rows:
+            sink = image.sinks.get(number_of.get(name.rpartition("/")[0], -1))
+            if not isinstance(sink, ImmediateSink):
+                continue
+            writer = sink.immediate_writer()
+            try:
+                writer.register(WriterIdentity(job_id, name, generation, generation), next_row)
+            finally:
+                writer.close()

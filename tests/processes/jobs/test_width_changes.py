@@ -86,6 +86,30 @@ class Upserts(Flow):
         rows.key_by("word").sink(sink, name="last")
         return job
 
+    def store(self) -> CheckpointStore:
+        """The store of its checkpoints."""
+        found = CheckpointStore(str(self.folder / "store"))
+        found.find_job()
+        return found
+
+    def run(self, records: int, tasks: int, *, is_aborted: bool = False) -> None:
+        """Runs until all records of the splits are in the table."""
+        self.gate.open_to(records)
+        # Later checkpoints would forget what rows have replaced.
+        job = self.job(checkpoints_retained=50, checkpoint_every="1h")
+        with job.start(resume=True, widths=(f"last={tasks}",)) as handle:
+            wait_until(lambda: max(self.table(), default=0) == records * SPLITS - 1)
+            handle.stop(drain=not is_aborted)
+            handle.wait(LIMIT_S)
+
+    def restart(self, **options: Any) -> None:
+        """Lets the job go on with no further records until its tasks have begun."""
+        self.gate.open_to(50)
+        with self.job().start(resume=True, checkpoints_retained=50, **options) as handle:
+            wait_until(lambda: all(task.phase is TaskPhase.LIVE for task in handle.status().tasks))
+            handle.stop()
+            handle.wait(LIMIT_S)
+
 
 class States(Flow):
     """Job with keyed state, windows, a join, and timers. Each output is a function of the input alone."""
@@ -252,30 +276,24 @@ def test_widths_that_cannot_be_are_refused_before_the_start_with_step_and_reason
     assert flow.table() == list(range(20 * SPLITS))
 
 
-@pytest.mark.parametrize(("first", "second"), [(2, 4), (4, 2)])
-def test_rows_of_keys_whose_task_has_changed_are_withdrawn_by_a_start_from_before_the_change(
-    tmp_path: Path, first: int, second: int
+@pytest.mark.parametrize("widths", [(2, 2, 4), (4, 4, 2), (2, 4, 2), (4, 2, 3)])
+def test_rows_of_keys_whose_task_has_changed_are_withdrawn_by_a_start_from_before_the_changes(
+    tmp_path: Path, widths: tuple[int, int, int]
 ) -> None:
     flow = Upserts(tmp_path)
+    flow.run(50, widths[0])
+    before, rows = flow.store().checkpoints()[-1], flow.table()
+    flow.run(100, widths[1])
+    flow.run(150, widths[2], is_aborted=True)
+    flow.restart(checkpoint=before)
+    assert flow.table() == rows
 
-    def run(records: int, tasks: int, *, is_aborted: bool = False) -> None:
-        flow.gate.open_to(records)
-        # Later checkpoints would forget what rows have replaced.
-        job = flow.job(checkpoints_retained=50, checkpoint_every="1h")
-        with job.start(resume=True, widths=(f"last={tasks}",)) as handle:
-            wait_until(lambda: max(flow.table(), default=0) == records * SPLITS - 1)
-            handle.stop(drain=not is_aborted)
-            handle.wait(LIMIT_S)
 
-    run(50, first)
-    store = CheckpointStore(str(tmp_path / "store"))
-    store.find_job()
-    before, rows = store.checkpoints()[-1], flow.table()
-    run(100, first)
-    run(150, second, is_aborted=True)
-    flow.gate.open_to(50)
-    with flow.job().start(resume=True, checkpoint=before, checkpoints_retained=50) as handle:
-        wait_until(lambda: all(task.phase is TaskPhase.LIVE for task in handle.status().tasks))
-        handle.stop()
-        handle.wait(LIMIT_S)
+def test_a_start_withdraws_the_rows_that_one_has_left_which_ended_while_it_went_back(tmp_path: Path) -> None:
+    flow = Upserts(tmp_path)
+    flow.run(50, 2)
+    before, rows = flow.store().checkpoints()[-1], flow.table()
+    flow.run(100, 4)
+    flow.store().acquire_term(before)  # as that start did
+    flow.restart()
     assert flow.table() == rows
