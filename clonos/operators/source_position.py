@@ -48,8 +48,11 @@ def dealt_position(positions: Sequence[bytes], listed: int, index: int, width: i
     """Returns the position of task ``index`` of ``width``, from those of all tasks of the width before.
 
     The ``listed`` splits of the job's first start keep their numbers. Those that were found later are numbered after
-    them, in the order of their numbers before. Split k belongs to task k mod ``width``.
+    them, in the order of their numbers before. Split k belongs to task k mod ``width``. Positions are empty if no task
+    had begun, as those of a source that a savepoint does not have.
     """
+    if not any(positions):
+        return b""
     before = [decode_position(position) for position in positions]
     splits = sorted((split for each in before for split in each.splits), key=lambda split: split.split)
     found = [split.split for split in splits if split.found]

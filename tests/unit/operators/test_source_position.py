@@ -84,3 +84,7 @@ def test_a_task_is_idle_after_a_change_of_the_width_if_all_were() -> None:
         made = SourceWatermarks([], 1, 10)
         made.restore(after[0].times)
         assert (made.begin(0) != []) == is_idle  # it says that it is active again only if it had said that it is idle
+
+
+def test_a_source_that_no_task_had_begun_begins_in_all_tasks() -> None:
+    assert dealt_position([b"", b""], listed=3, index=0, width=1) == b""
