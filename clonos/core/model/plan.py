@@ -384,10 +384,8 @@ def _refusals(plan: Plan, widths: Mapping[str, int]) -> Iterator[str]:
     number_of = {vertex.name: number for number, vertex in enumerate(plan.vertices)}
     width_of: dict[int, int] = {}
     for name, width in widths.items():
-        number = number_of.get(name)
-        if number is None:
-            yield f'there is no task "{name}"'
-        elif not 1 <= width <= plan.max_parallelism:
+        number = number_of[name]
+        if not 1 <= width <= plan.max_parallelism:
             yield f'"{name}" cannot have {width} tasks: 1 to {plan.max_parallelism} (max_parallelism) are possible'
         elif width_of.setdefault(plan.scaling_group[number], width) != width:
             yield f'"{name}" cannot have {width} tasks: tasks that it is connected with one to one get another number'

@@ -82,13 +82,19 @@ def at_widths(
 
 
 def _asked(image: JobImage, asked: Sequence[str]) -> dict[str, int]:
-    """Returns the numbers of tasks that a user asks for, by the name of the vertex."""
+    """Returns the numbers of tasks that a user asks for, by the name of the vertex.
+
+    Raises: WidthMalformed, WidthsRefused.
+    """
     names = {node.step: vertex.name for vertex in image.vertices for node in vertex.nodes}
     found: dict[str, int] = {}
     for each in asked:
         step, _, tasks = each.rpartition("=")
         if not step or not tasks.isdecimal():
             raise WidthMalformed(each)
-        is_vertex = any(vertex.name == step for vertex in image.vertices)
-        found[step if is_vertex else names.get(step, step)] = int(tasks)
+        vertex_name = step if any(vertex.name == step for vertex in image.vertices) else names.get(step)
+        if vertex_name is None:
+            reason = f'there is no step "{step}" among {", ".join(sorted(names))}'
+            raise WidthsRefused(image.plan.job_name, (reason,))
+        found[vertex_name] = int(tasks)
     return found

@@ -263,7 +263,7 @@ def test_widths_that_cannot_be_are_refused_before_the_start_with_step_and_reason
     flow = Flow(tmp_path)
     flow.run_to(10)
     for widths, reason in {
-        ("copies=3",): 'there is no task "copies"',
+        ("copies=3",): 'there is no step "copies" among copy, ',
         ("copy=0",): '"copy" cannot have 0 tasks: 1 to 128',
         ("copy=129",): '"copy" cannot have 129 tasks: 1 to 128',
     }.items():
