@@ -18,7 +18,7 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
 from clonos.core.coordinator.sources import sources_to_end, trigger_sources
 from clonos.core.model.ids import CheckpointId
-from clonos.core.model.plan import LIMIT_KIND, Plan
+from clonos.core.model.plan import LIMIT_KIND, Plan, refusals
 from clonos.core.model.progress import TaskPhase
 
 ENDED = "a task has read all of its input"
@@ -69,7 +69,7 @@ def refusal(plan: Plan, widths: dict[str, int]) -> str:
             return f"{vertex.name} keeps a journal of its input, which has an order"
         if plan.scaling_group[number] in groups and any(step.kind == LIMIT_KIND for step in vertex.steps):
             return f"{vertex.name} lets a limited number of records through"
-    return ""
+    return "; ".join(refusals(plan, widths))
 
 
 def tick(state: CoordinatorState, _event: Ticked) -> None:
