@@ -162,14 +162,14 @@ def test_a_document_does_not_deny_a_connector_that_exists(path: Path) -> None:
 
 
 def _commands() -> list[tuple[str, str]]:
-    """(document, command line) of every ``clonos`` command in a console block or an indented one."""
-    found = []
-    for path in DOCUMENTS:
-        for block in _code_blocks(path, "console"):
-            for line in block.splitlines():
-                if line.startswith("$ ") and (match := re.search(r"\bclonos (?!chaos )(.*)", line)):
-                    found.append((_named(path), match[1]))
-    return found
+    """(document, command line) of every ``clonos`` command in a block of a console or of a shell."""
+    return [
+        (_named(path), match[1])
+        for path in DOCUMENTS
+        for language, prompt in (("console", r"\$ "), ("(?:ba)?sh", ""))
+        for block in _code_blocks(path, language)
+        for match in re.finditer(rf"^{prompt}[^#\n]*?\bclonos (?!chaos )(.*)", block, re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize(("document", "command"), _commands())
