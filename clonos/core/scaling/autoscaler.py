@@ -278,7 +278,7 @@ class Autoscaler:
     def _why_it_did_not_help(self, group: ScalingGroup, trial: Trial, load: Load) -> str:
         here = load.vertices[trial.vertex]
         if group.splits is not None and here.width > group.splits:
-            return f"the source has only {group.splits} splits"
+            return _few_splits(group.splits)
         if _is_full(load):
             return "the processors of its hosts are full"
         if here.hot_key:
@@ -417,7 +417,7 @@ class Autoscaler:
         if ScalingDirection.UP in mine.closed:
             return f"the last change did not help: {mine.closed[ScalingDirection.UP].reason}"
         if group.splits is not None and mine.width >= group.splits:
-            return f"the source has only {group.splits} splits"
+            return _few_splits(group.splits)
         if mine.width >= group.width_max:
             return f"{group.width_max} is the most that it may have"
         if _is_full(load):
@@ -450,6 +450,10 @@ def _observed(before: GroupMemory, width: int, now_ns: int) -> GroupMemory:
 
 def _is_full(load: Load) -> bool:
     return (load.processors_share or 0.0) > PROCESSORS_FULL_SHARE
+
+
+def _few_splits(splits: int) -> str:
+    return f"the source has only {splits} {'split' if splits == 1 else 'splits'}"
 
 
 def _tasks(width: int) -> str:

@@ -166,10 +166,11 @@ def test_no_step_gets_more_tasks_than_a_step_at_its_bound_lets_through() -> None
     assert run.last_sentence("count") == "2 tasks: more are needed, but 2 is the most that it may have"
 
 
-def test_a_source_gets_no_more_tasks_than_it_has_splits() -> None:
-    run = run_plant(job(PlantVertex("count", 1), arrivals=400_000), 3_600, BOUNDS, splits={"read": 3})
-    assert run.plant.widths["read"] == 3
-    assert run.last_sentence("read") == "3 tasks: more are needed, but the source has only 3 splits"
+@pytest.mark.parametrize(("splits", "words"), [(1, ("1 task", "1 split")), (3, ("3 tasks", "3 splits"))])
+def test_a_source_gets_no_more_tasks_than_it_has_splits(splits: int, words: tuple[str, str]) -> None:
+    run = run_plant(job(PlantVertex("count", 1), arrivals=400_000), 3_600, BOUNDS, splits={"read": splits})
+    assert run.plant.widths["read"] == splits
+    assert run.last_sentence("read") == f"{words[0]}: more are needed, but the source has only {words[1]}"
 
 
 def test_without_lag_what_blocks_the_source_gets_more_tasks() -> None:
