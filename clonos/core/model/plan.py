@@ -391,4 +391,4 @@ def _refusals(plan: Plan, widths: Mapping[str, int]) -> Iterator[str]:
             yield f'"{name}" cannot have {width} tasks: tasks that it is connected with one to one get another number'
     for vertex, group in zip(plan.vertices, plan.scaling_group, strict=True):
         if vertex.fixed and width_of.get(group, vertex.parallelism) != vertex.parallelism:
-            yield f'"{vertex.name}" keeps its {vertex.parallelism} tasks: {vertex.fixed}'
+            yield f'"{vertex.name}" keeps its number of tasks, {vertex.parallelism}: {vertex.fixed}'

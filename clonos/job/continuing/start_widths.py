@@ -31,8 +31,8 @@ class WidthsRefused(JobError):
 
     def __str__(self) -> str:
         return (
-            f"job {self.job} cannot start with other numbers of tasks: {'; '.join(self.reasons)}. Leave these steps out"
-            " of widths= (--width), and leave their parallelism= as it was."
+            f"job {self.job} cannot start with other numbers of tasks: {'; '.join(self.reasons)}. Correct widths="
+            " (--width), or leave these steps out of it and their parallelism= as it was."
         )
 
 

@@ -173,5 +173,5 @@ def test_widths_that_a_job_cannot_have_are_refused_with_the_reason(widths: dict[
 def test_a_vertex_whose_state_cannot_be_divided_keeps_its_width_in_a_running_job_too() -> None:
     vertices = Vertex("source", 2, is_source=True), Vertex("total", 2, fixed="its records have no key")
     plan = Plan("job", vertices, (Edge(0, 1, Partitioning.HASH, 0),))
-    assert refusal(plan, {"total": 3}) == '"total" keeps its 2 tasks: its records have no key'
+    assert refusal(plan, {"total": 3}) == '"total" keeps its number of tasks, 2: its records have no key'
     assert refusal(plan, {"total": 2, "source": 4}) == ""

@@ -124,7 +124,7 @@ def test_the_advice_of_a_step_that_keeps_its_tasks_has_the_reason(image: JobImag
         adviser.observe(_status(30 * window, 500, 0.9), WINDOW_NS * window)
     (advice,) = adviser.advice
     assert advice.wanted == 3
-    assert advice.text.endswith(', but "count" keeps its 2 tasks: it has a limit')
+    assert advice.text.endswith(', but "count" keeps its number of tasks, 2: it has a limit')
 
 
 def test_the_policy_of_latency_needs_a_target(image: JobImage) -> None:
