@@ -33,7 +33,7 @@ def _ruled(seed: int) -> World:
         PlacementRule(is_exclusive=True),
         *(PlacementRule(host=f"domain{number}") for number in range(DOMAINS)),
     ]
-    world.plan = replace(
+    world.plan = world.declared = replace(
         world.plan, vertices=tuple(replace(each, rule=rng.choice(rules)) for each in world.plan.vertices)
     )
     world.options = replace(world.options, placement=rng.choice(list(PlacementKind)))

@@ -30,7 +30,7 @@ WRONG = {
     "files.csv('x', usecols=['a'])": "files.csv() has no keyword 'usecols'. Did you mean columns?",
     "files.jsonl('x', dtype=dict)": "files.jsonl() has no keyword 'dtype'. Did you mean schema?",
     "kafka.source('t', bootstrap_servers='x')": "kafka.source() has no keyword 'bootstrap_servers'. Did you mean serv",
-    "kafka.source('t')": "kafka.source() lacks 'servers'. Write kafka.source(topics, decode=, until=, ",
+    "kafka.source('t')": "kafka.source() lacks 'servers'. Write kafka.source(topics, decode=, schema=, ",
     "nats.source('s', url='nats://h', subject='a')": "nats.source() has no keyword 'subject'. Did you mean subjects?",
     "kafka.sink('t', value_serializer=str)": "kafka.sink() has no keyword 'value_serializer'. Did you mean encode?",
     "Job('a').source(values([1]), paralelism=2)": "source() has no keyword 'paralelism'. Did you mean parallelism?",

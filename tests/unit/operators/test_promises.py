@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from clonos.core.coordinator.coordinator_events import OutputCommitted
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.operators.emission_times import Emission
+from clonos.operators.source_position import decode_position
 from tests.harnesses.coordinator_harness import formed
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import Endless, Files
@@ -165,9 +165,8 @@ def test_bounded_input_always_terminates_with_the_correct_result() -> None:
 
 def position_of(going: Run) -> int:
     """Returns how many records the first task has taken of its only split."""
-    split = msgspec.msgpack.decode(going.barrier(99)[0][1])[0]
-    mark, skip = split[1], split[2]
-    return int(mark or b"0") + int(skip)
+    (split,) = decode_position(going.barrier(99)[0][1]).splits
+    return int(split.mark or b"0") + split.skip
 
 
 STEPS: dict[str, tuple[Callable[[Stream[Any], int | None], Stream[Any]], list[Any], int]] = {
