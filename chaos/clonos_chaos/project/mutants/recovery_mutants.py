@@ -102,17 +102,17 @@ def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
 def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> None:
     """A holder replies once it has installed the view of the request: until then it accepts logs."""
 
-    def on_question(right: Any, self: Slot, sender: Any, message: Any, payload: Any) -> None:
-        if message.view <= self.view.number:
-            right(self, sender, message, payload)
-            return
+    def is_dropped(right: Any, self: Slot, sender: Any, message: Any) -> Any:
+        if not isinstance(message, LogRequest) or message.view <= self.view.number:
+            return right(self, sender, message)
         holder = self.hosted.get(message.holder)
         if holder is not None and not message.is_keeper:
             replicas = holder.logs_for(message.task)
             answer = LogReply(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
             self.shell.send(sender, answer)
+        return True
 
-    mutation.wrap_entry(FROM_SLOTS, LogRequest, on_question)
+    mutation.wrap(Slot, "_is_of_another_view", is_dropped)
 
 
 @mutant("6.5")
