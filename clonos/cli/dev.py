@@ -105,10 +105,22 @@ def _wait_for_change(folder: Path, before: Versions, child: int, is_last: bool) 
                 os.waitpid(child, 0)
             return True
         if look == WARM_AFTER_LOOKS:
-            for name in WARM_MODULES:
-                import_module(name)
+            _import_ahead()
         time.sleep(LOOK_EVERY_S)
     raise AssertionError("unreachable")
+
+
+def _import_ahead() -> None:
+    """Imports the modules that runs need. An interrupt meanwhile counts afterwards: an import may swallow it."""
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
+    try:
+        for name in WARM_MODULES:
+            import_module(name)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupts:
+        raise KeyboardInterrupt
 
 
 def _run_and_exit(load: Callable[[], Job]) -> NoReturn:
