@@ -1,5 +1,5 @@
-"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``doctor``, ``state``, ``errors``, ``demo``,
-``chaos``, ``completion``, and the commands of a server.
+"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``check``, ``doctor``, ``state``, ``errors``,
+``demo``, ``chaos``, ``completion``, and the commands of a server.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import clonos
+from clonos.cli.checking.check_command import add_check, run_check
 from clonos.cli.error_commands import add_errors
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
@@ -215,6 +216,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "dev": _dev,
     "explain": _explain,
+    "check": run_check,
     "demo": _demo,
     "doctor": _doctor,
     "state": _state,
@@ -273,6 +275,7 @@ def _parser() -> ExactParser:
     dev.add_argument("--runs", type=int, metavar="N", help="end after N runs")
 
     _add_explain(commands)
+    add_check(commands)
     _add_doctor(commands)
 
     _add_demo(commands)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from clonos.api.checks.code_check import tree_of
+from clonos.api.checks.code.function_source import tree_of
 from clonos.api.checks.growing_state import endless_sources
 from clonos.api.step import Step
 from clonos.api.step_graph import StepGraph

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from clonos.api.checks.code_check import warn_of_code
+from clonos.api.checks.code.code_check import warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.code.code_check import warnings_of
 from clonos.api.checks.growing_state import growth_warnings
 from clonos.api.checks.row_functions import row_function_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning

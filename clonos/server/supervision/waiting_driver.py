@@ -28,7 +28,7 @@ DRIVER_MODULES: Final = (
     "clonos.api.keyed_stream",
     "clonos.connectors.files",
     "clonos.api.plan.compiling",
-    "clonos.api.checks.code_check",
+    "clonos.api.checks.code.code_check",
     "clonos.api.checks.keyed_sinks",
     "clonos.api.columns.narrowing",
     "clonos.io.process.processes",

@@ -27,7 +27,7 @@ import pytest
 import requests
 
 from clonos import Job, ListState, clock, http, random, service, uuid4, values
-from clonos.api.checks.code_check import warn_of_code, warnings_of
+from clonos.api.checks.code.code_check import warn_of_code, warnings_of
 from clonos.api.graph import JobGraph
 from clonos.job.description import graph_of
 from clonos.job.script.job_file import JobFileRaised, load_job
@@ -196,7 +196,7 @@ def test_the_warning_names_file_line_function_step_and_how_to_silence_it() -> No
     assert warning(assigns_global) == (
         f"test_code_check.py:{line}: assigns_global of the step map changes the global total (no checkpoint has it:"
         " keep it in declared state, such as ValueState or ListState). A replay would not repeat it."
-        " A comment # clonos: ok with a reason, in the function, silences this."
+        " A comment # clonos: ok CLN501 with a reason, in the function, silences this."
     )
 
 
@@ -255,7 +255,8 @@ def test_the_methods_of_a_process_function_are_looked_at_but_not_its_open() -> N
         "Enriching.process of the step process changes self.cache and changes self.all in remember() (no" in of_process
     )
     assert "; calls uuid.uuid4 in remember() (use uuid4 of clonos). A replay" in of_process
-    assert "Enriching.on_timer of the step process calls standard.random (use random of clonos)" in of_timer
+    assert "Enriching.on_timer of the step process changes self.when (no checkpoint has it" in of_timer
+    assert "; calls standard.random (use random of clonos)" in of_timer
 
 
 class Remembering:
@@ -296,7 +297,7 @@ def test_a_comment_with_a_reason_silences_the_warning() -> None:
     assert warning(silenced) == warning(calls_silenced) == ""
     assert warning(lambda record: time.time()) != ""
     assert warning(lambda record: time.time()) == ""  # clonos: ok a lambda in a line of its own
-    assert warning(silenced_without_reason).endswith("A comment # clonos: ok needs a reason after it.")
+    assert warning(silenced_without_reason).endswith("A comment # clonos: ok CLN101 needs a reason after it.")
 
 
 @service

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pyarrow import compute
 
-from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.code.code_check import warnings_of
 from clonos.api.graph import JobGraph
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.samples import ColumnsGiven
@@ -99,7 +99,10 @@ def test_a_batch_that_is_handled_as_if_it_were_all_records_is_warned_of(
     (text,) = texts(function)
     assert f"of the step keep calls {call} (" in text
     assert advice in text
-    assert "It sees one batch at a time, and where batches are cut is not fixed. A comment # clonos: ok with" in text
+    assert (
+        "It sees one batch at a time, and where batches are cut is not fixed. A comment # clonos: ok CLN805 with"
+        in text
+    )
 
 
 TABLE: Any = numpy.zeros(3)

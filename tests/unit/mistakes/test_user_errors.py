@@ -90,6 +90,9 @@ def test_a_long_record_a_deep_stack_and_a_long_chained_text_stay_short(tmp_path:
     assert "KeyError" not in printed.errors
 
 
+UNDECLARED = "numbers.map(lambda n: http.post('http://127.0.0.1:9').status  # clonos: ok CLN802 to be refused\n)"
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("steps", "sentences"),
@@ -107,7 +110,7 @@ def test_a_long_record_a_deep_stack_and_a_long_chained_text_stay_short(tmp_path:
             ("{'n': 5}", "KeyError: 'm'", "in <lam"),
         ),
         ("numbers.map(Plain).rebalance().map(str)", ("Plain, which cannot travel", "put @register")),
-        ("numbers.map(lambda n: http.post('http://127.0.0.1:9').status)", ("effects=True", "in <lambda>")),
+        (UNDECLARED, ("effects=True", "in <lambda>")),
     ],
     ids=["a dict as a key", "a float as a key", "a missing field", "an unregistered class", "an undeclared effect"],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clonos.agg import count
-from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.code.code_check import warnings_of
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
