@@ -11,14 +11,21 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
+    decode_metadata,
+    decode_shape,
+    encoded_shape,
     plan_fingerprint,
 )
+from clonos.core.checkpoint.plan_shape import differences, shape_of
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
@@ -33,9 +40,11 @@ from clonos.io.store.store import (
 )
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
-from clonos.job.continuing.resuming import checkpoint_to_resume, checkpoints_from, metadata_of, retained_before
-from clonos.job.continuing.start_widths import at_widths
-from clonos.job.continuing.width_change import WidthChange, changed_widths, rows_after, withdraw_rows
+from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
+from clonos.job.continuing.start_widths import as_stored, at_widths
+from clonos.job.continuing.state_transfer import head_of
+from clonos.job.continuing.width_change import WidthChange, changed_widths
+from clonos.job.continuing.withdrawal import Stage, retired_since, stages_of, stages_of_begun, withdraw_rows
 from clonos.job.staging import StagedInput
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
@@ -70,7 +79,7 @@ class JobStart:
         self._staged: StagedInput | None = None
         self._savepoint: SavepointStart | None = None
         self._change: WidthChange | None = None  # of a job that goes on with other widths
-        self._later_rows: list[list[tuple[str, int]]] = []  # that a start withdraws which goes back over such changes
+        self._stages: tuple[Stage, ...] = ()  # rows to withdraw before a task runs
 
     # ------------------------------------------------------------------ reading
 
@@ -159,16 +168,11 @@ class JobStart:
             self._savepoint.check(image)
         elif self.is_resume:
             assert self._found is not None
-            self._resumed = checkpoint_to_resume(self.store, self._found, run, image.plan)
-            if self._resumed is not None:
-                if run.checkpoint is not None:
-                    later = checkpoints_from(self.store, self._found, run.checkpoint)
-                    self._later_rows = rows_after(later, self.store.read_object)
-                image, self._change = changed_widths(self.store, self._resumed, image, run.widths)
-                return image
-        if self._savepoint is None:
+            resumed = checkpoint_to_resume(self.store, self._found, run, image.plan)
+            return self._resumes(resumed, image) if resumed is not None else self._begins_again(image)
+        else:
             image = at_widths(image, run.widths, None)
-        if self.is_resume or run.overwrite:
+        if run.overwrite:
             return image
         if self._found is not None:
             self._replaces = self._id_to_replace(self._found, image)
@@ -176,6 +180,25 @@ class JobStart:
             check: Callable[[str], bool] | None = getattr(sink, "check_output", None)
             if check is not None and check(self._replaces):
                 self._replaced_sinks.add(number)
+        return image
+
+    def _resumes(self, resumed: CheckpointMetadata, image: JobImage) -> JobImage:
+        """Decides the numbers of tasks of a job that goes on from a checkpoint, and what is withdrawn before."""
+        name = f"the chain of {self.store.url}"
+        later = [decode_metadata(each, name) for each in self.store.metadata_after(resumed.checkpoint)]
+        self._resumed = msgspec.structs.replace(resumed, retired=retired_since(resumed, later))
+        image, self._change = changed_widths(self.store, self._resumed, image, self._run.widths)
+        head = partial(head_of, read_object=self.store.read_object)
+        self._stages = stages_of([self._resumed, *later], self._change is not None, head)
+        return image
+
+    def _begins_again(self, image: JobImage) -> JobImage:
+        """Decides the numbers of tasks of a job that has no checkpoint, and what is withdrawn of its earlier starts."""
+        name = f"the chain of {self.store.url}"
+        begun_as = [decode_shape(each, name) for each in self.store.begun_as()]
+        is_same = begun_as and not differences(begun_as[0], shape_of(as_stored(image.plan, begun_as[0])))
+        image = at_widths(image, self._run.widths, begun_as[0] if is_same else None)
+        self._stages = stages_of_begun(begun_as, image)
         return image
 
     def _refuse_other_folder(self) -> None:
@@ -225,9 +248,9 @@ class JobStart:
         if self.is_resume:
             assert self._found is not None
             record = self._found
-            self.store.acquire_term(self._run.checkpoint or 0, free=len(self._later_rows))
+            begun_as = encoded_shape(image.plan) if self._resumed is None else b""
+            self.store.acquire_term(self._run.checkpoint or 0, free=max(0, len(self._stages) - 1), begun_as=begun_as)
             if not is_taken_over:
-                remove_leftovers(self.store)
                 logger.warning("%s", self._continued_text(record.name))
         else:
             record = self._created = self.store.open_job(
@@ -239,6 +262,7 @@ class JobStart:
                 plan=plan_fingerprint(image.plan),
                 savepoint=self._run.from_savepoint if self._savepoint is not None else "",
                 term_before=self._savepoint.term if self._savepoint is not None else 0,
+                begun_as=encoded_shape(image.plan) if self._savepoint is None else b"",
             )
             if self._savepoint is not None:
                 self._resumed = self._savepoint.copy(self.store, image, record)
@@ -246,11 +270,12 @@ class JobStart:
             if self._staged is not None:
                 self._staged.remove_others()
         self._prepare_outputs(image, record.job_id, is_taken_over)
+        if not is_taken_over:
+            withdraw_rows(image, record.job_id, self.store.term, self._stages)
+            if self.is_resume:
+                remove_leftovers(self.store)  # after the withdrawal, which reads snapshots of void checkpoints
         if self._change is not None:
             self._resumed = self._change.write(record.job_id)
-        if self._resumed is not None and not is_taken_over:
-            stages = *self._later_rows, sorted(self._resumed.retired.items())
-            withdraw_rows(image, record.job_id, self.store.term, stages)
         return record
 
     @property

@@ -324,7 +324,9 @@ class WriterIdentity(NamedTuple):
 class ImmediateSink(Protocol):
     """Sink that writes each row as soon as its causes are replicated; repeated rows are dropped by their number.
 
-    If its external system withdraws rows at a registration, the sink has the attribute ``can_roll_back = True``.
+    If its external system withdraws rows at a registration, the sink has the attribute ``can_roll_back = True``. It has
+    ``replaces_rows = False`` too if no row replaces one of another task: then each task withdraws its own rows, and no
+    order counts.
     """
 
     def immediate_writer(self) -> ImmediateWriter:

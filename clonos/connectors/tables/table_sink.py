@@ -113,6 +113,11 @@ class TableSink:
         database = database_text(self.connect)
         return [("database", database), *found] if database else found
 
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether rows replace others by a key: these are withdrawn in the order of the changes of widths."""
+        return bool(self.key_columns)
+
     def immediate_writer(self) -> TableWriter:
         """Creates a connection, in the slot of the sink task."""
         return TableWriter(self)

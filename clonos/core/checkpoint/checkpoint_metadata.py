@@ -161,6 +161,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(CheckpointMetadata)
+_shape_decoder = msgspec.msgpack.Decoder(PlanShape)
 _format_decoder = msgspec.msgpack.Decoder(_Format)
 
 encode_metadata = _encoder.encode
@@ -180,3 +181,19 @@ def decode_metadata(data: bytes | memoryview, name: str) -> CheckpointMetadata:
     if any(entry.task != index for index, entry in enumerate(metadata.tasks)):
         raise MetadataMalformed(name, "its tasks are not numbered from 0")
     return metadata
+
+
+def encoded_shape(plan: Plan) -> bytes:
+    """Returns the shape of a plan as the start of a job stores it that begins its input."""
+    return _encoder.encode(shape_of(plan))
+
+
+def decode_shape(data: bytes | memoryview, name: str) -> PlanShape:
+    """Returns the shape in ``data``; ``name`` is the name of the entry, for the error.
+
+    Raises: MetadataMalformed, if the bytes are no shape of a plan.
+    """
+    try:
+        return _shape_decoder.decode(data)
+    except DECODE_ERRORS as error:
+        raise MetadataMalformed(name, str(error)) from None

@@ -42,8 +42,10 @@ class ChainEntry(msgspec.Struct, frozen=True):
     """Entry of the chain: a completed checkpoint with its metadata, or the beginning of a term.
 
     ``checkpoint``: in an entry of a term, 0 or the checkpoint that the job resumes from; later checkpoints that are
-    completed before this entry are void. ``claimant``: random bytes of the writing process, so that two processes never
-    write equal entries of a term. ``written_ns``: the time of a checkpoint, 0 in an entry of a term.
+    completed before this entry are void. ``metadata``: that of a checkpoint; in an entry of a term the shape of the
+    plan with which the job begins its input, empty if it goes on from a checkpoint. ``claimant``: random bytes of the
+    writing process, so that two processes never write equal entries of a term. ``written_ns``: the time of a
+    checkpoint, 0 in an entry of a term.
     """
 
     format: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -190,11 +190,12 @@ class CheckpointStore:
         plan: str = "",
         savepoint: str = "",
         term_before: int = 0,
+        begun_as: bytes = b"",
     ) -> StoredJob:
         """Finds the job (``resume``), or creates it in a store that is empty or may be overwritten; then begins a term.
 
         ``hash_seed``: for a new job; empty draws a random one. ``savepoint``: see ``StoredJob``. ``term_before``: the
-        new term is a later one.
+        new term is a later one. ``begun_as``: see ``acquire_term``.
 
         Raises: StoreInUse when the store holds a job and ``overwrite`` is False; NothingToResume when it holds none to
         resume.
@@ -215,10 +216,12 @@ class CheckpointStore:
             if not made and (other := self.read_job()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
             self._open_chain(record)
-            self.acquire_term(term_before=term_before)
+            self.acquire_term(term_before=term_before, begun_as=begun_as)
             return record
         self._open_chain(record)
-        self.acquire_term(term_before=term_before)  # from here on, a driver that still runs the old job is superseded
+        self.acquire_term(
+            term_before=term_before, begun_as=begun_as
+        )  # from here on, a driver that still runs the old job is superseded
         self.chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record), JOB_NAME))
         for old in self.files.list(OBJECTS):
@@ -298,11 +301,12 @@ class CheckpointStore:
         self.chain.refresh()
         self._record = record
 
-    def acquire_term(self, resume_from: int = 0, term_before: int = 0, free: int = 0) -> None:
+    def acquire_term(self, resume_from: int = 0, term_before: int = 0, free: int = 0, begun_as: bytes = b"") -> None:
         """Begins a new term of the job that was found.
 
         ``resume_from``: a checkpoint; later ones become void, even if this driver ends at once. ``term_before``: terms
-        up to this one are not used. ``free``: number of terms before the new one for this driver too.
+        up to this one are not used. ``free``: number of terms before the new one for this driver too. ``begun_as``: the
+        encoded shape of the plan, if the job begins its input.
 
         Raises: AnotherCoordinator when the chain has grown since it was read.
         """
@@ -310,31 +314,38 @@ class CheckpointStore:
         last = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0)
         self._term = max(last, term_before) + free + 1  # terms grow
         own = self._record.job_id, self._term, self._claimant
-        entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, *own, resume_from, b"", 0)
+        entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, *own, resume_from, begun_as, 0)
         if self.chain.append(entry) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
-    def _completed(self) -> Iterator[ChainEntry]:
+    def _of_job(self) -> Iterator[ChainEntry]:
+        """Returns the entries of the job, the last one first."""
+        return (entry for entry in self.chain.backwards() if entry.job_id == self.record.job_id)
+
+    def _completed(self, entries: Iterable[ChainEntry] | None = None) -> Iterator[ChainEntry]:
         """Returns the entries of completed checkpoints, the last one first, without void ones."""
-        assert self._record is not None, "open_job or find_job comes first"
         limit: int | None = None
-        for entry in self.chain.backwards():
-            if entry.job_id != self._record.job_id:
-                continue
+        for entry in self._of_job() if entries is None else entries:
             if entry.kind is EntryKind.TERM:
                 if entry.checkpoint:
                     limit = entry.checkpoint if limit is None else min(limit, entry.checkpoint)
             elif limit is None or entry.checkpoint <= limit:
                 yield entry
 
-    def undone_metadata(self) -> Iterator[bytes]:
-        """Returns the metadata of the void checkpoints of the chain after which none is complete."""
-        latest = next(self._completed(), None)
-        for entry in self.chain.backwards():
-            if latest is not None and entry == latest:
-                return
-            if entry.kind is EntryKind.CHECKPOINT and entry.job_id == self.record.job_id:
-                yield entry.metadata
+    def metadata_after(self, checkpoint: int) -> list[bytes]:
+        """Returns the metadata of later checkpoints that counted when the last checkpoint was completed, ascending.
+
+        The starts since then may have made some of them void, and may have ended before their output was withdrawn.
+        """
+        entries = dropwhile(lambda entry: entry.kind is EntryKind.TERM, self._of_job())
+        later = takewhile(lambda entry: entry.checkpoint > checkpoint, self._completed(entries))
+        return [entry.metadata for entry in later][::-1]
+
+    def begun_as(self) -> list[bytes]:
+        """Returns the ``begun_as`` of the starts that began the input of the job, the last one first; of those since
+        its last checkpoint if it has one."""
+        entries = takewhile(lambda entry: entry.kind is EntryKind.TERM, self._of_job())
+        return [entry.metadata for entry in entries if entry.metadata]
 
     def completed_metadata(self) -> Iterator[bytes]:
         """Returns the metadata of all checkpoints in the chain that a job can resume from, the last one first."""

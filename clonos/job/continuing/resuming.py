@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
@@ -14,7 +13,6 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     check_resumable,
     decode_metadata,
 )
-from clonos.core.checkpoint.plan_shape import PlanShape
 from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import ObjectMissing
@@ -44,11 +42,9 @@ def checkpoint_to_resume(
             store.checkpoint_metadata(run.checkpoint)
         return None
     latest = metadata_of(store, record)
-    # The start that went back from these may have ended before it had withdrawn the rows of their tasks.
-    undone = [decode_metadata(each, f"the chain of {store.url}") for each in store.undone_metadata()]
     if run.checkpoint is None:
         check_resumable(as_stored(plan, latest.plan), latest)
-        return msgspec.structs.replace(latest, retired=retired_since(latest, undone))
+        return latest
     chosen = metadata_of(store, record, run.checkpoint)
     check_resumable(as_stored(plan, chosen.plan), chosen)
     names, missing = sorted(chosen.objects()), []
@@ -65,32 +61,7 @@ def checkpoint_to_resume(
             " as many of the last ones are complete as checkpoints_retained says."
         )
     # A number is never reused: the next checkpoint is numbered above every earlier one.
-    retired = retired_since(chosen, [latest, *undone])
-    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint, retired=retired)
-
-
-def retired_since(chosen: CheckpointMetadata, later: Sequence[CheckpointMetadata]) -> dict[str, int]:
-    """Returns the tasks with external output that ran at ``later`` checkpoints or before one and not at it, with the
-    number of the next row of each as of that: 0 for those that had not begun."""
-    names = [name for each in later for name in (*each.retired, *_external_tasks(each.plan))]
-    running = _external_tasks(chosen.plan)
-    return {name: number for name, number in (dict.fromkeys(names, 0) | chosen.retired).items() if name not in running}
-
-
-def _external_tasks(shape: PlanShape) -> dict[str, None]:
-    """Returns the names of the tasks of a stored plan that have output outside the job."""
-    external = {edge.source for edge in shape.edges if not edge.target}
-    return {
-        f"{was.name}/{index}": None
-        for was in shape.vertices
-        if was.name in external
-        for index in range(was.parallelism)
-    }
-
-
-def checkpoints_from(store: CheckpointStore, record: StoredJob, first: int) -> list[CheckpointMetadata]:
-    """Returns the metadata of the completed checkpoints from one on, ascending."""
-    return [metadata_of(store, record, number) for number in store.checkpoints() if number >= first]
+    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
 
 
 def metadata_of(store: CheckpointStore, record: StoredJob, checkpoint: int | None = None) -> CheckpointMetadata:

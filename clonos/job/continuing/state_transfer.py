@@ -7,7 +7,7 @@ from the tasks of the same index, so steps with state keep their parallelism and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, chain
 from typing import Final
 
@@ -162,7 +162,7 @@ class StateTransfer:
             for time in head.event_time.channels
         }
         #: Number of the next row of each task with output outside the job
-        self._next_rows = external_numbers(metadata, self._heads) if is_same_job else {}
+        self._next_rows = external_numbers(metadata, lambda entry: self._heads[entry.task]) if is_same_job else {}
 
     @property
     def retired(self) -> dict[str, int]:
@@ -330,16 +330,18 @@ def head_of(entry: TaskEntry, read_object: ReadObject) -> Snapshot | None:
     return decode_snapshot(next(iter(read_object(last))), last)
 
 
-def external_numbers(metadata: CheckpointMetadata, heads: Sequence[Snapshot | None]) -> dict[str, int]:
+def external_numbers(
+    metadata: CheckpointMetadata, head_of_task: Callable[[TaskEntry], Snapshot | None]
+) -> dict[str, int]:
     """Returns the number of the next row of each task with external output, by its name, also of those that did not run
-    any more. ``heads``: the last snapshot of each task.
+    any more. ``head_of_task`` returns the last snapshot of a task.
     """
     stored, firsts = metadata.plan, first_tasks(metadata.plan)
     names = [f"{was.name}/{index}" for was in stored.vertices for index in range(was.parallelism)]
     found = dict(metadata.retired)
     for channel, (sender, is_external) in enumerate(_channels(stored, firsts)):
         if is_external:
-            head = heads[sender]
+            head = head_of_task(metadata.tasks[sender])
             found[names[sender]] = dict(head.outputs).get(ChannelId(channel), 0) if head is not None else 0
     return found
 

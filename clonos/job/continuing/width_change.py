@@ -1,6 +1,7 @@
 """Resume of a job with other numbers of tasks: a checkpoint of its own, whose tasks take over the state of the last.
 
-It is in the chain before a task runs, so that any later start knows which tasks may have written output.
+It is in the chain before a task runs, so that any later start knows which tasks may have written output, and after the
+output of other tasks has been withdrawn (``withdrawal``).
 """
 
 from __future__ import annotations
@@ -8,28 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, encode_metadata, parts_by_vertex
 from clonos.core.checkpoint.plan_shape import shape_of
-from clonos.core.model.ids import CheckpointId, view_number
+from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore
-from clonos.job.continuing.resuming import retired_since
 from clonos.job.continuing.start_widths import WidthsRefused, as_stored, at_widths
 from clonos.job.continuing.state_transfer import (
-    ReadObject,
     StateTransfer,
     differences_of_transfer,
-    external_numbers,
-    head_of,
     sources_of,
     write_moved,
 )
-from clonos.operators.connector_contract import ImmediateSink, TransactionalSink, WriterIdentity
+from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 
 
@@ -88,56 +84,3 @@ def changed_widths(
     image = at_widths(image, asked, resumed.plan, dict(resumed.widths))
     is_same = [v.parallelism for v in before.vertices] == [v.parallelism for v in image.plan.vertices]
     return image, None if is_same else WidthChange(store, resumed, before, image)
-
-
-def rows_after(checkpoints: Sequence[CheckpointMetadata], read_object: ReadObject) -> list[list[tuple[str, int]]]:
-    """Returns what a start from the first of some ``checkpoints`` withdraws before any task runs, in stages: for each
-    change of widths after it, the last one first, the tasks with external output, and the number of the next row of
-    each at that change.
-
-    Of a key whose task has changed, the later row must be withdrawn first. Tasks have ascending key groups: with more
-    tasks a key can only have come to a higher index, with fewer to a lower one.
-    """
-    stages = [_rows_between(before, after, read_object) for before, after in pairwise(checkpoints)]
-    return [stage for stage in reversed(stages) if stage]
-
-
-def _rows_between(
-    before: CheckpointMetadata, after: CheckpointMetadata, read_object: ReadObject
-) -> list[tuple[str, int]]:
-    later = {was.name: was.parallelism for was in after.plan.vertices}
-    changed = {
-        was.name: later.get(was.name, was.parallelism) - was.parallelism
-        for was in before.plan.vertices
-        if any(edge.source == was.name and not edge.target for edge in before.plan.edges)
-    }
-    if not any(changed.values()):
-        return []
-    numbers = external_numbers(before, [head_of(entry, read_object) for entry in before.tasks])
-    numbers |= retired_since(before, [after])
-
-    def place(name: str) -> tuple[str, int]:
-        vertex, _, index = name.rpartition("/")
-        return vertex, -int(index) if changed.get(vertex, 0) > 0 else int(index)
-
-    return [(name, numbers[name]) for name in sorted(numbers, key=place) if changed.get(name.rpartition("/")[0])]
-
-
-def withdraw_rows(image: JobImage, job_id: str, term: int, stages: Sequence[Sequence[tuple[str, int]]]) -> None:
-    """Registers with external systems in place of tasks, in this order. A stage has tasks and the number of the next
-    row of each. Each stage is a generation of its own term; ``term`` is that of the last stage.
-
-    So their later rows are withdrawn, and what may still run of a task writes nothing.
-    """
-    number_of = {vertex.name: number for number, vertex in enumerate(image.plan.vertices)}
-    for stage_term, rows in enumerate(stages, term + 1 - len(stages)):
-        generation = view_number(stage_term, 1)
-        for name, next_row in rows:
-            sink = image.sinks.get(number_of.get(name.rpartition("/")[0], -1))
-            if not isinstance(sink, ImmediateSink):
-                continue
-            writer = sink.immediate_writer()
-            try:
-                writer.register(WriterIdentity(job_id, name, generation, generation), next_row)
-            finally:
-                writer.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow
 import pytest
@@ -17,10 +18,12 @@ import clonos
 from clonos.agg import count, sum_
 from clonos.api.windows import Session, Tumbling
 from clonos.connectors import files, sqlite
+from clonos.connectors.connector_errors import TableUnavailable
 from clonos.core.model.progress import TaskPhase
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
+from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.processes.harness.gated_source import Gate, GatedNumbers, GatedReader
 from tests.speed import scaled
 
@@ -75,6 +78,51 @@ class Flow:
             handle.wait(LIMIT_S)
 
 
+class WatchedTable:
+    """Table whose registrations wait or fail where a test wants it."""
+
+    can_roll_back = True
+    #: Registrations of a driver in this process that succeed; more than that fail
+    registrations_left: ClassVar[int] = 1_000
+
+    def __init__(self, sink: Any, folder: Path) -> None:
+        self.sink, self.folder, self.driver_pid = sink, folder, os.getpid()
+
+    def immediate_writer(self) -> WatchedWriter:
+        return WatchedWriter(self)
+
+
+class WatchedWriter:
+    """Connection of a task. A first task that runs registers after the second has written, if that is ``awaited``."""
+
+    def __init__(self, table: WatchedTable) -> None:
+        self._table, self._writer = table, table.sink.immediate_writer()
+        self._task = ""
+
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        table, self._task = self._table, identity.task_name
+        if os.getpid() == table.driver_pid:
+            WatchedTable.registrations_left -= 1
+            if WatchedTable.registrations_left < 0:
+                raise TableUnavailable("rows", "registering", "the test ends the start here")
+        elif self._task.endswith("/0") and (table.folder / "awaited").exists():
+            wait_until((table.folder / "written").exists)
+        registration: Registration = self._writer.register(identity, restored_number)
+        return registration
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        next_number: int = self._writer.write(first_number, rows)
+        if self._task.endswith("/1"):
+            (self._table.folder / "written").touch()
+        return next_number
+
+    def forget(self, before_number: int) -> None:
+        self._writer.forget(before_number)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 class Upserts(Flow):
     """Job that writes the last number of each key into a table with a key."""
 
@@ -83,7 +131,7 @@ class Upserts(Flow):
         job = Job("upserts", slots="process", store=store, parallelism=parallelism, **options)
         rows = job.source(Numbers(self.gate), name="read").map(lambda n: {"n": n, "word": n % 99}, name="row")
         sink = sqlite(self.database, "rows", ["word", "n"], upsert=["word"])
-        rows.key_by("word").sink(sink, name="last")
+        rows.key_by("word").sink(WatchedTable(sink, self.folder), name="last")
         return job
 
     def store(self) -> CheckpointStore:
@@ -98,7 +146,7 @@ class Upserts(Flow):
         # Later checkpoints would forget what rows have replaced.
         job = self.job(checkpoints_retained=50, checkpoint_every="1h")
         with job.start(resume=True, widths=(f"last={tasks}",)) as handle:
-            wait_until(lambda: max(self.table(), default=0) == records * SPLITS - 1)
+            wait_until(lambda: self.table() == _last_of_each_word(records * SPLITS))
             handle.stop(drain=not is_aborted)
             handle.wait(LIMIT_S)
 
@@ -203,6 +251,10 @@ def _numbered(word: int, seen: int | None, row: dict[str, int]) -> tuple[int, di
     return number, {"word": word, "n": (number - 1) * KEYS + word}
 
 
+def _last_of_each_word(numbers: int) -> list[int]:
+    return sorted({n % 99: n for n in range(numbers)}.values())
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Asks again and again."""
     waiting = threading.Event()
@@ -295,5 +347,48 @@ def test_a_start_withdraws_the_rows_that_one_has_left_which_ended_while_it_went_
     before, rows = flow.store().checkpoints()[-1], flow.table()
     flow.run(100, 4)
     flow.store().acquire_term(before)  # as that start did
+    flow.restart()
+    assert flow.table() == rows
+
+
+@pytest.mark.parametrize("widths", [("copy=2",), ("copy=3", "read=1")])
+def test_a_start_withdraws_the_rows_of_one_with_other_widths_that_ended_before_its_first_checkpoint(
+    tmp_path: Path, widths: tuple[str, ...]
+) -> None:
+    flow = Flow(tmp_path)
+    flow.run_to(50, is_aborted=True, widths=("copy=4",), checkpoint_every="1h")
+    assert flow.table("SELECT COUNT(DISTINCT clonos_task) FROM rows") == [4]
+    flow.run_to(50, is_aborted=True, checkpoint_every="1h")  # it keeps its widths
+    assert flow.table("SELECT COUNT(DISTINCT clonos_task) FROM rows") == [4]
+    flow.gate.end(80)
+    assert flow.job().run(resume=True, widths=widths).has_finished
+    assert flow.files() == flow.table() == list(range(80 * SPLITS))
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_rows_of_keys_whose_task_changes_are_withdrawn_before_a_task_runs(tmp_path: Path, has_checkpoint: bool) -> None:
+    flow = Upserts(tmp_path)
+    if has_checkpoint:
+        flow.run(50, 2)
+    flow.run(100, 2, is_aborted=True)
+    (tmp_path / "written").unlink()
+    (tmp_path / "awaited").touch()
+    flow.run(100, 4)
+    assert flow.table() == _last_of_each_word(100 * SPLITS)
+
+
+@pytest.mark.parametrize("registrations", [0, 5, 11])  # of 12
+def test_a_withdrawal_over_several_changes_that_is_interrupted_keeps_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrations: int
+) -> None:
+    flow = Upserts(tmp_path)
+    flow.run(50, 2)
+    before, rows = flow.store().checkpoints()[-1], flow.table()
+    flow.run(100, 4)
+    flow.run(150, 2, is_aborted=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(WatchedTable, "registrations_left", registrations)
+        with pytest.raises(TableUnavailable):
+            flow.job().start(resume=True, checkpoint=before, widths=("last=3",), checkpoints_retained=50)
     flow.restart()
     assert flow.table() == rows
