@@ -331,7 +331,10 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
     run.add_argument("--from-savepoint", metavar="URL", help="start a new job from a savepoint, with an empty store")
     run.add_argument(
-        "--width", metavar="STEP=TASKS", action="append", help="number of tasks of a step; may be repeated"
+        "--width",
+        metavar="STEP=TASKS",
+        action="append",
+        help="number of tasks of a step, or of several: count=4,sum=2; may be repeated",
     )
     run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
     run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")

@@ -383,12 +383,19 @@ def refusals(plan: Plan, widths: Mapping[str, int]) -> tuple[str, ...]:
 def _refusals(plan: Plan, widths: Mapping[str, int]) -> Iterator[str]:
     number_of = {vertex.name: number for number, vertex in enumerate(plan.vertices)}
     width_of: dict[int, int] = {}
+    first_of: dict[int, str] = {}
     for name, width in widths.items():
         number = number_of[name]
         if not 1 <= width <= plan.max_parallelism:
             yield f'"{name}" cannot have {width} tasks: 1 to {plan.max_parallelism} (max_parallelism) are possible'
-        elif width_of.setdefault(plan.scaling_group[number], width) != width:
-            yield f'"{name}" cannot have {width} tasks: tasks that it is connected with one to one get another number'
+            continue
+        group = plan.scaling_group[number]
+        first = first_of.setdefault(group, name)
+        if (other := width_of.setdefault(group, width)) != width:
+            yield (
+                f'"{first}" cannot have {other} tasks and "{name}" {width}: their tasks are connected one to one,'
+                " so that both have one number"
+            )
     for vertex, group in zip(plan.vertices, plan.scaling_group, strict=True):
         if vertex.fixed and width_of.get(group, vertex.parallelism) != vertex.parallelism:
             yield f'"{vertex.name}" keeps its number of tasks, {vertex.parallelism}: {vertex.fixed}'

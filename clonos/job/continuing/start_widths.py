@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from clonos.core.checkpoint.plan_shape import PlanShape
@@ -86,15 +86,37 @@ def _asked(image: JobImage, asked: Sequence[str]) -> dict[str, int]:
 
     Raises: WidthMalformed, WidthsRefused.
     """
-    names = {node.step: vertex.name for vertex in image.vertices for node in vertex.nodes}
-    found: dict[str, int] = {}
-    for each in asked:
+    plan, found, first_of = image.plan, dict[str, int](), dict[int, tuple[str, str]]()
+    vertex_of = {node.step: number for number, vertex in enumerate(image.vertices) for node in vertex.nodes}
+    vertex_of |= {vertex.name: number for number, vertex in enumerate(image.vertices)}
+    for step, tasks in _pairs(asked):
+        number = vertex_of.get(step)
+        if number is None:
+            names = sorted({node.step for vertex in image.vertices for node in vertex.nodes})
+            raise WidthsRefused(plan.job_name, (f'there is no step "{step}" among {", ".join(names)}',))
+        other, as_many = first_of.setdefault(plan.scaling_group[number], (step, tasks))
+        if int(as_many) != int(tasks):
+            raise WidthsRefused(plan.job_name, (_contradiction(plan, vertex_of, other, as_many, step, tasks),))
+        found[plan.vertices[number].name] = int(tasks)
+    return found
+
+
+def _pairs(asked: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the steps and numbers of texts such as ``count=4`` and ``count=4,sum=2``. Raises: WidthMalformed."""
+    for each in filter(None, map(str.strip, ",".join(asked).split(","))):
         step, _, tasks = each.rpartition("=")
         if not step or not tasks.isdecimal():
             raise WidthMalformed(each)
-        vertex_name = step if any(vertex.name == step for vertex in image.vertices) else names.get(step)
-        if vertex_name is None:
-            reason = f'there is no step "{step}" among {", ".join(sorted(names))}'
-            raise WidthsRefused(image.plan.job_name, (reason,))
-        found[vertex_name] = int(tasks)
-    return found
+        yield step.strip(), tasks
+
+
+def _contradiction(
+    plan: Plan, vertex_of: Mapping[str, int], first: str, tasks: str, step: str, other_tasks: str
+) -> str:
+    """Returns why two steps cannot have different numbers of tasks, in words."""
+    if step == first:
+        return f'"{step}" cannot have {tasks} tasks and {other_tasks}'
+    both = f'"{first}" cannot have {tasks} tasks and "{step}" {other_tasks}'
+    if vertex_of[first] == vertex_of[step]:
+        return f"{both}: they run in the same tasks"
+    return f"{both}: their tasks are connected one to one, so that both have one number"

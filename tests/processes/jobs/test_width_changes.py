@@ -324,7 +324,7 @@ def test_widths_that_cannot_be_are_refused_before_the_start_with_step_and_reason
     with pytest.raises(WidthMalformed, match="copy is"):
         flow.job().run(resume=True, widths=("copy is 3",))
     flow.gate.end(20)
-    assert flow.job().run(resume=True).has_finished
+    assert flow.job().run(resume=True, widths=("copy=3,read=4",)).has_finished
     assert flow.table() == list(range(20 * SPLITS))
 
 
