@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,12 +22,14 @@ from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, 
 from clonos.core.coordinator.relocation import REASON as MOVE
 from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
+from clonos.core.model.plan import Plan
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
 from clonos.job.metrics_export import start_exporters
+from clonos.job.rescaling import RequestedWidths, Rescaled
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import (
     immediate_outputs,
@@ -76,6 +78,7 @@ class Handle:
         self._last_hang = ""
         self._final_savepoint = ""
         self._requested = RequestedCheckpoints(graph.name, self._launched.driver, self._launched.start.store)
+        self._widths = RequestedWidths(self._launched.image, self._launched.driver)
         self._began_s = time.monotonic()
         self._adviser = ScalingAdviser(self.image, settings.run) if settings.run.scale else None
         try:
@@ -182,6 +185,24 @@ class Handle:
         """Waits for the savepoints that were begun, if the job has ended."""
         self._requested.finish()
 
+    def rescale(
+        self, widths: Mapping[str, int] | None = None, /, *, timeout: float | None = None, **tasks: int
+    ) -> Rescaled:
+        """Changes the numbers of tasks of steps while the job runs, and waits until all tasks run again:
+        ``handle.rescale(count=4)``.
+
+        ``widths``: steps whose names are no identifiers, ``{"count by word": 4}``. ``timeout``: seconds to wait.
+
+        Raises: RescaleRefused: the job keeps its numbers of tasks, for the reason that the error gives. TimeoutError:
+        the change takes longer, and goes on.
+        """
+        return self._widths.change({**(widths or {}), **tasks}, timeout)
+
+    def begin_rescale(self, widths: Mapping[str, int]) -> dict[str, int]:
+        """Begins to change the numbers of tasks of steps; returns the number of each step as it will be. The
+        log says when it is, or why it stays. Raises: RescaleRefused."""
+        return self._widths.begin(widths)
+
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output
         so far; if the tasks do not run yet, the stop waits until they do. ``savepoint``: where ``wait`` copies this
@@ -258,6 +279,11 @@ class Handle:
         return self._launched.image
 
     @property
+    def plan(self) -> Plan:
+        """Returns the plan with the numbers of tasks now."""
+        return self._launched.driver.ask(lambda coordinator: coordinator.plan)
+
+    @property
     def store_url(self) -> str:
         """Returns the URL or the path of the checkpoint store."""
         return self._launched.start.store.url
@@ -276,8 +302,7 @@ class Handle:
         """
         if type(count) is not int or count < 1:
             raise JobError(f"peek(count={count!r}) needs an int of at least 1.")
-        image = self._launched.image
-        plan = image.plan
+        image, plan = self._launched.image, self.plan
         emitting = {node.step: number for number, v in enumerate(image.vertices) for node in v.nodes if node.followers}
         if step not in emitting:
             raise JobError(f"the job {self._name} has no step {step!r} that emits rows; it has {', '.join(emitting)}.")
@@ -293,7 +318,7 @@ class Handle:
         image, status = self._launched.image, self.status()
         if not status.tasks:
             return []
-        sent = records_out(image.plan, status.tasks)
+        sent = records_out(self.plan, status.tasks)
         outputs = [*self._launched.start.outputs(), *immediate_outputs(image, status.tasks)]
         return summary_lines(status, time.monotonic() - self._began_s, sent, outputs, self.keyed_steps())
 
@@ -379,8 +404,9 @@ class Handle:
             level = logging.INFO if is_quiet else logging.WARNING
             sentence_of = partial(recovery_sentence, TaskId(progress.task), progress.incarnation)
             sentence = self._launched.driver.ask(sentence_of)
-            task = self._launched.image.plan.task_name(TaskId(progress.task))
-            logger.log(level, "%s", sentence, extra={"task": task, "incarnation": view_name(progress.incarnation)})
+            logger.log(
+                level, "%s", sentence, extra={"task": progress.name, "incarnation": view_name(progress.incarnation)}
+            )
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from clonos.api.graph import JobGraph
@@ -25,6 +26,7 @@ from clonos.io.store.metadata_chain import RETAINED_MAX
 from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
+from clonos.job.continuing.width_change import divided_cut
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.job.scaling_advice import check_scale
 from clonos.job.staging import session_of
@@ -127,7 +129,6 @@ def _prepared(
     _check_placement(image, run)
     image = start.decide(image)
     check_scale(image, run)
-    data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
@@ -135,9 +136,10 @@ def _prepared(
         living: tuple[RetainedSlot, ...] = ()
         if retained is not None:
             what = built_of(graph.file, image, settings, deployment.hash_seed)
-            resumed = start.resumed if start.is_resume and run.checkpoint is None else None
-            living = slots_to_take_over(graph.name, retained, what, image, resumed)
+            living = slots_to_take_over(graph.name, retained, what, image, start.why_not_taken_over())
             retained.begin(what, living)
+        image = start.as_slots_have(image) if living else image
+        data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
         record = start.begin(image, hash_seed, bool(living))
         log_notes(image, settings.core.keepers)
         store = start.store
@@ -164,6 +166,7 @@ def _prepared(
             deployment.driver_binding,
             lambda listener: deployment.provider(listener, image.has_columns, modules),
             listener,
+            partial(divided_cut, store, image),
             deployment.address_rewriter,
             retained,
         )

@@ -27,7 +27,7 @@ def recovery_sentence(task: TaskId, incarnation: int, coordinator: Coordinator) 
     """Returns how the recovery went that made this incarnation of a task, which may have failed again since."""
     recovery = next(each for each in coordinator.recoveries if each.task == task and each.incarnation == incarnation)
     assert coordinator.view is not None, task
-    name, slot = coordinator.plan.task_name(task), coordinator.view.placements[task].slot
+    name, slot = recovery.name, coordinator.view.placements[task].slot
     register = next((found for found in coordinator.slots if found.slot == slot), None)
     where = "" if register is None else f" in process {register.pid} of {register.domain}"
     times = dict(recovery.reached)

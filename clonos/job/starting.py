@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -275,8 +275,22 @@ class JobStart:
             if self.is_resume:
                 remove_leftovers(self.store)  # after the withdrawal, which reads snapshots of void checkpoints
         if self._change is not None:
-            self._resumed = self._change.write(record.job_id)
+            job_id = record.job_id
+            self._resumed = self._change.take_over(job_id) if is_taken_over else self._change.write(job_id)
         return record
+
+    def why_not_taken_over(self) -> str:
+        """Returns why slots that have outlived their driver cannot go on as if nothing had happened; "" if they can."""
+        if self._resumed is None or not self.is_resume or self._run.checkpoint is not None:
+            return "the job does not continue from its last checkpoint"
+        if self._change is not None and not self._change.follows_cut:
+            return "other numbers of tasks are asked for"
+        return ""
+
+    def as_slots_have(self, image: JobImage) -> JobImage:
+        """Returns the job with the numbers of tasks that slots of an earlier driver have until the next view: those of
+        a cut come with it."""
+        return image if self._change is None else replace(image, plan=self._change.before)
 
     @property
     def resumed(self) -> CheckpointMetadata | None:

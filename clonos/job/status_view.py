@@ -47,8 +47,8 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         view=0 if view is None else view.number,
         slots=tuple(_slot(each, coordinator.slot_status(each.slot)) for each in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
-        recoveries=tuple(_recovery(plan, each) for each in coordinator.recoveries if not each.is_move),
-        moves=tuple(_recovery(plan, each) for each in coordinator.recoveries if each.is_move),
+        recoveries=tuple(_recovery(each) for each in coordinator.recoveries if not each.is_move),
+        moves=tuple(_recovery(each) for each in coordinator.recoveries if each.is_move),
         alarms=alarms,
         totals=dict(totals),
     )
@@ -112,9 +112,9 @@ def _phase(coordinator: Coordinator, reported: TaskPhase, has_slot: bool) -> Tas
     return reported if has_slot else TaskPhase.WAITING
 
 
-def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:
+def _recovery(recovery: Recovery) -> RecoveryState:
     return RecoveryState(
-        task=plan.task_name(recovery.task),
+        task=recovery.name,
         failed_incarnation=recovery.failed or 0,
         incarnation=recovery.incarnation or 0,
         cause=recovery.cause,

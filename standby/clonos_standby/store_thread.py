@@ -35,6 +35,7 @@ from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
 from clonos.io.store.store import CheckpointStore
+from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from clonos_standby.slot.surroundings import SlotSurroundings
 
@@ -112,7 +113,7 @@ class SnapshotStore:
         backoff_first_s: float = BACKOFF_FIRST_S,
         standby_bytes_max: int = STANDBY_BYTES_MAX,
     ) -> None:
-        self._store, self._image, self._new_mirror = store, context.image, new_mirror
+        self._store, self._context, self._new_mirror = store, context, new_mirror
         self._post, self._faults = context.post, context.faults
         self._standby_bytes_max = standby_bytes_max
         self._sizes: dict[str, int] = {}  # of the objects written last
@@ -124,10 +125,11 @@ class SnapshotStore:
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """Writes a snapshot; the outcome is ``SnapshotWritten``."""
-        self._writer.put(lambda: self._write(name, snapshot, more))
+        task = self._context.name_of(snapshot.task)
+        self._writer.put(lambda: self._write(name, snapshot, more, task))
 
-    def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
+    def _write(self, name: str, snapshot: Snapshot, more: Pieces | None, task: str) -> None:
+        self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot, task)
         pieces = _RecordedPieces(snapshot, more, self._standby_bytes_max)
         try:
             stored_as = self._writer.persist(lambda: self._store.write_object(name, pieces))
@@ -142,7 +144,7 @@ class SnapshotStore:
             self._sizes[stored_as] = pieces.size_bytes
             for old in list(self._sizes)[:-SIZES_REMEMBERED]:
                 del self._sizes[old]
-            self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
+            self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot, task)
             self._post(SnapshotWritten(name, standby_payload(pieces.recorded), "", stored_as))
 
     def size_bytes(self, stored_as: str) -> int:
@@ -151,10 +153,11 @@ class SnapshotStore:
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         """Writes the full state of a task; a success is ``WholeStateWritten``."""
-        self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
+        task = self._context.name_of(snapshot.task)
+        self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole, task))
 
-    def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        self._reach(FaultPoint.WHOLE_STATE_BEGUN, snapshot)
+    def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces, task: str) -> None:
+        self._reach(FaultPoint.WHOLE_STATE_BEGUN, snapshot, task)
         try:
             stored_as = self._store.write_object(name, chain((encode_snapshot(snapshot),), whole))
         except StoreFailed as error:
@@ -164,7 +167,7 @@ class SnapshotStore:
         except ClonosError as error:
             self._fail_task(snapshot, error)
         else:
-            self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
+            self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot, task)
             self._post(WholeStateWritten(name, stored_as))
         finally:
             whole.release()
@@ -174,13 +177,14 @@ class SnapshotStore:
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
         self._post(PartFailed(failed))
 
-    def _reach(self, point: FaultPoint, snapshot: Snapshot) -> None:
+    def _reach(self, point: FaultPoint, snapshot: Snapshot, task: str) -> None:
         if self._faults is not None:
-            self._faults.reach(point, self._image.plan.task_name(snapshot.task), str(snapshot.checkpoint))
+            self._faults.reach(point, task, str(snapshot.checkpoint))
 
     def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """Reads snapshots; the outcome is ``SnapshotsRead``."""
-        self._reader.put(lambda: self._read(purpose, names))
+        image = self._context.image  # that of the view in force, to which the number of the task belongs
+        self._reader.put(lambda: self._read(purpose, names, image))
 
     def restored_permille(self, task: TaskId, incarnation: Incarnation) -> int | None:
         """Returns how much of the state of a task has been read; None unless it is being read. Any thread may call
@@ -195,7 +199,7 @@ class SnapshotStore:
         reached(0.0)
         return self._reader.persist(partial(self._store.read_object, name, reached))
 
-    def _restored(self, purpose: ReadPurpose, names: tuple[str, ...]) -> RestoredState:
+    def _restored(self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage) -> RestoredState:
         places = {name: number for number, name in enumerate(names)}
 
         def read(name: str) -> Iterator[bytes | memoryview]:
@@ -203,14 +207,14 @@ class SnapshotStore:
 
         try:
             if is_moved(names[-1]):
-                return restore_moved(names, read, self._image.union_of)
+                return restore_moved(names, read, image.union_of)
             return restore_from(((name, read(name)) for name in names), self._new_mirror(purpose.task))
         finally:
             self._permille.clear()
 
-    def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage) -> None:
         try:
-            restored = self._restored(purpose, names)
+            restored = self._restored(purpose, names, image)
         except ClonosError as error:  # a PeerError: values that this process cannot decode; a JobError: StateUndivided
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)

@@ -107,6 +107,7 @@ class CoordinatorHarness:
         self.slots: dict[SlotId, HarnessSlot] = {}
         self.now_ns = 0
         self.effects_of_last: list[Effect] = []
+        self.divides = True  # the state of a cut at once
 
     # ------------------------------------------------------------------ events
 
@@ -117,7 +118,7 @@ class CoordinatorHarness:
         for effect in effects:
             if isinstance(effect, Send) and effect.slot in self.slots:
                 self._deliver(self.slots[effect.slot], effect.message)
-            elif isinstance(effect, DivideState):
+            elif isinstance(effect, DivideState) and self.divides:
                 effects += self.do(StateDivided(effect.metadata.checkpoint, effect.metadata))
         return effects
 

@@ -49,6 +49,7 @@ def idle_driver(
             binding=Binding(folder=str(folder)),
             provider=provider,
             listener=listener,
+            divide=lambda cut: cut,
         )
     )
     try:

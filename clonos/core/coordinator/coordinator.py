@@ -241,6 +241,19 @@ class Coordinator:
             if not (is_of_keeper and self._state.has_keeper(sender, message.task)):
                 check_life(sender, message.task, message.incarnation, self.view)
 
+    def plan_of(self, message: Message) -> Plan | None:
+        """Returns the plan whose numbers of tasks a message has; None if they are those of a view that is not known
+        here, or of a generation that has ended: then nothing is looked up by them."""
+        if isinstance(message, View):
+            return self._state.declared.with_widths(dict(message.widths)) if message.widths else self._state.declared
+        number = message.view if isinstance(message, SlotStatus) else getattr(message, "incarnation", None)
+        if number is None:
+            return self.plan
+        view = self.view
+        if view is None:
+            return None if isinstance(self._state.phase, Listening) else self.plan
+        return self.plan if view.generation <= number <= view.number else None
+
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
         self._state.validate()

@@ -99,6 +99,7 @@ class RecoveryEvent:
     task: int
     incarnation: int
     cause: str
+    name: str  # of the task, whose number may mean another one after a change of widths
 
 
 class Ending(StrEnum):

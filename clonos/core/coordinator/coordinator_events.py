@@ -139,12 +139,16 @@ class OutputCommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class StateDivided:
-    """Outcome of ``DivideState``: the checkpoint with the tasks of its widths; None: the store failed."""
+    """Outcome of ``DivideState``: the checkpoint with the tasks of its widths; None: it failed.
+
+    ``blame``: the party at fault if a repetition cannot help.
+    """
 
     checkpoint: CheckpointId
     metadata: CheckpointMetadata | None
     text: str = ""
     now_ns: int = 0
+    blame: Blame | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ class CoordinatorState:
 
     def record_milestone(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
         """Adds an entry of the recovery timeline."""
-        self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause))
+        self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause, self.plan.task_name(task)))
 
     def release(self, slot: SlotId, reason: str) -> None:
         """Ends a slot for good."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import checkpoint_machine, failure_detector, rescale_machine
-from clonos.core.coordinator.coordinator_effects import Alarm, Ending, Send, StoodDown
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobFailed, Send, StoodDown
 from clonos.core.coordinator.coordinator_events import (
     CheckpointReleased,
     CheckpointRequested,
@@ -230,6 +230,13 @@ def on_state_divided(state: CoordinatorState, event: StateDivided) -> None:
     """Begins the generation after a cut with the state that was divided for it, or tries that again."""
     rescale = state.rescale
     if not isinstance(rescale, Switching) or rescale.divided or event.checkpoint != state.completed.checkpoint:
+        return
+    if event.blame is not None:
+        text = (
+            f"the widths could not change at checkpoint {event.checkpoint}: {event.text}. To go on with the numbers of"
+            " tasks before, resume with widths= (--width) that name them."
+        )
+        state.fail(JobFailed(event.blame, text))
         return
     if event.metadata is None:
         state.emit(

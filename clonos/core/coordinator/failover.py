@@ -154,7 +154,8 @@ def end_incarnation(
     give_up_cut(state, f"{state.plan.task_name(task)} has failed: {cause}")
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
     reached, backlog = ((Milestone.DETECTED, state.now_ns),), state.backlog_before(task)
-    state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move))
+    name = state.plan.task_name(task)
+    state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move, name=name))
 
 
 def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
@@ -443,8 +444,8 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
 # ------------------------------------------------------------------ timeline
 
 
-BEGINNINGS: dict[type, str] = {view_machine.RollBack: "rollback", view_machine.Switch: "rescale"}
-"""Why all tasks begin again, by the event of the next view."""
+BEGINNINGS: dict[type, str] = {view_machine.RollBack: "rollback"}
+"""Why all tasks recover, by the event of the next view. After a cut they begin again, and nothing has failed."""
 
 
 def _note_successor(state: CoordinatorState, task: TaskId, cause: str) -> None:
@@ -452,8 +453,9 @@ def _note_successor(state: CoordinatorState, task: TaskId, cause: str) -> None:
     recovery = state.open_recoveries.get(task)
     if recovery is None:
         if not cause:
-            return  # the job starts, or a waiting task gets its slot
-        recovery = failure_policy.Recovery(task, None, cause, None, (), state.backlog_before(task))
+            return  # the job starts, its widths have changed, or a waiting task gets its slot
+        name, backlog = state.plan.task_name(task), state.backlog_before(task)
+        recovery = failure_policy.Recovery(task, None, cause, None, (), backlog, name=name)
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
     state.record_milestone(Milestone.VIEW, task, incarnation, recovery.cause)

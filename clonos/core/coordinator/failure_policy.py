@@ -242,6 +242,7 @@ class Recovery:
     replayed_calls: int = 0
     executed_calls: int = 0
     is_move: bool = False  # nothing has failed: the task goes on in another slot
+    name: str = ""  # of the task, whose number may mean another one after a change of widths
 
     @property
     def is_over(self) -> bool:

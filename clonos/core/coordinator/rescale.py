@@ -60,9 +60,6 @@ def refusal(plan: Plan, widths: dict[str, int]) -> str:
     unknown = sorted(widths.keys() - names.keys())
     if unknown:
         return f"the job has no step {', '.join(unknown)}; it has {', '.join(names)}"
-    wrong = sorted(name for name, width in widths.items() if not 1 <= width <= plan.max_parallelism)
-    if wrong:
-        return f"the width of {', '.join(wrong)} is not between 1 and max_parallelism, {plan.max_parallelism}"
     groups = {plan.scaling_group[names[name]] for name in widths}
     for number, vertex in enumerate(plan.vertices):
         if plan.scaling_group[number] in groups and vertex.is_journalled:

@@ -109,7 +109,7 @@ class Slot(StorageEvents, LocalEvents):
                 raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
             if self._is_of_another_view(sender, message):
                 return
-            check_for_slot(self._plan_of(message), sender, message)
+            check_for_slot(self.plan_of(message), sender, message)
             handler(self, sender, message, event.payload)
             if self.status_is_due:
                 self.send_status()
@@ -128,7 +128,7 @@ class Slot(StorageEvents, LocalEvents):
         name = LIVES.get(type(message))
         return name is not None and not self.view.generation <= getattr(message, name) <= self.view.number
 
-    def _plan_of(self, message: Message) -> Plan:
+    def plan_of(self, message: Message) -> Plan:
         """Returns the plan whose ids a message has: that of the installed view, or a view's own."""
         if not isinstance(message, View) or message.widths == self.view.widths:
             return self.plan
@@ -249,7 +249,7 @@ class Slot(StorageEvents, LocalEvents):
             if view.number < self.view.number:  # a new coordinator asks, or an old one does not know that it is old
                 self.send_to_coordinator(self.view)
             return
-        plan, before, self.view = self._plan_of(view), self.view, view
+        plan, before, self.view = self.plan_of(view), self.view, view
         self.status_is_due = True
         if plan is self.plan:
             journals = self.fence(view)

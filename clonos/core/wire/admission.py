@@ -64,8 +64,9 @@ def check_watermark(sender: SlotId, payload: bytes | memoryview) -> None:
         raise MessageMalformed(sender_name(sender), f"a watermark of {len(payload)} bytes, {bytes(payload[:16]).hex()}")
 
 
-def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
-    """Checks a message that the coordinator received, and that its sender may send it.
+def check_for_coordinator(plan: Plan | None, sender: SlotId, message: Message) -> None:
+    """Checks a message that the coordinator received, and that its sender may send it. ``plan``: whose ids it has; None
+    if that is not known, so that they are not checked.
 
     Raises: MessageMalformed, if it names something that this job does not have, or is not meant for a coordinator.
     """
@@ -73,7 +74,8 @@ def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
     if check is None or sender <= COORDINATOR:
         raise MessageMalformed(sender_name(sender), f"{type(message).__name__} is not for a coordinator")
     try:
-        check(plan, message)
+        if plan is not None:
+            check(plan, message)
     except _Wrong as wrong:
         raise _malformed(sender, message, wrong) from None
     if isinstance(message, _NAMES_ITS_SENDER) and message.slot != sender:

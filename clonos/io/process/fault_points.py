@@ -41,6 +41,8 @@ class FaultPoint(StrEnum):
     WHOLE_STATE_WRITTEN = "whole state written"  # it is durable; only this thread knows
     METADATA_BEGUN = "metadata begun"  # all tasks have acknowledged a checkpoint; its metadata is about to be written
     METADATA_WRITTEN = "metadata written"  # it is durable; only this thread knows
+    DIVISION_BEGUN = "division begun"  # the state of a cut is about to be divided among the tasks of other widths
+    DIVIDED = "divided"  # what they restore is durable; only this thread knows
     COMPLETE = "complete"  # the coordinator has completed a checkpoint
     COMMITTED = "committed"  # a transactional sink has committed; only this thread knows
     TAKEN_IN = "taken in"  # a journalled source has received bytes of its producer; no other process has them

@@ -20,6 +20,7 @@ OF_A_RESTART: Final[Mapping[str, object]] = {
     "overwrite": False,
     "checkpoint": None,
     "from_savepoint": "",
+    "widths": (),
 }
 """Options of a restart, which override those of the first start, wherever they were set: it resumes what that start has
 begun."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from clonos.core.checkpoint.plan_shape import PlanShape
@@ -86,32 +86,40 @@ def _asked(image: JobImage, asked: Sequence[str]) -> dict[str, int]:
 
     Raises: WidthMalformed, WidthsRefused.
     """
-    plan, found, first_of = image.plan, dict[str, int](), dict[int, tuple[str, str]]()
+    return by_vertex(image, _pairs(asked))
+
+
+def by_vertex(image: JobImage, asked: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Returns numbers of tasks by the name of the vertex; ``asked`` has them by the name of a step or a vertex.
+
+    Raises: WidthsRefused: there is no such step, or two steps of one group have other numbers.
+    """
+    plan, found, first_of = image.plan, dict[str, int](), dict[int, tuple[str, int]]()
     vertex_of = {node.step: number for number, vertex in enumerate(image.vertices) for node in vertex.nodes}
     vertex_of |= {vertex.name: number for number, vertex in enumerate(image.vertices)}
-    for step, tasks in _pairs(asked):
+    for step, tasks in asked:
         number = vertex_of.get(step)
         if number is None:
             names = sorted({node.step for vertex in image.vertices for node in vertex.nodes})
             raise WidthsRefused(plan.job_name, (f'there is no step "{step}" among {", ".join(names)}',))
         other, as_many = first_of.setdefault(plan.scaling_group[number], (step, tasks))
-        if int(as_many) != int(tasks):
+        if as_many != tasks:
             raise WidthsRefused(plan.job_name, (_contradiction(plan, vertex_of, other, as_many, step, tasks),))
-        found[plan.vertices[number].name] = int(tasks)
+        found[plan.vertices[number].name] = tasks
     return found
 
 
-def _pairs(asked: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _pairs(asked: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yields the steps and numbers of texts such as ``count=4`` and ``count=4,sum=2``. Raises: WidthMalformed."""
     for each in filter(None, map(str.strip, ",".join(asked).split(","))):
         step, _, tasks = each.rpartition("=")
         if not step or not tasks.isdecimal():
             raise WidthMalformed(each)
-        yield step.strip(), tasks
+        yield step.strip(), int(tasks)
 
 
 def _contradiction(
-    plan: Plan, vertex_of: Mapping[str, int], first: str, tasks: str, step: str, other_tasks: str
+    plan: Plan, vertex_of: Mapping[str, int], first: str, tasks: int, step: str, other_tasks: int
 ) -> str:
     """Returns why two steps cannot have different numbers of tasks, in words."""
     if step == first:

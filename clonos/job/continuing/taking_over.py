@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from clonos.config import JobSettings
-from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, plan_fingerprint
+from clonos.core.checkpoint.checkpoint_metadata import plan_fingerprint
 from clonos.io.process.retained_slots import RetainedSlot, RetainedSlots
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
@@ -26,10 +26,14 @@ def built_of(file: str, image: JobImage, settings: JobSettings, hash_seed: str) 
     """Returns a digest of what slots and their driver have in common: versions, hash seed, code, plan and options.
 
     The code is the file of the job, and the modules that this process has imported from below its folder. Whether a
-    driver resumes is its own affair: the first one does not, and the next one does.
+    driver resumes is its own affair: the first one does not, and the next one does. The numbers of tasks are those of
+    the code: a job may have got others since.
     """
-    run = replace(settings.run, resume=True)
-    parts = (versions(hash_seed=hash_seed), plan_fingerprint(image.plan), settings.core, run, _code(file))
+    run = replace(settings.run, resume=True, widths=())
+    plan = image.plan.with_widths(
+        {vertex.name: vertex.declared or vertex.parallelism for vertex in image.plan.vertices}
+    )
+    parts = (versions(hash_seed=hash_seed), plan_fingerprint(plan), settings.core, run, _code(file))
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -41,17 +45,16 @@ def _code(file: str) -> list[tuple[str, bytes]]:
 
 
 def slots_to_take_over(
-    name: str, retained: RetainedSlots, what: str, image: JobImage, resumed: CheckpointMetadata | None
+    name: str, retained: RetainedSlots, what: str, image: JobImage, why_not: str
 ) -> tuple[RetainedSlot, ...]:
     """Returns the slots of the earlier driver that this one takes over; none, when it has ended them.
 
-    ``what``: of what this driver is built. ``resumed``: the last completed checkpoint; None if the job does
-    not continue from that.
+    ``what``: of what this driver is built. ``why_not``: why the start of the job does not allow it; "" if it does.
     """
     living = retained.living()
     if not retained.record.slots or not living:
         return ()
-    reason = _why_not(retained, what, image, resumed)
+    reason = _why_not(retained, what, image, why_not)
     if reason:
         logger.warning("%s: %d slots that have outlived their driver are ended, because %s", name, len(living), reason)
         retained.end_all()
@@ -60,11 +63,11 @@ def slots_to_take_over(
     return living
 
 
-def _why_not(retained: RetainedSlots, what: str, image: JobImage, resumed: CheckpointMetadata | None) -> str:
+def _why_not(retained: RetainedSlots, what: str, image: JobImage, why_not: str) -> str:
     if retained.record.built_of != what:
         return "the job, its options or the library have changed"
-    if resumed is None:
-        return "the job does not continue from its last checkpoint"
+    if why_not:
+        return why_not
     for sink in image.sinks.values():
         for each in sink.sinks if isinstance(sink, CombinedSinks) else (sink,):
             if isinstance(each, TransactionalSink) and not type(each).__module__.startswith("clonos."):

@@ -104,6 +104,8 @@ def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler, s
     # The first driver finds the job's own store empty; a store that the user names may have an earlier run.
     has_earlier_run = attempt > 1 or "store" in spec.options
     options: dict[str, object] = {"store": str(folder.store), **spec.options, "resume": has_earlier_run}
+    if attempt > 1:
+        options["widths"] = ()  # the job may have got others since the first driver began
     put_on_path(spec.target)
     retained = RetainedSlots(folder.slots) if spec.slots == SlotKind.PROCESS and hasattr(os, "pidfd_open") else None
     with _fork_server(folder, spec.slots, slots), retaining_slots(retained):

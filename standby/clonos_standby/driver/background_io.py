@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from clonos.connectors.connector_errors import OutputClosed
-from clonos.core.checkpoint.checkpoint_metadata import encode_metadata
-from clonos.core.coordinator.coordinator_effects import CommitOutput, DeleteObjects, WriteMetadata
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, encode_metadata
+from clonos.core.coordinator.coordinator_effects import CommitOutput, DeleteObjects, DivideState, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     Event,
     MetadataWritten,
     OutputCommitFailed,
     OutputCommitted,
+    StateDivided,
     WriteOutcome,
 )
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.io.store.metadata_chain import AppendOutcome
-from clonos.io.store.object_files import StoreFailed
+from clonos.io.store.object_files import ObjectMissing, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.chain_outputs import close_output
 from clonos.operators.connector_contract import TransactionalSink
@@ -30,6 +32,12 @@ from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread
 
 logger = logging.getLogger("clonos.coordinator")
+
+Divide = Callable[[CheckpointMetadata], CheckpointMetadata]
+"""Stores the state of a cut for the tasks of its widths; returns the cut with these tasks.
+
+Raises: StoreFailed; JobError: the state cannot be divided.
+"""
 
 
 class BackgroundIo:
@@ -43,9 +51,10 @@ class BackgroundIo:
         now_ns: Callable[[], int],
         on_event: Callable[[Event], None],
         inbox: Inbox,
+        divide: Divide,
         faults: FaultPoints | None = None,
     ) -> None:
-        self._faults = faults
+        self._faults, self._divide = faults, divide
         self._store, self._sinks, self._job_id = store, sinks, job_id
         self._now_ns, self._on_event = now_ns, on_event
         self._abandoned = AbandonedOutput()
@@ -92,6 +101,24 @@ class BackgroundIo:
             self._faults.reach(FaultPoint.COMMITTED, detail=str(effect.checkpoint))
         self._on_event(OutputCommitted(effect.checkpoint, self._now_ns()))
         self._abandoned.remove(self._sinks.values(), self._job_id, effect.checkpoint, lives)
+
+    def divide_state(self, effect: DivideState) -> None:
+        """Divides the state of a cut among the next tasks. Objects of an earlier attempt are written again."""
+        self._chain.put(lambda: self._divide_state(effect))
+
+    def _divide_state(self, effect: DivideState) -> None:
+        checkpoint = effect.metadata.checkpoint
+        if self._faults is not None:
+            self._faults.reach(FaultPoint.DIVISION_BEGUN, detail=str(checkpoint))
+        try:
+            metadata = self._chain.persist(lambda: self._divide(effect.metadata))
+            divided = StateDivided(checkpoint, metadata)
+        except ClonosError as error:
+            is_passing = isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing)
+            divided = StateDivided(checkpoint, None, str(error), blame=None if is_passing else error.blame)
+        if self._faults is not None:
+            self._faults.reach(FaultPoint.DIVIDED, detail=str(checkpoint))
+        self._on_event(replace(divided, now_ns=self._now_ns()))
 
     def delete_objects(self, effect: DeleteObjects) -> None:
         """Deletes objects that no checkpoint needs any more."""

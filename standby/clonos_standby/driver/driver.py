@@ -23,6 +23,7 @@ from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     CommitOutput,
     DeleteObjects,
+    DivideState,
     Effect,
     JobDone,
     JobFailed,
@@ -67,7 +68,7 @@ from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.abandoned_output import Lives
-from clonos_standby.driver.background_io import BackgroundIo
+from clonos_standby.driver.background_io import BackgroundIo, Divide
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.driver.slot_orders import SlotOrders
@@ -105,7 +106,7 @@ class DriverPlan:
 
     ``store``: open, with its term in ``begin``. ``provider``: creates the slot provider for a listener.
     ``address_rewriter``: maps addresses for the driver's connections. ``retained``: file of slots that outlive the
-    driver, those of an earlier driver among them.
+    driver, those of an earlier driver among them. ``divide``: divides the state of a cut.
     """
 
     image: JobImage
@@ -115,6 +116,7 @@ class DriverPlan:
     binding: Binding
     provider: Callable[[Listener], SlotProvider]
     listener: Callable[[Progress], None]
+    divide: Divide
     address_rewriter: AddressRewriter | None = None
     retained: RetainedSlots | None = None
 
@@ -151,7 +153,7 @@ class Driver:
         faults = armed(plan.launch_spec.fault_points)
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
         self._background_io = BackgroundIo(
-            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, faults
+            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, plan.divide, faults
         )
         self._provider = plan.provider(self._on_slot_ended)
         self._take_over()
@@ -292,7 +294,7 @@ class Driver:
                 self._plan.listener(Alarm(escaped(line), message.fields))
         else:
             self._coordinator.check(sender, message)
-            check_for_coordinator(self._plan.image.plan, sender, message)
+            check_for_coordinator(self._coordinator.plan_of(message), sender, message)
             if not isinstance(message, Register) or self._admit(message):
                 self._events.append(Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
@@ -392,6 +394,8 @@ class Driver:
                 self._background_io.write_metadata(effect)
             case CommitOutput():
                 self._background_io.commit_output(effect, self._lives())
+            case DivideState():
+                self._background_io.divide_state(effect)
             case DeleteObjects():
                 self._background_io.delete_objects(effect)
             case Alarm(text, fields, is_routine):

@@ -48,7 +48,7 @@ class EffectExecutor:
         folder: LocalFolder,
         store: CheckpointStore,
     ) -> None:
-        self._id, self._context, self._image = slot_id, context, context.image
+        self._id, self._context = slot_id, context
         self._transport, self._folder = transport, folder
         self.ending: str | None = None
         self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
@@ -215,12 +215,13 @@ class EffectExecutor:
     # ------------------------------------------------------------------ sinks and producers
 
     def _open_sink(self, asked: effect.OpenSink) -> None:
-        plan, task = self._image.plan, asked.task
-        sink = self._image.sink_of(plan.vertex_of[task])
+        image, task = self._context.image, asked.task
+        plan = image.plan
+        sink = image.sink_of(plan.vertex_of[task])
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = WriterIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
-        step = self._image.sink_step(plan.vertex_of[task])
+        step = image.sink_step(plan.vertex_of[task])
         opened = SinkThread(self._context, sink, identity, asked.restored_number, task, channel, step=step)
         self._sinks[task, asked.incarnation] = opened
         self._threads.append(opened.thread)
@@ -234,10 +235,11 @@ class EffectExecutor:
             found.forget(asked.before_number)
 
     def _acknowledge_source(self, asked: effect.AcknowledgeSource) -> None:
+        image = self._context.image
         try:
-            self._image.acknowledge(self._image.plan.vertex_of[asked.task], asked.position)
+            image.acknowledge(image.plan.vertex_of[asked.task], asked.position)
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the next checkpoint repeats it
-            logger.info("the source of %s failed to acknowledge: %r", self._image.plan.task_name(asked.task), error)
+            logger.info("the source of %s failed to acknowledge: %r", image.plan.task_name(asked.task), error)
 
     def _close_sink(self, asked: effect.CloseSink) -> None:
         if (found := self._sinks.pop((asked.task, asked.incarnation), None)) is not None:

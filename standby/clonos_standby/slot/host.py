@@ -74,11 +74,11 @@ class SlotHost:
         self._has_to_end = has_to_end
         self.left: list[str] = []
         self._faults = armed(launch_spec.fault_points)
-        self._image: JobImage = pickle.loads(launch_spec.image)  # noqa: S301 from the driver, which is trusted
-        use_common_settings(self._image.http)  # after the modules of the job, which may have set others
-        if self._image.has_columns:
+        image: JobImage = pickle.loads(launch_spec.image)  # noqa: S301 from the driver, which is trusted
+        use_common_settings(image.http)  # after the modules of the job, which may have set others
+        if image.has_columns:
             get_ready_for_columns()
-        self._options = self._image.options
+        self._options = image.options
         self._clock = SlewedClock()
         self._born_ns = self._last_message_ns = time.monotonic_ns()
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
@@ -98,8 +98,8 @@ class SlotHost:
             PeerAddress(COORDINATOR, "", launch_spec.coordinator_address, launch_spec.coordinator_key)
         )
         self._inbox = Inbox(self._transport.wake)
-        context = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
-        self._slot = Slot(slot_id, self._image.plan, self._options, context.new_mirror)
+        self._context = context = SlotSurroundings(self.handle, self._inbox, image, self._clock, self._faults)
+        self._slot = Slot(slot_id, image.plan, self._options, context.new_mirror)
         self._step: Callable[[Event], list[Effect]] = self._slot.step
         self._end_trace: Callable[[], None] = lambda: None
         store = CheckpointStore(launch_spec.store_url)
@@ -183,7 +183,7 @@ class SlotHost:
         if self._faults is not None:
             self._reach_delivered(self._faults, message)
         if sender == COORDINATOR and isinstance(message, View) and message.number > self._slot.view.number:
-            check_for_slot(self._image.plan, sender, message)  # before its peers are let in
+            check_for_slot(self._slot.plan_of(message), sender, message)  # before its peers are let in
             for address in message.slots:
                 if address.slot != self.id:
                     self._transport.add_peer(
@@ -193,8 +193,7 @@ class SlotHost:
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
             return
         if sender == COORDINATOR and isinstance(message, Peek):
-            check_for_slot(self._image.plan, sender, message)
-            self._executor.peek(message)
+            self._executor.peek(message)  # the task may be one of another plan, which has no such step
             return
         self.handle(MessageReceived(sender, message, payload))
 
@@ -203,8 +202,7 @@ class SlotHost:
             message, Batch | Position | ChannelHandshake | AppendLog | AppendAck
         ):  # those of channels are too many
             task = getattr(message, "task", None)
-            name = self._image.plan.task_name(task) if task is not None else ""
-            faults.reach(delivered(str(message.__struct_config__.tag)), name, f"{self.id:x}")
+            faults.reach(delivered(str(message.__struct_config__.tag)), self._context.name_of(task), f"{self.id:x}")
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """Reports a peer whose connection broke for good."""
@@ -222,8 +220,10 @@ class SlotHost:
 
         Raises: MessageMalformed, when the event is a message that the machine refuses.
         """
-        performers = self._performers
-        for each in self._step(event):
+        performers, effects = self._performers, self._step(event)
+        if self._slot.plan is not self._context.image.plan:
+            self._context.adopt(self._slot.plan)
+        for each in effects:
             performers[type(each)](each)
 
     def log(self, message: Logged) -> None:

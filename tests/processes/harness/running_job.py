@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from clonos.io.net.transport import AddressRewriter
 from clonos.io.process.pickling import pack
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.store.store import CheckpointStore
+from clonos.job.continuing.width_change import divided_cut
 from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
@@ -168,6 +170,7 @@ def running(
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,
         listener=lambda progress: jobs[0].on_progress(progress),
+        divide=partial(divided_cut, opened, image),
     )
     driver = Driver(plan)
     jobs.append(RunningJob(driver, providers[0], folder))

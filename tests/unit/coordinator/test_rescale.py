@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from clonos.core.coordinator import rescale_machine
-from clonos.core.coordinator.coordinator_effects import Alarm, CommitOutput, WriteMetadata
+from clonos.core.coordinator.coordinator_effects import Alarm, CommitOutput, DivideState, JobFailed, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     MetadataWritten,
     OutputCommitted,
     RescaleRequested,
+    StateDivided,
     StopRequested,
     WriteOutcome,
 )
 from clonos.core.coordinator.rescale import refusal
-from clonos.core.model.ids import CheckpointId
+from clonos.core.model.errors import Blame
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.core.wire.control_messages import TriggerCheckpoint, View
+from clonos.core.wire.recovery_messages import AnnounceStep
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent, written_metadata
 
 CUT = CheckpointId(2)
@@ -154,8 +158,8 @@ def test_a_change_of_widths_is_refused_while_another_one_is_under_way() -> None:
     [
         ({"map": 3}, ""),
         ({"mop": 3}, "the job has no step mop; it has source, map, limit"),
-        ({"map": 0}, "the width of map is not between 1 and max_parallelism, 128"),
-        ({"map": 129}, "the width of map is not between 1 and max_parallelism, 128"),
+        ({"map": 0}, '"map" cannot have 0 tasks: 1 to 128 (max_parallelism) are possible'),
+        ({"map": 129}, '"map" cannot have 129 tasks: 1 to 128 (max_parallelism) are possible'),
         ({"source": 3}, "source keeps a journal of its input, which has an order"),
         ({"limit": 3}, "limit lets a limited number of records through"),
     ],
@@ -175,3 +179,28 @@ def test_a_vertex_whose_state_cannot_be_divided_keeps_its_width_in_a_running_job
     plan = Plan("job", vertices, (Edge(0, 1, Partitioning.HASH, 0),))
     assert refusal(plan, {"total": 3}) == '"total" keeps its number of tasks, 2: its records have no key'
     assert refusal(plan, {"total": 2, "source": 4}) == ""
+
+
+def test_state_of_a_cut_that_cannot_be_divided_ends_the_job_with_the_remedy() -> None:
+    harness = cutting()
+    harness.tick(300)
+    harness.divides = False
+    harness.acknowledge(CUT)
+    assert of_kind(harness.durable(CUT), DivideState)
+    retried = harness.do(StateDivided(CUT, None, "the store is away"))
+    assert not of_kind(retried, JobFailed)
+    [failed] = of_kind(harness.do(StateDivided(CUT, None, "it is torn", blame=Blame.ENVIRONMENT)), JobFailed)
+    assert failed.blame is Blame.ENVIRONMENT
+    assert failed.reason.startswith("the widths could not change at checkpoint 2: it is torn. To go on with")
+
+
+def test_numbers_of_tasks_in_messages_of_other_generations_are_not_looked_up() -> None:
+    harness = live_chain()
+    coordinator, generation = harness.coordinator, harness.view.generation
+    now = AnnounceStep(TaskId(0), Incarnation(generation), ChannelId(0), 0)
+    assert coordinator.plan_of(now) is coordinator.plan
+    assert coordinator.plan_of(structs.replace(now, incarnation=Incarnation(generation - 1))) is None
+    assert coordinator.plan_of(structs.replace(now, incarnation=Incarnation(harness.view.number + 1))) is None
+    wider = coordinator.plan_of(structs.replace(harness.view, widths=(("map", 5),)))
+    assert wider is not None
+    assert len(wider.tasks) == len(coordinator.plan.tasks) + 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 
 from clonos import Job, blackhole, values
 from clonos.config import JobSettings, RunOptions
-from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
 from clonos.core.model.options import Options
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
@@ -46,7 +46,7 @@ def slots(tmp_path: Path) -> Iterator[RetainedSlots]:
 
 def test_living_slots_of_the_same_job_are_taken_over(slots: RetainedSlots) -> None:
     image = _image()
-    found = slots_to_take_over("words", slots, "this", image, metadata_of_start(image.plan, "words-1", 1))
+    found = slots_to_take_over("words", slots, "this", image, "")
     assert [each.register.slot for each in found] == [1]
     assert slots.living() == found
 
@@ -63,8 +63,8 @@ def test_slots_that_cannot_be_taken_over_are_ended_and_the_log_names_the_reason(
     slots: RetainedSlots, caplog: pytest.LogCaptureFixture, what: str, sink: Any, is_resumed: bool, reason: str
 ) -> None:
     image = _image(sink)
-    resumed = metadata_of_start(image.plan, "words-1", 1) if is_resumed else None
-    assert slots_to_take_over("words", slots, what, image, resumed) == ()
+    why_not = "" if is_resumed else "the job does not continue from its last checkpoint"
+    assert slots_to_take_over("words", slots, what, image, why_not) == ()
     assert slots.living() == ()
     assert reason in caplog.text
 
@@ -96,4 +96,7 @@ def test_slots_of_a_driver_that_began_a_job_are_the_same_for_the_driver_that_res
     image, file = _image(), tmp_path / "job.py"
     file.write_text("version 1")
     began, resumes = (JobSettings(run=RunOptions(resume=resume)) for resume in (False, True))
-    assert built_of(str(file), image, began, "1") == built_of(str(file), image, resumes, "1")
+    first = built_of(str(file), image, began, "1")
+    assert built_of(str(file), image, resumes, "1") == first
+    wider = replace(image, plan=image.plan.with_widths({image.plan.vertices[0].name: 3}))
+    assert built_of(str(file), wider, resumes, "1") == first

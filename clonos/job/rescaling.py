@@ -1,0 +1,154 @@
+"""Other numbers of tasks of a running job: the request, and what became of it.
+
+The coordinator decides and changes (protocol 6.12). This is the way to it from any thread of the driver.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import Final
+
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_events import RescaleRequested
+from clonos.core.coordinator.coordinator_state import JobPhase
+from clonos.core.coordinator.rescale_machine import Cutting, State, Steady, Switching
+from clonos.core.model.errors import JobError
+from clonos.core.model.plan import Plan
+from clonos.job.continuing.start_widths import WidthsRefused, by_vertex
+from clonos.operators.job_image import JobImage
+from clonos_standby.driver.driver import Driver
+
+logger = logging.getLogger("clonos.run")
+
+LOOK_EVERY_S: Final = 0.02
+BEFORE_TASKS_RUN: Final = (JobPhase.IDLE, JobPhase.LISTENING, JobPhase.STARTING)
+
+
+class RescaleRefused(JobError):
+    """A running job keeps its numbers of tasks: the change was refused, or given up before anything had changed."""
+
+    job: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"job {self.job} keeps its numbers of tasks: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """Change of widths that is done. ``widths``: the number of tasks of each step now. ``checkpoint``: the one at
+    which they changed; 0 if they were as asked for. ``duration_s``: seconds from the request until all tasks ran again.
+    """
+
+    widths: dict[str, int]
+    checkpoint: int
+    duration_s: float
+
+
+class RequestedWidths:
+    """Requests for other widths of one job, from any thread; one at a time."""
+
+    def __init__(self, image: JobImage, driver: Driver) -> None:
+        self._image, self._driver = image, driver
+        self._job = image.plan.job_name
+        self._requests = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def change(self, widths: Mapping[str, int], timeout: float | None) -> Rescaled:
+        """Changes the numbers of tasks of steps, and waits until the tasks run. ``timeout``: seconds.
+
+        Raises: RescaleRefused: it was refused or given up, or the job has ended. TimeoutError: the change takes longer,
+        and goes on.
+        """
+        began_s = time.monotonic()
+        deadline_s = None if timeout is None else began_s + timeout
+        request = self._begin(widths, deadline_s)
+        return self._outcome(request, began_s, deadline_s)
+
+    def begin(self, widths: Mapping[str, int]) -> dict[str, int]:
+        """Begins a change and returns the number of tasks of each step as it will be. The log says when it is done,
+        or why it was given up. Raises: as ``change``, without TimeoutError."""
+        began_s = time.monotonic()
+        request = self._begin(widths, began_s)
+        if request:
+            arguments = request, began_s
+            threading.Thread(target=self._log_outcome, args=arguments, name="rescale", daemon=True).start()
+        plan = self._driver.ask(_plan)
+        return self._by_step(plan.with_widths(self._by_vertex(widths)))
+
+    def _begin(self, widths: Mapping[str, int], deadline_s: float | None) -> int:
+        """Requests other widths; returns the number of the request, 0 if the job has these widths."""
+        wanted = self._by_vertex(widths)
+        with self._lock:
+            while self._driver.ask(lambda coordinator: coordinator.phase) in BEFORE_TASKS_RUN:
+                self._wait(deadline_s)
+            if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
+                raise RescaleRefused(self._job, "another change of widths is under way")
+            request = next(self._requests)
+            now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
+            if wanted.items() <= now.items():
+                return 0
+            self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items()))))
+            while self._driver.ask(lambda coordinator: coordinator.rescale.request) != request:
+                self._wait(None)
+        self._check(request)
+        return request
+
+    def _by_vertex(self, widths: Mapping[str, int]) -> dict[str, int]:
+        """Returns numbers of tasks by the name of the vertex. Raises: RescaleRefused: there is no such step."""
+        for step, tasks in widths.items():
+            if type(tasks) is not int:
+                raise RescaleRefused(self._job, f"the number of tasks of {step} is {tasks!r}, and not an int")
+        try:
+            return by_vertex(self._image, widths.items())
+        except WidthsRefused as error:
+            raise RescaleRefused(self._job, "; ".join(error.reasons)) from None
+
+    def _by_step(self, plan: Plan) -> dict[str, int]:
+        """Returns the number of tasks of each step."""
+        vertices = zip(self._image.vertices, plan.vertices, strict=True)
+        return {node.step: vertex.parallelism for image, vertex in vertices for node in image.nodes}
+
+    def _check(self, request: int) -> State:
+        """Returns how far a change is. Raises: RescaleRefused: it was given up."""
+        found = self._driver.ask(lambda coordinator: coordinator.rescale)
+        if isinstance(found, Steady) and found.request == request and found.refusal:
+            raise RescaleRefused(self._job, found.refusal)
+        return found
+
+    def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:
+        checkpoint = 0
+        while request and not isinstance(found := self._check(request), Steady):
+            match found:
+                case Cutting(checkpoint=named) if named:
+                    checkpoint = named
+                case Switching(divided=metadata) if metadata is not None:
+                    checkpoint = metadata.checkpoint
+            self._wait(deadline_s)
+        return Rescaled(self._by_step(self._driver.ask(_plan)), checkpoint, time.monotonic() - began_s)
+
+    def _log_outcome(self, request: int, began_s: float) -> None:
+        try:
+            done = self._outcome(request, began_s, None)
+        except RescaleRefused as error:
+            logger.error("%s", error)
+        else:
+            logger.warning("%s has other numbers of tasks after %.1f s: %s", self._job, done.duration_s, done.widths)
+
+    def _wait(self, deadline_s: float | None) -> None:
+        """Waits a moment. Raises: RescaleRefused: the job has ended. TimeoutError."""
+        if self._driver.result.done():
+            raise RescaleRefused(self._job, "it has ended")
+        if deadline_s is not None and time.monotonic() >= deadline_s:
+            raise TimeoutError(f"the widths of {self._job} have not changed in time; the change goes on")
+        wait([self._driver.result], LOOK_EVERY_S)
+
+
+def _plan(coordinator: Coordinator) -> Plan:
+    return coordinator.plan

@@ -1,0 +1,95 @@
+"""Live rescale on child processes: a running job gets other widths, and nothing is lost, repeated or contradicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.job.handle import Handle
+from clonos.job.rescaling import RescaleRefused
+from tests.processes.jobs.test_width_changes import LIMIT_S, SPLITS, Columns, Flow, States, wait_until
+
+pytestmark = pytest.mark.processes
+
+
+def all_rows(records: int) -> list[int]:
+    """The numbers that all splits have."""
+    return list(range(records * SPLITS))
+
+
+def expected(flow: States, records: int) -> dict[str, list[Any]]:
+    """What a run of fixed width shows."""
+    flow.gate.end(records)
+    with flow.job().start() as handle:
+        handle.wait(LIMIT_S)
+    return flow.written()
+
+
+@pytest.mark.parametrize("kind", [States, Columns])
+def test_the_output_over_live_changes_of_widths_equals_that_of_a_run_without(
+    tmp_path: Path, kind: type[States]
+) -> None:
+    flow = kind(tmp_path / "live")
+    with flow.job().start() as handle:
+        for place, width in enumerate((4, 2, 3), 1):
+            flow.gate.open_to(place * 40)
+            done = handle.rescale(seen=width, timeout=LIMIT_S)
+            assert done.widths["seen"] == width
+            assert done.checkpoint > 0
+            assert sum(task.name.startswith("seen") for task in handle.status().tasks) == width
+        flow.gate.end(160)
+        handle.wait(LIMIT_S)
+    assert flow.written() == expected(kind(tmp_path / "fixed"), 160)
+
+
+def test_rows_of_sinks_come_once_over_live_changes_of_the_tasks_of_sources_and_sinks(tmp_path: Path) -> None:
+    flow = Flow(tmp_path / "flow")
+    with flow.job().start() as handle:
+        for place, (sources, sinks) in enumerate(((1, 4), (3, 2), (2, 4)), 1):
+            flow.gate.open_to(place * 40)
+            _wait_for_rows(flow, (place - 1) * 40 * SPLITS)
+            done = handle.rescale({"number": sinks, "table": sinks}, read=sources, timeout=LIMIT_S)
+            assert [done.widths[name] for name in ("read", "number", "copy")] == [sources, sinks, sinks]
+        flow.gate.end(160)
+        handle.wait(LIMIT_S)
+    assert flow.table() == all_rows(160)
+    assert flow.files() == all_rows(160)
+
+
+def test_a_job_that_has_rescaled_itself_resumes_with_its_last_widths(tmp_path: Path) -> None:
+    flow = States(tmp_path / "resumed")
+    flow.gate.open_to(40)
+    with flow.job().start() as handle:
+        handle.rescale(seen=4, timeout=LIMIT_S)
+        handle.stop()
+        handle.wait(LIMIT_S)
+    flow.gate.end(80)
+    with flow.job().start(resume=True) as handle:
+        assert {vertex.name: vertex.parallelism for vertex in handle.plan.vertices}["seen"] == 4
+        handle.wait(LIMIT_S)
+    assert flow.written() == expected(States(tmp_path / "fixed"), 80)
+
+
+def test_a_change_that_cannot_be_is_refused_with_its_reason_and_the_job_goes_on(tmp_path: Path) -> None:
+    flow = Flow(tmp_path / "flow")
+    flow.gate.open_to(40)
+    with flow.job().start() as handle:
+        assert _refusal(handle, number=200) == '"number" cannot have 200 tasks: 1 to 128 (max_parallelism) are possible'
+        assert _refusal(handle, count=2) == 'there is no step "count" among copy, files, number, read, row, table'
+        assert handle.rescale(number=2, timeout=LIMIT_S).checkpoint == 0  # it has them
+        flow.gate.end(80)
+        handle.wait(LIMIT_S)
+        assert _refusal(handle, number=4) == "it has ended"
+    assert flow.files() == all_rows(80)
+
+
+def _wait_for_rows(flow: Flow, rows: int) -> None:
+    wait_until(lambda: len(flow.table()) > rows)
+
+
+def _refusal(handle: Handle, **widths: int) -> str:
+    with pytest.raises(RescaleRefused) as refused:
+        handle.rescale(widths, timeout=LIMIT_S)
+    return refused.value.reason
