@@ -176,14 +176,18 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "widths_are_not_in_the_metadata": ("53 widths change", 0),
     "slots_check_all_messages_by_their_own_plan": (
         "53 keyed steps change their widths, and the coordinator restarts",
-        0,
+        21,
     ),
     "log_offsets_outlive_the_plan": (
         "53 keyed steps change their widths, and a task dies before its first checkpoint",
-        0,
+        9,
     ),
     "state_of_a_cut_is_not_divided": ("53 keyed steps change their widths twice", 0),
     "keys_are_divided_by_their_remainder": ("53 keyed steps change their widths twice", 0),
+    "numbers_of_returning_tasks_are_forgotten": ("53 sink has fewer tasks for a while", 0),
+    "tasks_that_return_begin_at_zero": ("53 sink has fewer tasks for a while", 0),
+    "splits_that_others_have_found_are_forgotten": ("53 source has fewer tasks for a while", 0),
+    "splits_stay_with_their_tasks": ("53 source has fewer tasks for a while", 0),
     "ended_windows_are_retained": ("51 task of sliding windows dies just after a barrier", 0),
 }
 

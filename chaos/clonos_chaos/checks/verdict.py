@@ -15,16 +15,16 @@ from clonos_chaos.sim.sim_cluster import SimCluster
 
 def complaints_of(world: SimCluster, oracle: Oracle) -> list[str]:
     """Returns what is wrong with the output of a job that has ended well; empty when nothing is."""
-    immediate = [row for external in world.externals.values() for row in external.rows]
+    immediate = [row for external in world.externals.every for row in external.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
-    for external in world.externals.values():
+    for external in world.externals.every:
         external.compare()
-    complaints = [text for external in world.externals.values() for text in external.complaints]
+    complaints = [text for external in world.externals.every for text in external.complaints]
     if world.externals:
         complaints += _counted_wrongly(world, "immediate", immediate)
     if any(vertex.is_transactional for vertex in world.plan.vertices):
         complaints += _counted_wrongly(world, "transactional", transactional)
-    if world.outcome.rollbacks and not all(external.withdraws for external in world.externals.values()):
+    if world.outcome.rollbacks and not all(external.withdraws for external in world.externals.every):
         # Output from before the rollback may differ from what the next generation has drawn; other output may not.
         complaints += contradictions(transactional, isinstance(world.job, KeyedJob))
     else:
@@ -66,7 +66,7 @@ def contradictions(rows: list[Any], is_keyed: bool = False) -> list[str]:
     states: dict[tuple[Any, ...], Any] = {}
     for place, (task, values) in drawn.items():
         offset, path = place
-        state = (path[-1], 0 if is_keyed and len(path) > 1 else task, offset % KEYS, values[0])
+        state = (path[-1], 0 if is_keyed else task, offset % KEYS, values[0])
         if states.setdefault(state, place) != place:
             found.append(f"state {state} was reached by two records: {states[state]} and {place}")
     return found
@@ -134,7 +134,7 @@ def _alarms_missing(world: SimCluster) -> list[str]:
     }
     return [
         f"{external.task_name}: output from {first} to below {following} may leave again, and no alarm says so"
-        for external in world.externals.values()
+        for external in world.externals.every
         for first, following in external.alarms_due
         if (external.task_name, first, following) not in alarms
     ]

@@ -1,7 +1,7 @@
 """Fuzz jobs whose widths change: the state of their steps is keyed, so that it divides by the group of the key.
 
 Every edge is by key, so a record's key decides at each width which task has its state. The count of a key goes on
-through all tasks that it moves to.
+through all tasks that it moves to. Sources deal their splits anew; a sink whose task returns goes on at its number.
 """
 
 from __future__ import annotations
@@ -17,34 +17,44 @@ from clonos.core.checkpoint.plan_shape import shape_of
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Partitioning, Plan
+from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import decode_value, encode_value
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import key_group, task_of_group
 from clonos_chaos.jobs.fuzz_chain import KEYS, FuzzMirror
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
+from clonos_chaos.jobs.keyed_chain import KeyedChain, Position, SharedByKeyedChains, dealt
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
-SCALABLE = ("a", "b")
+SCALABLE = ("source", "a", "b", "sink")
 """Steps whose width changes."""
 
 
-class KeyedJob(FuzzJob):
-    """Source, two keyed steps and sinks, of random widths."""
+class KeyedJob(FuzzJob, SharedByKeyedChains):
+    """Source, two keyed steps and sinks, of random widths. Every second source finds its splits while it runs."""
 
     is_keyed = True
 
     def __init__(self, topology: str, rng: Random, records: int, sharing_depth: int | None) -> None:
         super().__init__(topology, rng, 4 * records, sharing_depth, _build)
+        span_ms = rng.choice((20, 200, 500))
+        is_watching = self.vertices[0].is_watching
+        self.appears_ns = [int(rng.random() * span_ms) * MILLISECOND_NS for _ in range(KEYS * is_watching)]
+
+    def new_chain(self, vertex: int) -> Chain:
+        return KeyedChain(self, vertex)
 
 
 def _build(job: FuzzJob) -> None:
     previous = job.vertex("source", job.rng.choice((1, 2)), (0,))
-    for name in SCALABLE:
+    for name in ("a", "b"):
         vertex = job.vertex(name, job.rng.choice((1, 2, 3)), (0,))
         job.connect(previous, vertex, Partitioning.HASH)
         previous = vertex
     job.connect(previous, job.sink(job.rng.choice((1, 2))), Partitioning.HASH)
-    job.vertices[0] = replace(job.vertices[0], has_effects=job.works[0].effects)
+    is_watching = job.rng.random() < 0.5
+    job.vertices[0] = replace(job.vertices[0], has_effects=job.works[0].effects, is_watching=is_watching)
 
 
 # ------------------------------------------------------------------ a cut
@@ -65,7 +75,20 @@ def divided(
         name = f"snapshots/{task}/{metadata.checkpoint:012d}-{term << 32:x}-full"
         store[name] = (encode_snapshot(snapshot),)
         entries.append(TaskEntry(task, snapshot.incarnation, metadata.checkpoint, (name,), 0, False, prepared))
-    return structs.replace(metadata, tasks=tuple(entries), plan=shape_of(plan))
+    numbers = _next_rows(metadata, before, restored)
+    retired = {name: number for name, number in numbers.items() if plan.task_named(name) is None}
+    return structs.replace(metadata, tasks=tuple(entries), plan=shape_of(plan), retired=retired)
+
+
+def _next_rows(metadata: CheckpointMetadata, before: Plan, restored: list[RestoredState | None]) -> dict[str, int]:
+    """Returns the number of the next row of each task with output outside the job, also of those that do not run."""
+    found = dict(metadata.retired)
+    for task, each in zip(before.tasks, restored, strict=True):
+        outputs = dict(each.snapshot.outputs) if each is not None else {}
+        for channel in before.outputs[task]:
+            if channel.receiver is None:
+                found[before.task_name(task)] = outputs.get(channel.id, 0)
+    return found
 
 
 def _snapshot_of(
@@ -80,12 +103,17 @@ def _snapshot_of(
     head = own.snapshot if own is not None else None
     state: dict[Any, Any] = {}
     is_same_width = before.vertices[vertex].parallelism == width
-    for number, each in zip(old, found, strict=True):
-        if each is not None and not (is_same_width and number != same):
+    taken = [own] if is_same_width else found
+    position: Any = 0
+    if plan.vertices[vertex].is_source:
+        positions = [_position_of(each) for each in taken if each is not None]
+        position = positions[0] if is_same_width else dealt(positions, index, width)
+    for each in taken:
+        if each is not None and plan.vertices[vertex].is_source:
+            _take_splits(state, cast(FuzzMirror, each.mirror).state, position[0])
+        elif each is not None:
             _take(state, cast(FuzzMirror, each.mirror).state, None if is_same_width else (index, width))
-    position = cast(Any, decode_value(head.position))[0] if head is not None else 0
-    external = {channel.id for channel in before.outputs[same] if channel.receiver is None} if same is not None else ()
-    written = sum(number for channel, number in head.outputs if channel in external) if head is not None else 0
+    written = _next_rows(metadata, before, restored).get(plan.task_name(task), 0)
     prepared = tuple(part for number in old for part in metadata.tasks[number].prepared) if index == 0 else ()
     snapshot = Snapshot(
         format=SNAPSHOT_FORMAT,
@@ -105,6 +133,15 @@ def _snapshot_of(
         calls=head.calls if head is not None else (),
     )
     return snapshot, prepared
+
+
+def _position_of(restored: RestoredState) -> Position:
+    return cast(Position, cast(Any, decode_value(restored.snapshot.position))[0])
+
+
+def _take_splits(state: dict[Any, Any], old: dict[Any, Any], splits: dict[int, int]) -> None:
+    """Takes over what a source has counted of the splits that it reads now."""
+    state.update({key: value for key, value in old.items() if key in splits})
 
 
 def _take(state: dict[Any, Any], old: dict[Any, Any], place: tuple[int, int] | None) -> None:

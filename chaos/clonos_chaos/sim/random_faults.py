@@ -181,7 +181,7 @@ class Faults:
         if kind == "kill":
             self.world.kill(slot)
         elif kind == RESCALE:
-            self.world.request_widths(self.rng)
+            self.world.request_some_widths(self.rng)
         elif kind == KILL_WITH_KEEPERS:
             assert task is not None
             self.world.kill_tasks_with_keepers([task])

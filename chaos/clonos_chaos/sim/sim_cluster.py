@@ -85,11 +85,14 @@ class SimCluster(SimEnvironment, ABC):
             self.network.break_connection(COORDINATOR, slot.id)
         self.coordinator.begin(self.slots_needed)
 
-    def request_widths(self, rng: Random) -> None:
+    def request_some_widths(self, rng: Random) -> None:
+        """Asks the coordinator for a change of drawn widths."""
+        steps = rng.sample(self.scalable, rng.randint(1, len(self.scalable))) if self.scalable else ()
+        self.request_widths(tuple((step, rng.choice(WIDTHS)) for step in steps))
+
+    def request_widths(self, widths: tuple[tuple[str, int], ...]) -> None:
         """Asks the coordinator for a change of widths."""
         self._requests += 1
-        steps = rng.sample(self.scalable, rng.randint(1, len(self.scalable))) if self.scalable else ()
-        widths = tuple((step, rng.choice(WIDTHS)) for step in steps)
         self.note(f"request {self._requests} of a change of widths: {widths}")
         self.handle(RescaleRequested(self._requests, widths, self.clock.now_ns))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -81,28 +82,37 @@ class Memory:
 
 
 class ExternalSystems(dict[TaskId, SimExternalSystem]):
-    """External systems of a job's immediate sinks, by task."""
+    """External systems of a job's immediate sinks, by task of its plan. ``every``: also of tasks that do not run."""
 
     def __init__(self, plan: Plan, kind: ExternalKind) -> None:
-        writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
+        super().__init__()
         self._memory = Memory("DEFERRED" if kind in (ExternalKind.DBAPI, ExternalKind.DBAPI_UPSERT) else None)
-        names = [(task, plan.task_name(task)) for task in writers]
-        if kind in (ExternalKind.ALARMING, ExternalKind.FORGETTING):
-            make = SimStream if kind is ExternalKind.FORGETTING else SimExternalSystem
-            super().__init__((task, make(name)) for task, name in names)
-        else:
-            sink = _sink(kind, self._memory)
-            super().__init__((task, SimTable(name, sink, self._memory)) for task, name in names)
+        self._make: Callable[[str], SimExternalSystem] = SimExternalSystem
+        if kind is ExternalKind.FORGETTING:
+            self._make = SimStream
+        elif kind is not ExternalKind.ALARMING:
+            self._make = partial(SimTable, sink=_sink(kind, self._memory), memory=self._memory)
+        self._idle: list[SimExternalSystem] = []  # of tasks that the plan does not have any more
+        self.renumber(plan)
+
+    @property
+    def every(self) -> list[SimExternalSystem]:
+        """The external systems of all tasks that have ever run."""
+        return [*self.values(), *self._idle]
 
     def named(self, task_name: str) -> SimExternalSystem:
         """Returns the external system of a task by its name, whatever its number is."""
-        return next(external for external in self.values() if external.task_name == task_name)
+        return next(external for external in self.every if external.task_name == task_name)
 
     def renumber(self, plan: Plan) -> None:
-        """Gives each system the number that its task has in another plan."""
-        found = {plan.task_named(external.task_name): external for external in self.values()}
+        """Gives each system the number that its task has in another plan, and adds those of new tasks."""
+        known = {external.task_name: external for external in self.every}
         self.clear()
-        self.update({task: external for task, external in found.items() if task is not None})
+        for task in plan.tasks:
+            if any(channel.receiver is None for channel in plan.outputs[task]):
+                name = plan.task_name(task)
+                self[task] = known.pop(name) if name in known else self._make(name)
+        self._idle = list(known.values())
 
     def close(self) -> None:
         """Closes the database at the end of the world."""

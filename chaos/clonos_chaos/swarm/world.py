@@ -174,7 +174,7 @@ class World(SimCluster):
 
     def _sum_up(self) -> str:
         """Returns the digest of all events."""
-        rows = [(task, external.rows, external.superseded) for task, external in self.externals.items()]
+        rows = [(each.task_name, each.rows, each.superseded) for each in self.externals.every]
         ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
         self._digest.update(repr(ends).encode())
         return self._digest.hexdigest()

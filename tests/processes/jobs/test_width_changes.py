@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pyarrow
 import pytest
 
@@ -19,7 +20,9 @@ from clonos.agg import count, sum_
 from clonos.api.windows import Session, Tumbling
 from clonos.connectors import files, sqlite
 from clonos.connectors.connector_errors import TableUnavailable
+from clonos.core.checkpoint.checkpoint_metadata import decode_metadata, encode_metadata
 from clonos.core.model.progress import TaskPhase
+from clonos.io.store.metadata_chain import FOLDER
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
@@ -391,4 +394,29 @@ def test_a_withdrawal_over_several_changes_that_is_interrupted_keeps_its_order(
         with pytest.raises(TableUnavailable):
             flow.job().start(resume=True, checkpoint=before, widths=("last=3",), checkpoints_retained=50)
     flow.restart()
+    assert flow.table() == rows
+
+
+@pytest.mark.parametrize(("tasks", "asked"), [(4, 4), (4, 2), (2, 4)])
+def test_rows_that_a_generation_wrote_after_a_cut_are_withdrawn_by_a_start_from_the_cut(
+    tmp_path: Path, tasks: int, asked: int
+) -> None:
+    flow = Upserts(tmp_path)
+    flow.run(50, 6 - tasks)
+    store = flow.store()
+    before, rows = store.checkpoints()[-1], flow.table()
+    cut = msgspec.structs.replace(
+        decode_metadata(store.checkpoint_metadata(before), "the cut"), is_cut=True, widths=(("last", tasks),)
+    )
+    flow.run(100, tasks, is_aborted=True)
+    # A live change of widths leaves the cut, and no checkpoint that has the tasks of its widths.
+    store = flow.store()
+    store.acquire_term(before)
+    for entry in (tmp_path / "store" / FOLDER).iterdir():
+        entry.unlink()
+    store.chain.refresh()
+    store.acquire_term(term_before=store.term)
+    store.append_checkpoint(before, encode_metadata(cut))
+    assert flow.table() != rows
+    flow.restart(checkpoint=before, widths=(f"last={asked}",))
     assert flow.table() == rows

@@ -6,10 +6,12 @@ change up; after it, the change is made, whatever fails.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from clonos.core.wire.control_messages import View
 from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.keyed_jobs import KeyedJob
 from clonos_chaos.project.directed.building_blocks import (
     DIRECTED_TESTS,
@@ -19,6 +21,7 @@ from clonos_chaos.project.directed.building_blocks import (
     TIMED,
     TRANSACTIONAL,
     DirectedTest,
+    about,
     at,
     both,
     directed,
@@ -32,15 +35,23 @@ from clonos_chaos.project.directed.building_blocks import (
     replaces_coordinator,
     restarts_coordinator,
 )
+from clonos_chaos.sim.rare_situations import RESCALED
 from clonos_chaos.sim.sim_cluster import SimCluster
+from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where
+from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.quick_worlds import OPTIONS, SETTINGS
 from clonos_chaos.swarm.world import World
 
 
 def changes_widths(world: SimCluster, _reached: PointReached) -> None:
     """Asks for a change of widths."""
-    world.request_widths(world.fault_rng)
+    world.request_some_widths(world.fault_rng)
+
+
+def sets_width(step: str, width: int) -> FaultAction:
+    """Asks for a width of one step."""
+    return lambda world, _reached: world.request_widths(((step, width),))
 
 
 def is_cut(world: SimCluster, _reached: PointReached) -> bool:
@@ -51,6 +62,11 @@ def is_cut(world: SimCluster, _reached: PointReached) -> bool:
 def has_switched(world: SimCluster, _reached: PointReached) -> bool:
     """Holds once a generation has begun at a cut."""
     return world.view.begins_at_cut
+
+
+def has_switched_twice(world: SimCluster, reached: PointReached) -> bool:
+    """Holds once a second generation has begun at a cut."""
+    return has_switched(world, reached) and world.outcome.reached.get(RESCALED, 0) > 1
 
 
 def _changes(point: str, where: Where, action: FaultAction, *others: TargetedFault, records: int = 150) -> DirectedTest:
@@ -115,22 +131,57 @@ DIRECTED_TESTS["53 coordinator restarts before the output of the cut is committe
 )
 
 
+def _world(seed: int, job: Callable[[Random], KeyedJob], *faults: TargetedFault) -> World:
+    return World(seed, options=OPTIONS, settings=SETTINGS, job=job, targeted_faults=faults)
+
+
 def _keyed(*faults: tuple[str, FaultAction, Where]) -> DirectedTest:
-    """Two keyed steps get other widths twice, with these faults."""
+    """Steps get other widths twice, with these faults."""
 
     def make(seed: int) -> World:
         requests = [at(FaultPoint.COMPLETE, changes_widths, nth=nth) for nth in (1, 4)]
-        return World(
-            seed,
-            options=OPTIONS,
-            settings=SETTINGS,
-            job=lambda rng: KeyedJob("keyed", Random(rng.getrandbits(64)), 150, None),
-            targeted_faults=[*requests, *(at(point, action, where) for point, action, where in faults)],
-        )
+        others = [at(point, action, where) for point, action, where in faults]
+        return _world(seed, lambda rng: KeyedJob("keyed", Random(rng.getrandbits(64)), 150, None), *requests, *others)
 
     return make
 
 
+_KINDS = (ExternalKind.ALARMING, ExternalKind.SQLITE_UPSERT, ExternalKind.FORGETTING, ExternalKind.DBAPI)
+
+
+def _with_immediate_sink(rng: Random, kind: ExternalKind) -> KeyedJob:
+    """Returns a job of two sources and two sinks that write at once, whose splits appear one after the other."""
+    while True:
+        job = KeyedJob("keyed", Random(rng.getrandbits(64)), 200, None)
+        if (
+            job.works[-1].ports
+            and job.appears_ns
+            and {job.vertices[0].parallelism, job.vertices[-1].parallelism} == {2}
+        ):
+            job.external_kind = kind
+            job.appears_ns = [place * 200 * MILLISECOND_NS for place in rng.sample(range(KEYS), KEYS)]
+            return job
+
+
+def _returning(step: str, *faults: TargetedFault) -> DirectedTest:
+    """A step has one task for a while, and then as many as before."""
+
+    def make(seed: int) -> World:
+        requests = [at(FaultPoint.COMPLETE, sets_width(step, width), nth=nth) for nth, width in ((1, 1), (5, 2))]
+        kind = _KINDS[seed % len(_KINDS)]
+        return _world(seed, lambda rng: _with_immediate_sink(rng, kind), *requests, *faults)
+
+    return make
+
+
+DIRECTED_TESTS["53 sink has fewer tasks for a while"] = _returning("sink")
+DIRECTED_TESTS["53 sink has fewer tasks for a while, and the coordinator restarts each time"] = _returning(
+    "sink", *(at(FaultPoint.METADATA_WRITTEN, restarts_coordinator(50), is_cut, nth=nth) for nth in (1, 2))
+)
+DIRECTED_TESTS["53 sink has fewer tasks for a while, and dies with its keepers when they are back"] = _returning(
+    "sink", at(FaultPoint.SINK_WRITTEN, kills_with_keepers("sink/1"), both(about("sink/1"), has_switched_twice), nth=2)
+)
+DIRECTED_TESTS["53 source has fewer tasks for a while"] = _returning("source")
 DIRECTED_TESTS["53 keyed steps change their widths twice"] = _keyed()
 DIRECTED_TESTS["53 keyed steps change their widths, and a task dies before its first checkpoint"] = _keyed(
     (FaultPoint.LIVE, kills("b/0"), has_switched)

@@ -87,3 +87,45 @@ def state_of_a_cut_is_not_divided(mutation: Mutation) -> None:
 def keys_are_divided_by_their_remainder(mutation: Mutation) -> None:
     """The owner of a key follows from its group, as routes have it."""
     mutation.swap(keyed_jobs, "task_of", lambda key, width: key % width)
+
+
+@mutant("6")
+def numbers_of_returning_tasks_are_forgotten(mutation: Mutation) -> None:
+    """Each checkpoint has the number of the next row of every task that does not run any more."""
+
+    def forget(right: Any, *arguments: Any) -> Any:
+        return msgspec.structs.replace(right(*arguments), retired={})
+
+    mutation.wrap(checkpoint_machine, "metadata_of", forget)
+
+
+@mutant("6")
+def tasks_that_return_begin_at_zero(mutation: Mutation) -> None:
+    """A task that returns goes on at the number of its next row."""
+
+    def forget(right: Any, metadata: Any, *arguments: Any) -> Any:
+        return right(msgspec.structs.replace(metadata, retired={}), *arguments)
+
+    mutation.wrap(keyed_jobs, "_next_rows", forget)
+
+
+@mutant("6")
+def splits_that_others_have_found_are_forgotten(mutation: Mutation) -> None:
+    """A source task knows the splits that any task has found."""
+
+    def deal(right: Any, found: Any, index: int, width: int) -> Any:
+        positions, _ = right(found, index, width)
+        return positions, sorted(positions)
+
+    mutation.wrap(keyed_jobs, "dealt", deal)
+
+
+@mutant("6")
+def splits_stay_with_their_tasks(mutation: Mutation) -> None:
+    """The splits of all tasks of a source are dealt again."""
+
+    def deal(right: Any, found: Any, index: int, width: int) -> Any:
+        _, known = right(found, index, width)
+        return (found[index][0] if index < len(found) else {}), known
+
+    mutation.wrap(keyed_jobs, "dealt", deal)
