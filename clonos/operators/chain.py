@@ -298,6 +298,12 @@ class OperatorChain:
         self._begin_step()
         self._region.advance(watermark)
 
+    def drain(self) -> None:
+        """Lets the rows go that wait in any step, from the source on."""
+        self._begin_step()
+        for operator in self._operators:
+            operator.drain()
+
     def end_of_input(self) -> None:
         """Fires all timers once, step by step from the source on, so that each step has seen all of its input.
 

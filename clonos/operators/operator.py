@@ -269,6 +269,9 @@ class Operator:
     def end_of_time(self) -> None:
         """Emits what it holds back for a later watermark: the input and all timers before this step have ended."""
 
+    def drain(self) -> None:
+        """Emits the rows that wait in state of the scope ``DRAINED``, before a timer would; no call is open."""
+
     def number_calls(self, first: int, step: int) -> None:
         """Numbers the asynchronous calls of this operator: ``first``, ``first + step``, ... Called before ``open``."""
 

@@ -92,6 +92,10 @@ class RecordingMirror:
         self.state.update(decode_value(changes))  # type: ignore[call-overload]
 
 
+DRAINED_CALL = 1_000_000
+"""Number of the call that what waited makes."""
+
+
 class RecordingChain:
     """Implements ``clonos.core.ports.operator_chain.Chain``. Row k is served by ``uses[k mod n]``.
 
@@ -207,6 +211,13 @@ class RecordingChain:
 
     def next_timer_ns(self) -> int | None:
         return min((timer[0] for timer in self.timers), default=None)
+
+    def drain(self) -> None:
+        self._emit([("drained", 0, self.served, clock(self, None))])
+        if ask_aside in self.uses and "drained" not in self.state:  # what waited makes a call
+            self.state["drained"] = self.asked[DRAINED_CALL] = 0
+            self.changed["drained"] = None
+            self.submit(DRAINED_CALL, 0)
 
     def end_of_input(self) -> None:
         self._emit([("end", 0, self.served, clock(self, None), self.stream().random())])

@@ -88,7 +88,7 @@ def _never_given(world: SimCluster, rows: list[Any]) -> list[str]:
 
 def _results_wrong(world: SimCluster, rows: list[Any]) -> list[str]:
     """Checks that rows left their windows and aggregates as the twin of the job says."""
-    return world.job.complaints_of_rows(rows) if isinstance(world.job, ApiJob) else []
+    return world.job.complaints_of_rows(rows) if isinstance(world.job, ApiJob | KeyedJob) else []
 
 
 def _asked_wrongly(world: SimCluster, oracle: Oracle) -> list[str]:

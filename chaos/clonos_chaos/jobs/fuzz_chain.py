@@ -40,6 +40,7 @@ class Work:
     doubt: str = "again"  # in doubt, a call is repeated under its key; "reconcile": looked up first; "raise": fails
     draws: bool = False  # random numbers
     reads_clock: bool = False
+    flush_count: int = 0  # rows wait until this number of them is there; they have lost their keys
     windows_ns: int = 0  # holds rows back until a processing-time window ends
     ports: tuple[int, ...] = ()  # outputs, each gets every row
     is_sink: bool = False  # transactional: collects rows for the checkpoint
@@ -213,6 +214,9 @@ class FuzzChain:
 
     def next_timer_ns(self) -> int | None:
         return min(self._windows(), default=None) if self.work.windows_ns else None
+
+    def drain(self) -> None:
+        """Emits what waits without its key; here nothing does."""
 
     def end_of_input(self) -> None:
         self.fire_timers(1 << 62)

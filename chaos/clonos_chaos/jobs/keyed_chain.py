@@ -11,6 +11,9 @@ from clonos.core.ports.operator_chain import ChainContext, Mirror, NothingToRead
 from clonos.core.values import decode_value, encode_value
 from clonos_chaos.jobs.fuzz_chain import KEYS, FuzzChain, SharedByChains
 
+WAITING = "waiting"
+"""Key of the state that has the rows that wait for a flush. They have lost their keys, as those in front of a sink."""
+
 Position = tuple[dict[int, int], list[int]]
 """Position of a source: the next record of each of its splits, and the splits that any task has found."""
 
@@ -41,6 +44,30 @@ class KeyedChain(FuzzChain):
 
     def _is_own(self, split: int) -> bool:
         return split % self.context.parallelism == self.context.index
+
+    def _hold_or_send(self, rows: list[tuple[int, Any]]) -> None:
+        count = self.work.flush_count
+        if not count:
+            super()._hold_or_send(rows)
+            return
+        waiting = [*self.state.get(WAITING, []), *rows]
+        whole = len(waiting) // count * count
+        self._wait(waiting[whole:])
+        self._send(waiting[:whole])
+
+    def _wait(self, rows: list[tuple[int, Any]]) -> None:
+        if rows or WAITING in self.state:
+            self._set(WAITING, rows)
+
+    def drain(self) -> None:
+        """Sends the rows that wait."""
+        waiting = self.state.get(WAITING, [])
+        self._wait([])
+        self._send(waiting)
+
+    def end_of_input(self) -> None:
+        super().end_of_input()
+        self.drain()
 
     def _splits(self) -> Position:
         return cast(Position, self.position)

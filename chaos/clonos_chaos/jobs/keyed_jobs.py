@@ -22,9 +22,9 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import decode_value, encode_value
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import key_group, task_of_group
-from clonos_chaos.jobs.fuzz_chain import KEYS, FuzzMirror
+from clonos_chaos.jobs.fuzz_chain import KEYS, FuzzMirror, Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
-from clonos_chaos.jobs.keyed_chain import KeyedChain, Position, SharedByKeyedChains, dealt
+from clonos_chaos.jobs.keyed_chain import WAITING, KeyedChain, Position, SharedByKeyedChains, dealt
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 SCALABLE = ("source", "a", "b", "sink")
@@ -45,6 +45,15 @@ class KeyedJob(FuzzJob, SharedByKeyedChains):
     def new_chain(self, vertex: int) -> Chain:
         return KeyedChain(self, vertex)
 
+    def complaints_of_rows(self, rows: list[Any]) -> list[str]:
+        """Checks that each step has counted the rows of a key in the order of its split."""
+        return [
+            f"row {offset}, number {offset // KEYS + 1} of its key, came as number {seen} to vertex {vertex}"
+            for offset, lineage, *_ in rows
+            for vertex, _, seen, *_ in lineage
+            if seen != offset // KEYS + 1
+        ]
+
 
 def _build(job: FuzzJob) -> None:
     previous = job.vertex("source", job.rng.choice((1, 2)), (0,))
@@ -53,8 +62,15 @@ def _build(job: FuzzJob) -> None:
         job.connect(previous, vertex, Partitioning.HASH)
         previous = vertex
     job.connect(previous, job.sink(job.rng.choice((1, 2))), Partitioning.HASH)
+    job.works = [_flushed(job.rng, work) if work.ports else work for work in job.works]
     is_watching = job.rng.random() < 0.5
     job.vertices[0] = replace(job.vertices[0], has_effects=job.works[0].effects, is_watching=is_watching)
+
+
+def _flushed(rng: Random, work: Work) -> Work:
+    """Lets the rows of every third step that has no windows wait for a flush."""
+    is_flushed = not work.windows_ns and rng.random() < 0.33
+    return replace(work, flush_count=rng.choice((2, 5, 20))) if is_flushed else work
 
 
 # ------------------------------------------------------------------ a cut
@@ -147,13 +163,21 @@ def _take_splits(state: dict[Any, Any], old: dict[Any, Any], splits: dict[int, i
 def _take(state: dict[Any, Any], old: dict[Any, Any], place: tuple[int, int] | None) -> None:
     """Takes over what a task has of the state of an earlier one; ``place``: its index and width, None for all."""
     for key, value in old.items():
-        if isinstance(key, tuple):
+        if key == WAITING:
+            _take_waiting(state, value, place)
+        elif isinstance(key, tuple):
             rows = [row for row in value if place is None or task_of(row[0] % KEYS, place[1]) == place[0]]
             if rows:
                 state[key] = [*state.get(key, []), *rows]
         elif place is None or task_of(key, place[1]) == place[0]:
             assert key not in state, f"two tasks have the state of key {key}"
             state[key] = value
+
+
+def _take_waiting(state: dict[Any, Any], rows: list[Any], place: tuple[int, int] | None) -> None:
+    """Takes over the rows that wait for a flush. Without their keys they stay with their task."""
+    assert place is None or not rows, f"{len(rows)} rows wait at the barrier of a change of widths"
+    state[WAITING] = rows
 
 
 def task_of(key: int, width: int) -> int:

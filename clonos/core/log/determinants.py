@@ -22,6 +22,7 @@ COMPLETION: Final = 9  # (id, outcome): the outcome of an asynchronous call is h
 ROUTED: Final = 10  # (description): an exception of user code is routed to the error output
 SPLITS: Final = 11  # (description): a source learns of new splits
 LAST_TRIGGER: Final = 12  # (checkpoint): as TRIGGER, and the job stops at the barrier
+DRAIN: Final = 13  # what waits in the chain leaves, because the next barrier is that of a cut
 STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
 
 NAMES: Final = {
@@ -37,6 +38,7 @@ NAMES: Final = {
     ROUTED: "ROUTED",
     SPLITS: "SPLITS",
     LAST_TRIGGER: "LAST_TRIGGER",
+    DRAIN: "DRAIN",
     STEP: "STEP",
 }
 
@@ -66,7 +68,7 @@ def step(input_index: int, count: int) -> bytes:
 
 
 def numbers(tag: int, *values: int) -> bytes:
-    """Encodes an entry that has numbers only: READ, END, CLOCK, TIMER, TRIGGER, LAST_TRIGGER."""
+    """Encodes an entry that has numbers only, or none: READ, END, CLOCK, TIMER, TRIGGER, LAST_TRIGGER, DRAIN."""
     return bytes((tag,)) + b"".join(map(varint, values))
 
 
@@ -88,6 +90,7 @@ def completion(number: int, outcome: bytes) -> bytes:
 
 _TWO_NUMBERS: Final = frozenset({READ})
 _ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER, LAST_TRIGGER})
+_NOTHING: Final = frozenset({END, DRAIN})
 _BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})
 
 Entry = tuple[int, int, int, bytes]
@@ -187,8 +190,8 @@ class LogReader:
             first, at = self._varint(at)
             second, at = self._varint(at)
             return (tag, first, second, b""), at
-        if tag == END:
-            return (END, 0, 0, b""), at
+        if tag in _NOTHING:
+            return (tag, 0, 0, b""), at
         if tag == SEED:
             return (SEED, 0, 0, self._bytes(at, SEED_BYTES)), at + SEED_BYTES
         if tag in _BLOBS:

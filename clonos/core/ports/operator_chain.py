@@ -164,6 +164,12 @@ class Chain(Protocol):
         whose head makes watermarks in ``read`` and ``fire_timers``.
         """
 
+    def drain(self) -> None:
+        """Emits the rows that wait without their key, because the tasks of the step may change at the next barrier.
+
+        Called again when asynchronous calls that it requested are complete.
+        """
+
     def end_of_input(self) -> None:
         """Emits what windows and timers of either kind still hold, because all inputs and event time have ended.
 

@@ -58,7 +58,7 @@ class Task:
         self.is_final = bool(snapshot and snapshot.final)
         self.is_suspended, self.suspension = False, 0
         self.cut = CheckpointId(0)  # checkpoint at whose barrier the task is suspended, 0: at none
-        self._cut_trigger: Triggered | None = None  # waits until a source has drained
+        self._cut_trigger: Triggered | None = None  # of a source, which drains first
         self.pace = StepSize(options, port, activation.is_single_step, is_columnar=vertex.reads_columns)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
@@ -126,6 +126,10 @@ class Task:
             self.log.take()
             self.log.begin_step()
             self._complete(first, entry[3])
+        elif tag == d.DRAIN:
+            self.log.take()
+            self.log.begin_step()
+            self._let_go()
         elif tag == d.CLOCK and self.options.clock_tick_ms:
             self.log.take()
             self.log.follow_tick(first)
@@ -179,7 +183,13 @@ class Task:
         for offset in range(len(self.inputs)):
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
-            if queue.pieces and queue.blocked_by is None and not self._has_to_drain_before(queue):
+            if queue.pieces and queue.blocked_by is None:
+                if self._completes_cut(queue):
+                    if self.log.open_calls:
+                        continue
+                    self._drain()
+                    if self.log.open_calls:
+                        return
                 limit = self.pace.limit(budget_bytes, self.log.open_calls.room)
                 if queue.pieces[0].kind.is_data:
                     if not limit:
@@ -212,20 +222,42 @@ class Task:
         """Whether the task has passed the barrier at which it is suspended."""
         return self.cut > 0 and self.checkpoint == self.cut
 
-    def _has_to_drain_before(self, queue: InputQueue) -> bool:
-        """Whether the next element of an input would complete the alignment at the cut while calls are open."""
-        if not self.cut or not self.log.open_calls or queue.pieces[0].kind is not ElementKind.BARRIER:
+    def _completes_cut(self, queue: InputQueue) -> bool:
+        """Whether the next element of an input would complete the alignment at the cut."""
+        if not self.cut or queue.pieces[0].kind is not ElementKind.BARRIER:
             return False
         others = [other for other in self.inputs if other is not queue and not other.has_ended]
         return queue.pieces[0].checkpoint == self.cut and all(other.blocked_by is not None for other in others)
 
     def _drain_before(self, trigger: Triggered) -> None:
-        """Lets a source put the barrier of the cut once no call is open; it reads nothing before."""
-        if self.log.open_calls and trigger.checkpoint == self.cut:
+        """Lets a source put the barrier of the cut once no call is open and nothing waits; it reads nothing before."""
+        if trigger.checkpoint == self.cut and self.log.open_calls:
             self.take(self.port.receive(self.chain.next_timer_ns()))
         else:
-            self._cut_trigger = None
-            self.take(trigger)
+            self._put_barrier_of_cut(trigger)
+
+    def _put_barrier_of_cut(self, trigger: Triggered) -> None:
+        self._cut_trigger = trigger
+        if trigger.checkpoint == self.cut:
+            if not self.log.open_calls:
+                self._drain()
+            if self.log.open_calls:
+                return
+        self._cut_trigger = None
+        self._put_barrier(trigger)
+
+    def _drain(self) -> None:
+        """Lets the rows go that wait in the chain; no call may be open. Calls that are made now have to end first, and
+        what they add leaves by another entry."""
+        self.log.begin_step()
+        self.log.append(d.numbers(d.DRAIN))
+        self._let_go()
+        self.log.open_calls.begin()
+
+    def _let_go(self) -> None:
+        self.at = None
+        self.chain.drain()
+        self.emit()
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -256,12 +288,10 @@ class Task:
             self.cut = command.checkpoint
         elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             is_due = self.reading.heed(command)
-            if command.checkpoint == self.cut and self.log.open_calls:
-                self._cut_trigger = command
-            elif is_due and command.checkpoint > self.checkpoint:
-                tag = d.LAST_TRIGGER if command.then_pause else d.TRIGGER
-                self.log.append(d.numbers(tag, command.checkpoint))
-                self._trigger(command.checkpoint, tag)
+            if self.checkpoint < command.checkpoint == self.cut:
+                self._put_barrier_of_cut(command)
+            elif is_due:
+                self._put_barrier(command)
 
     # ------------------------------------------------------------------ steps
 
@@ -347,6 +377,13 @@ class Task:
         self.end_or_emit()
 
     # ------------------------------------------------------------------ barriers and end of stream
+
+    def _put_barrier(self, trigger: Triggered) -> None:
+        """Records a trigger of a source and puts its barrier, unless that one or a later one has left."""
+        if trigger.checkpoint > self.checkpoint:
+            tag = d.LAST_TRIGGER if trigger.then_pause else d.TRIGGER
+            self.log.append(d.numbers(tag, trigger.checkpoint))
+            self._trigger(trigger.checkpoint, tag)
 
     def _trigger(self, checkpoint: CheckpointId, tag: int) -> None:
         if tag == d.LAST_TRIGGER:

@@ -137,6 +137,9 @@ class Flush(LeavesAtIntervals):
     def end_of_time(self) -> None:
         self._flush()
 
+    def drain(self) -> None:
+        self._flush()
+
 
 class Gather(Flush):
     """Batches of ``count`` records, fewer when an interval or the input ends. A watermark waits with the records."""

@@ -22,7 +22,9 @@ from clonos.operators.emission_times import Emission
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.state.state_spec import StateScope
 from clonos.operators.transforms.flush import Flush
+from tests.unit.operators.dividing.test_rescaled_steps import modules
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.restoring import actions, check_restores
 from tests.unit.operators.samples import ColumnsGiven, Files
@@ -264,3 +266,32 @@ def test_no_watermark_overtakes_the_records_that_wait_for_a_batch(
 def test_a_size_of_batches_without_a_meaning_is_refused(batches: Any) -> None:
     with pytest.raises(InvalidJob, match=r"gets rows=.*Give the records of a batch"):
         JobGraph("job").source(ColumnsGiven([])).map_batches(plain, **batches)
+
+
+@pytest.mark.parametrize("name", ["rows", "keyed rows", "columns"])
+def test_rows_that_wait_leave_when_the_chain_drains_and_no_timer_stays(name: str) -> None:
+    graph = JobGraph("job")
+    records = [{"n": n} for n in range(7)]
+    source = graph.source(ColumnsGiven(records) if name == "columns" else Given(records), parallelism=1)
+    flushed = source.key_by("n") if name == "keyed rows" else source
+    flushed.sink(Outbox(), flush=every("1h"), parallelism=1)
+    going = Run(graph.compile(Options(), parallelism=1))
+    while going.read(3):
+        going.drain()
+    assert not any(going.written.values())
+    for chain in going.chains:
+        chain.drain()
+        assert chain.next_timer_ns() is None
+    assert sum(map(len, going.written.values())) == len(records)
+    going.close()
+
+
+def test_each_step_in_which_rows_wait_makes_calls_or_lets_them_go_when_the_chain_drains() -> None:
+    found = {}
+    for module in modules():
+        waits = any(getattr(spec, "scope", None) is StateScope.DRAINED for spec in vars(module).values())
+        for name, made in vars(module).items():
+            if waits and isinstance(made, type) and issubclass(made, Operator) and made.__module__ == module.__name__:
+                found[name] = made.has_calls or made.drain is not Operator.drain
+    assert found
+    assert all(found.values()), found

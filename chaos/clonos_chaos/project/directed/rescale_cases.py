@@ -146,6 +146,28 @@ def _keyed(*faults: tuple[str, FaultAction, Where]) -> DirectedTest:
     return make
 
 
+def _with_flush(rng: Random) -> KeyedJob:
+    """Returns a job in whose first keyed step rows wait for a flush."""
+    while True:
+        job = KeyedJob("keyed", Random(rng.getrandbits(64)), 150, None)
+        if job.works[1].flush_count > 2:
+            return job
+
+
+def _flushed(*faults: tuple[str, FaultAction, Where]) -> DirectedTest:
+    """A step in which rows wait gets other widths twice."""
+
+    def make(seed: int) -> World:
+        requests = [at(FaultPoint.COMPLETE, sets_width("a", width), nth=nth) for nth, width in ((1, 4), (4, 2))]
+        return _world(seed, _with_flush, *requests, *(at(point, action, where) for point, action, where in faults))
+
+    return make
+
+
+DIRECTED_TESTS["53 step whose rows wait changes its width"] = _flushed()
+DIRECTED_TESTS["53 task whose rows wait dies when it has stored its snapshot of the cut"] = _flushed(
+    (FaultPoint.SNAPSHOT_WRITTEN, kills("a/0"), both(about("a/0"), is_cut))
+)
 _KINDS = (ExternalKind.ALARMING, ExternalKind.SQLITE_UPSERT, ExternalKind.FORGETTING, ExternalKind.DBAPI)
 
 

@@ -15,6 +15,7 @@ from clonos.core.model.ids import CheckpointId
 from clonos.core.slot.slot import Slot
 from clonos.core.task.task import Task
 from clonos_chaos.jobs import keyed_jobs
+from clonos_chaos.jobs.keyed_chain import WAITING
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.swarm.world import World
@@ -87,6 +88,24 @@ def state_of_a_cut_is_not_divided(mutation: Mutation) -> None:
 def keys_are_divided_by_their_remainder(mutation: Mutation) -> None:
     """The owner of a key follows from its group, as routes have it."""
     mutation.swap(keyed_jobs, "task_of", lambda key, width: key % width)
+
+
+@mutant("6")
+def waiting_rows_are_dealt(mutation: Mutation) -> None:
+    """Rows that wait without their keys leave before the barrier of the cut."""
+
+    def deal(state: Any, rows: Any, place: tuple[int, int] | None) -> None:
+        index, width = place or (0, 1)
+        state[WAITING] = [*state.get(WAITING, []), *rows[index::width]]
+
+    mutation.swap(Task, "_drain", lambda task: None)
+    mutation.swap(keyed_jobs, "_take_waiting", deal)
+
+
+@mutant("6")
+def drains_are_not_recorded(mutation: Mutation) -> None:
+    """The log says where waiting rows have left before a cut, because a cut may be given up."""
+    mutation.swap(Task, "_drain", Task._let_go)
 
 
 @mutant("6")

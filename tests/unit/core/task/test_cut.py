@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.task_port import Command, CutAt, TaskEmission, TaskStopped
-from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation
+from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation, check_repeats, tags_of
 from tests.unit.core.task.test_task_replay import JOBS
 
 
@@ -47,13 +50,36 @@ def barriers_of(job: str) -> list[int]:
     return [int(snapshot.checkpoint) for snapshot in ScriptedTask(JOBS[job](), 3).run().snapshots if not snapshot.final]
 
 
+def made_until(job: str, cut: int) -> Job:
+    """The job with no trigger after that of the cut: the coordinator sends none before it gives the cut up."""
+    made = JOBS[job]()
+    return replace(made, triggers=tuple(trigger for trigger in made.triggers if trigger <= cut))
+
+
 @pytest.mark.parametrize("job", [job for job in JOBS if barriers_of(job)])
 def test_a_task_makes_no_step_after_the_barrier_of_its_cut_until_a_view_lets_it_go_on(job: str) -> None:
-    made = JOBS[job]()
+    cut = barriers_of(job)[0]
+    made = made_until(job, cut)
     undisturbed = ScriptedTask(made, 3).run()
-    life = CutTask(made, 3, barriers_of(job)[0])
+    life = CutTask(made, 3, cut)
     life.run()
     assert life.task.is_final
     assert life.waits > 0
     assert life.outputs.keys() == undisturbed.outputs.keys()
     check_continuation(life, ScriptedTask(made, 50, Start(life.log)).run())
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if barriers_of(job)])
+def test_rows_that_wait_leave_just_before_the_barrier_of_a_cut_in_a_replay_too(job: str) -> None:
+    cut = barriers_of(job)[0]
+    made = made_until(job, cut)
+    life = CutTask(made, 3, cut)
+    life.run()
+    end_bytes = next(snapshot.log_offset_bytes for snapshot in life.snapshots if snapshot.checkpoint == cut)
+    before = tags_of(life.log[:end_bytes])
+    last = max(place for place, tag in enumerate(before) if tag == d.DRAIN)
+    assert set(before[last + 1 : -1]) <= {d.CLOCK}
+    assert before[-1] in (d.STEP, d.TRIGGER)
+    assert before.count(d.DRAIN) == 1 + ("aside" in job), "what waited may make calls, after which more may wait"
+    assert d.DRAIN not in tags_of(life.log[end_bytes:])
+    check_repeats(life, ScriptedTask(made, 50, Start(life.log)).run())
