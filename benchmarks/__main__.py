@@ -42,6 +42,7 @@ NAMES: Final = (
         "totals",
         "growth",
         "slot_machine",
+        "rescaling",
         "columns",
         "frames",
     ),
