@@ -41,6 +41,7 @@ NAMES: Final = (
         "joining",
         "totals",
         "growth",
+        "many_tasks",
         "slot_machine",
         "rescaling",
         "columns",

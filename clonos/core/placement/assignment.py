@@ -112,7 +112,7 @@ class Loads:
 
     def beside(self, domains: frozenset[str]) -> frozenset[str]:
         """Returns all domains on the hosts of these domains."""
-        return frozenset(d for own in domains for d in self._beside.get(self._host_of.get(own, own), ()))
+        return frozenset().union(*(self._beside.get(self._host_of.get(own, own), ()) for own in domains))
 
     def fits(self, task: int, slot: SlotId) -> bool:
         """Returns whether a slot fits the rules of a task, and the task those of the tasks there."""

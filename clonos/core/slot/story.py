@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from clonos.core.checkpoint.pending_snapshots import task_of_object
-from clonos.core.model.ids import COORDINATOR, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.slot.slot_events import (
     Event,
@@ -56,17 +56,39 @@ _number = itemgetter(0)
 
 
 class Story:
-    """Rings of entries. Memory is bounded: by ``STORY_EVENTS_MAX`` for each task of the plan."""
+    """Rings of entries, made with the first one: of the tasks of a large job only a few concern a slot. Memory is
+    bounded: by ``STORY_EVENTS_MAX`` for each task of the plan.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        self._rings: dict[TaskId | None, deque[Entry]] = {
-            task: deque(maxlen=STORY_EVENTS_MAX) for task in (None, *plan.tasks)
-        }
-        self._of_receivers = {channel.id: self._rings[channel.receiver] for channel in plan.channels}
-        self._of_senders = {channel.id: self._rings[channel.sender] for channel in plan.channels}
-        self._of_none = self._rings[None]  # what names a task or a channel that is not there, too
+        self._plan = plan
+        self._of_none: deque[Entry] = deque(maxlen=STORY_EVENTS_MAX)  # what names a task that is not there, too
+        self._rings: dict[TaskId | None, deque[Entry]] = {None: self._of_none}
+        self._of_receivers: dict[ChannelId, deque[Entry]] = {}
         self._number = 0
         self._now_ns = 0
+
+    def _of(self, task: TaskId | None) -> deque[Entry]:
+        ring = self._rings.get(task)
+        if ring is None:
+            if task not in range(len(self._plan.tasks)):  # None, or what a message calls its task
+                return self._of_none
+            ring = self._rings[task] = deque(maxlen=STORY_EVENTS_MAX)
+        return ring
+
+    def _of_receiver(self, channel: ChannelId) -> deque[Entry]:
+        ring = self._of_receivers.get(channel)
+        if ring is None:
+            if not self._has(channel):
+                return self._of_none
+            ring = self._of_receivers[channel] = self._of(self._plan.channels[channel].receiver)
+        return ring
+
+    def _of_sender(self, channel: ChannelId) -> deque[Entry]:
+        return self._of(self._plan.channels[channel].sender) if self._has(channel) else self._of_none
+
+    def _has(self, channel: ChannelId) -> bool:
+        return 0 <= channel < len(self._plan.channels)
 
     def note(self, event: Event) -> None:
         """Adds an event, before it is handled. Batches and steps come first: there are many of them."""
@@ -74,7 +96,7 @@ class Story:
         if type(event) is MessageReceived:
             message = event.message
             if type(message) is Batch:
-                self._of_receivers.get(message.channel, self._of_none).append(
+                self._of_receiver(message.channel).append(
                     (
                         number,
                         self._now_ns,
@@ -95,7 +117,7 @@ class Story:
             done = event.emission
             checkpoint = None if done.snapshot is None else done.snapshot.checkpoint
             log_bytes, outputs = len(done.log), len(done.outputs)
-            self._rings.get(event.task, self._of_none).append(
+            self._of(event.task).append(
                 (number, self._now_ns, _STEP, event.thread, log_bytes, outputs, done.consumed, checkpoint)
             )
             return
@@ -110,29 +132,29 @@ class Story:
         sender = "the coordinator" if event.sender == COORDINATOR else f"slot {event.sender:x}"
         note = ("{} from {}: " + what[0], type(message).__name__, sender, *what[1:])
         if isinstance(message, Position):
-            return self._of_receivers.get(message.channel, self._of_none), note
+            return self._of_receiver(message.channel), note
         if isinstance(message, ChannelHandshake):
-            return self._of_senders.get(message.channel, self._of_none), note
-        return self._rings.get(getattr(message, "task", None), self._of_none), note
+            return self._of_sender(message.channel), note
+        return self._of(getattr(message, "task", None)), note
 
     def _other(self, event: Event) -> tuple[deque[Entry], Note]:
         if isinstance(event, HeartbeatDue):
             self._now_ns = event.now_ns
         if isinstance(event, ThreadRaised | PartFailed):
             failed = event.failed
-            return self._rings.get(failed.task, self._of_none), ("{}: {}", type(event).__name__, failed.error)
+            return self._of(failed.task), ("{}: {}", type(event).__name__, failed.error)
         find = _EVENTS.get(type(event))
         task = getattr(event, "task", None)
         if isinstance(event, SnapshotWritten | WholeStateWritten):
             task = task_of_object(event.name)
         note: Note = ("{}", event) if find is None else find(event)
-        return self._rings.get(task, self._of_none), note
+        return self._of(task), note
 
     # ------------------------------------------------------------------ telling it
 
     def lines(self, task: TaskId | None = None) -> list[str]:
         """Returns the story as text, oldest first: of all, or of one task."""
-        rings = self._rings.values() if task is None else [self._rings[task]]
+        rings = self._rings.values() if task is None else [self._of(task)]
         return [self._line(entry) for entry in list(merge(*rings, key=_number))[-STORY_LINES_MAX:]]
 
     def _line(self, entry: Entry) -> str:

@@ -19,6 +19,7 @@ import zmq
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Compression
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
+from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.message_codec import encode_message
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogReply
@@ -37,6 +38,9 @@ from clonos.io.net.wakeup import Wakeup
 
 BULK_ANSWER_BYTES = 64 << 10
 """Bytes of log above which a ``LogReply`` is sent on the bulk connection."""
+
+TO_ALL_SLOTS = (View, Completed)
+"""Messages that the coordinator sends to all slots: they are encoded once, because they grow with the tasks."""
 
 SOCKETS_MAX = 1 << 14
 """ZeroMQ sockets in one process; a connection to a peer takes three."""
@@ -89,6 +93,7 @@ class Transport:
         self._compress = compress
         self._compressors: dict[SlotId, Compressor] = {}  # of the peers whose payloads are compressed
         self._to_self: deque[tuple[Message, bytes | memoryview]] = deque()
+        self._to_all: tuple[Message | None, bytes] = (None, b"")  # last message to all slots, and its encoding
         self._expected_keys: dict[SlotId, bytes] = {}
         self._admits_unknown = admits_unknown
         self._log = RateLimitedLog(logging.getLogger("clonos.transport"))
@@ -199,12 +204,17 @@ class Transport:
             and isinstance(message, Batch | FeedShadow)
         ):
             payload, flags = compressor.compress(payload)
-        encoded = encode_message(message)
+        encoded = self._encoded_once(message) if isinstance(message, TO_ALL_SLOTS) else encode_message(message)
         if len(encoded) > self._piece_bytes or len(payload) > self._piece_bytes:
             packets = pack_in_pieces(self.identity, encoded, payload, flags, piece_bytes=self._piece_bytes)
         else:
             packets = [(pack(self.identity, encoded, payload, flags), payload)]
         self._peers.send(peer, plane_of(message), packets)
+
+    def _encoded_once(self, message: Message) -> bytes:
+        if self._to_all[0] is not message:
+            self._to_all = message, encode_message(message)
+        return self._to_all[1]
 
     def is_open(self, slot: SlotId) -> bool:
         """Returns True when the peer has been sent to and all connections to it are open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -217,3 +218,17 @@ def test_an_empty_log_is_sent_so_that_its_holder_knows_its_start() -> None:
     owner.begin(OWNER, 40)
     assert take(holder, owner.delta(OWNER, 0))
     assert holder.end_bytes(OWNER) == 40
+
+
+class LogsOfManyTasks(dict[LogId, int]):
+    """Completed offsets that can be looked up, and are not gone through."""
+
+    def items(self) -> Any:
+        raise AssertionError("a slot goes through the logs of all tasks of the job")
+
+
+def test_completed_bytes_are_dropped_without_a_look_at_the_logs_of_all_tasks() -> None:
+    logs = CausalLogs(LogsOfManyTasks({log_of(TaskId(task)): 3 for task in range(2_000)}))
+    logs.begin(log_of(TaskId(7)), 0, b"abcde")
+    logs.drop_completed()
+    assert logs.size_bytes == 2

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import traceback
+import tracemalloc
 
 import pytest
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import InternalError
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.slot import story
-from clonos.core.slot.slot_events import MessageReceived, PeerGone
+from clonos.core.slot.slot_events import LogEndReached, MessageReceived, PeerGone
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import SlotDialogue
 
 LIFE = Incarnation(number(1))
+THREAD = ThreadId(1)
 
 
 def living() -> SlotDialogue:
@@ -87,6 +90,19 @@ def test_an_internal_error_has_the_story_as_its_note(monkeypatch: pytest.MonkeyP
     assert "two copies of a log differ\nThe last events of this slot, oldest first:" in text
     assert "batch from slot 1 on channel 0, session 1, message 0: 1 elements from 0, 1 bytes" in text
     assert text.count("\n#") == 4
+
+
+def test_a_story_takes_no_memory_for_tasks_and_channels_without_events() -> None:
+    wide = Plan("wide", (Vertex("a", 50, is_source=True), Vertex("b", 50)), (Edge(0, 1, Partitioning.HASH, 0),))
+    assert len(wide.channels) == 2_500
+    tracemalloc.start()
+    try:
+        latest = story.Story(wide)
+        for task in (-1, 100, 1 << 40):
+            latest.note(LogEndReached(TaskId(task), THREAD, {}))
+        assert tracemalloc.get_traced_memory()[0] < 10_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_long_story_is_cut() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, log_of
 from clonos.core.wire import message_codec
 from clonos.core.wire.channel_messages import Batch
-from clonos.core.wire.control_messages import Register, Suspicion
+from clonos.core.wire.control_messages import Completed, Register, Suspicion
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
@@ -67,6 +68,32 @@ def test_a_payload_of_many_pieces_arrives_whole(stations: Any, mode: str) -> Non
     one.send(other, update(3), payload[: 1 << 17])
     poll_until(lambda: len(other.received) == 3, one, other)
     assert [received for _, _, received in other.received] == [payload, b"", payload[: 1 << 17]]
+
+
+def test_a_message_to_all_slots_is_encoded_once(stations: Any) -> None:
+    coordinator, *slots = stations(1), *[stations(number) for number in range(2, 6)]
+    coordinator.knows(*slots)
+    for slot in slots:
+        slot.knows(coordinator)
+    encoded = 0
+
+    def watch(_frame: Any, event: str, called: Any) -> None:
+        nonlocal encoded
+        encoded += event == "c_call" and called.__name__ == "encode"
+
+    for number in range(1, 3):
+        completed = Completed(CheckpointId(number), 1, ())
+        before, encoded = encoded, 0
+        sys.setprofile(watch)
+        try:
+            for slot in slots:
+                coordinator.send(slot, completed)
+        finally:
+            sys.setprofile(None)
+        assert (before, encoded) == (number - 1, 1)
+    poll_until(lambda: all(len(slot.received) == 2 for slot in slots), coordinator, *slots)
+    for slot in slots:
+        assert [message.checkpoint for _, message, _ in slot.received] == [1, 2]
 
 
 def test_a_message_to_the_same_slot_arrives_in_the_next_poll(stations: Any) -> None:
