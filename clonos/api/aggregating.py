@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
+from clonos.api.checks.split_checks import check_split, check_split_emission, checked_split
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.common import Common, CommonWithEffects, StandbyMode
 from clonos.api.emission import check_emission
@@ -92,6 +93,7 @@ class KeyedAggregating(Theme, Generic[K, T]):
         parallelism: int | None = None,
         effects: bool = False,
         standby: StandbyMode | None = None,
+        split_hot_keys: bool = False,
         **aggregates: Aggregation[T, Any],
     ) -> Stream[tuple[K, dict[str, Any]]]:
         """Aggregates the records of each key in one pass, and emits (key, results): a dict with each aggregate.
@@ -100,10 +102,13 @@ class KeyedAggregating(Theme, Generic[K, T]):
             emit: ``each(n)`` for every n-th record of a key, ``every("5s")`` for all keys that have changed, in the
                 order of their first change, ``changes()`` for the keys in each batch of input, or ``at_end()`` for all
                 keys, in the order of their first records. What is left is emitted when the input ends.
+            split_hot_keys: whether the tasks in front aggregate the records of each batch first, so that a key with a
+                large share of the records does not limit the task that it belongs to. ``emit`` is then ``changes()``,
+                ``every("5s")`` or ``at_end()``.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
 
         Raises:
-            InvalidJob: something is no aggregate, or ``emit`` is none of these.
+            InvalidJob: something is no aggregate, ``emit`` is none of these, or the aggregates cannot be split.
 
         Example::
 
@@ -111,7 +116,8 @@ class KeyedAggregating(Theme, Generic[K, T]):
         """
         _check_named(name, unnamed)
         common = CommonWithEffects(name=name, parallelism=parallelism, standby=standby, effects=effects)
-        return _aggregated(self, aggregates, emit, True, common)
+        is_split = checked_split(name or KIND, split_hot_keys)
+        return _aggregated(self, aggregates, emit, True, common, is_split)
 
 
 def _check_named(step: str | None, unnamed: tuple[Any, ...]) -> None:
@@ -149,17 +155,25 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
 
 
 def _aggregated(
-    stream: Theme, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, common: Common
+    stream: Theme,
+    aggregates: Mapping[str, Any],
+    emit: Emission,
+    is_keyed: bool,
+    common: CommonWithEffects,
+    is_split: bool = False,
 ) -> Stream[Any]:
     named = named_of(common.get("name"), aggregates)
     check_emission(common.get("name") or KIND, emit, has_names=True)
     if emit.has_before:
         _check_names_before(common.get("name") or KIND, named)
     check_aggregates(stream._graph, stream._inputs, common.get("name") or KIND, named)
+    if is_split:
+        check_split_emission(common.get("name") or KIND, emit)
+        check_split(common.get("name") or KIND, named, has_effects=common.get("effects", False))
     is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, common)
-    definition = partial(aggregate, aggregation=named, emit=emit, is_keyed=is_keyed)
+    definition = partial(aggregate, aggregation=named, emit=emit, is_keyed=is_keyed, is_split=is_split)
     return stream._stream(stream._step(KIND, definition, common))
 
 

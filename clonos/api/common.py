@@ -24,6 +24,17 @@ class Common(TypedDict, total=False):
     standby: StandbyMode | None
 
 
+class CommonOfSplit(Common, total=False):
+    """Options of a step whose records may be aggregated in parts.
+
+    Args:
+        split_hot_keys: whether the tasks in front of the exchange by key aggregate the records of each batch first, so
+            that a key with a large share of the records does not limit the task that it belongs to.
+    """
+
+    split_hot_keys: bool
+
+
 class CommonWithEffects(Common, total=False):
     """Options of a step that calls a function of the user which may change something outside the job.
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import KeyedAggregating
-from clonos.api.common import Common, CommonWithEffects
+from clonos.api.checks.split_checks import taken_split
+from clonos.api.common import Common, CommonOfSplit, CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
@@ -72,9 +73,15 @@ class KeyedStream(
         definition = plain(partial(keyed.KeyedReduce, function=function), function)
         return Stream(self._graph, self._step("reduce", definition, common))
 
-    def count(self, **common: Unpack[Common]) -> Stream[tuple[K, int]]:
-        """Counts the records of each key, and emits (key, count so far) after each record."""
-        return Stream(self._graph, self._step("count", count, common))
+    def count(self, **common: Unpack[CommonOfSplit]) -> Stream[tuple[K, int]]:
+        """Counts the records of each key, and emits (key, count so far) after each record.
+
+        With ``split_hot_keys=True`` the tasks in front count the records of each batch first, so results come once for
+        each key in a batch of these counts, as with ``aggregate(n=count(), emit=changes())``.
+        """
+        is_split = taken_split(common.get("name") or "count", common)
+        definition = partial(count, is_split=True) if is_split else count
+        return Stream(self._graph, self._step("count", definition, common))
 
     def process(
         self, function: ProcessFunction[T, U] | type[ProcessFunction[T, U]], **common: Unpack[CommonWithEffects]

@@ -25,6 +25,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFunction
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.numeric import Sum
+from clonos.operators.aggregates.partial import MergingParts
 from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import columns_read, name_reason, parts_of, reads_records, reason_for_rows
 from clonos.operators.columnar.window_forms import SessionsForm, SpansForm, WindowedForm
@@ -34,6 +35,7 @@ from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.facts import Facts, KnownInputs, facts_of, with_form
 from clonos.operators.kinds.object_panes import ObjectPanesKind
 from clonos.operators.kinds.object_windows import ObjectWindowsKind
+from clonos.operators.kinds.partial_rows import PartialRows
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -139,12 +141,28 @@ class WindowSettings:
             raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
         return 1
 
-    def facts(self, given: KnownInputs, what: str, aggregation: Aggregation[Any, Any], apply: Any) -> Facts:
-        """Returns the facts of windows of an aggregation. ``what``: its method. ``apply``: see ``WindowedStream``."""
+    @property
+    def reason_not_split(self) -> str:
+        """Why the records of a key cannot be aggregated in parts, as the end of a sentence; "" if they can."""
+        if not self.rules.is_keyed:
+            return "the windows have no key"
+        if not self._is_aligned:
+            return f"which records are in a window of {self.kind} is known in the task of their key alone"
+        return "" if self._has_panes else "a trigger or an evictor looks at each record"
+
+    def facts(
+        self, given: KnownInputs, what: str, aggregation: Aggregation[Any, Any], apply: Any, is_split: bool = False
+    ) -> Facts:
+        """Returns the facts of windows of an aggregation.
+
+        ``what``: its method. ``apply``: see ``WindowedStream``. ``is_split``: tasks in front of the exchange by key
+        aggregate their own records first.
+        """
         own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
         calls, rules = (*own, *self._functions), self.rules
         facts = replace(
-            facts_of(self._operator(given.step, aggregation, apply), given),
+            facts_of(self._operator(given.step, MergingParts(aggregation) if is_split else aggregation, apply), given),
+            splits=self._splits(given.step, aggregation) if is_split else None,
             calls=calls,
             runs_user_code=what != "count" or bool(self._functions),
             state=tuple(self._state(aggregation)),
@@ -158,6 +176,10 @@ class WindowSettings:
         )
         return facts if apply else self._over_columns(facts, given, aggregation)
 
+    def _splits(self, step: str, aggregation: Aggregation[Any, Any]) -> Callable[[], Operator]:
+        assert isinstance(self.kind, Aligned), self.kind
+        return partial(PartialRows, step, self.kind.spans(), aggregation, self.rules.is_event_time)
+
     def _over_columns(self, facts: Facts, given: KnownInputs, aggregation: Aggregation[Any, Any]) -> Facts:
         """Adds the form over columns, or the reason for which there is none."""
         (keys,), rules, reads = given.keys, self.rules, self._columns_read(aggregation)
@@ -167,7 +189,7 @@ class WindowSettings:
             return replace(facts, row_reason=self._row_reason(aggregation, keys), reads=() if counts_alone else None)
         has_all = rules.late_tag is not None or reads_records(aggregation)
         return replace(
-            with_form(facts, self._form(aggregation, keys)),
+            with_form(facts, self._form(aggregation, keys, is_split=facts.splits is not None)),
             timestamp_column=RESULT_TIME if rules.has_times else None,
             reads=None if has_all else reads if keys else reads or None,
         )
@@ -203,12 +225,12 @@ class WindowSettings:
             return False
         return type(aggregation) is Count and not (aggregation.functions or self._functions)
 
-    def _form(self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...]) -> WindowedForm:
+    def _form(self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], *, is_split: bool) -> WindowedForm:
         """Returns the form over columns for an aggregation of which ``_columns_read`` gives columns."""
         if isinstance(self.kind, Session):
             return SessionsForm(aggregation, keys, self.rules, duration_ns(self.kind.gap))
         assert isinstance(self.kind, Aligned), self.kind
-        return SpansForm(aggregation, keys, self.rules, self.kind.spans())
+        return SpansForm(aggregation, keys, self.rules, self.kind.spans(), is_split)
 
     def _operator(self, step: str, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[], Operator]:
         """Returns what makes the operator over rows."""

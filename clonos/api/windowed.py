@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from clonos.api.aggregating import NAME_THEM, named_of
+from clonos.api.checks.split_checks import check_split, taken_split
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.schemas import declared_columns
-from clonos.api.common import Common, CommonWithEffects, StandbyMode
+from clonos.api.common import Common, CommonOfSplit, CommonWithEffects, StandbyMode
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
 from clonos.api.step_graph import StepGraph
@@ -37,34 +38,35 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     """Windows of each key of a stream, or of a stream without keys, not yet aggregated.
 
     An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
-    input ends. The methods take the keywords of ``Stream``.
+    input ends. The methods take the keywords of ``Stream``; ``count``, ``sum``, ``reduce`` and ``aggregate`` also take
+    ``split_hot_keys``.
     """
 
     def __init__(self, graph: StepGraph, inputs: tuple[StepInput, ...], settings: WindowSettings) -> None:
         super().__init__(graph, inputs)
         self._settings = settings
 
-    def count(self, **common: Unpack[Common]) -> Stream[WindowResult[K, int]]:
+    def count(self, **common: Unpack[CommonOfSplit]) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
         return Stream(self._graph, self._window("count", Count(), common))
 
     @overload
-    def sum(self, of: None = None, **common: Unpack[Common]) -> Stream[WindowResult[K, T]]: ...
+    def sum(self, of: None = None, **common: Unpack[CommonOfSplit]) -> Stream[WindowResult[K, T]]: ...
 
     @overload
-    def sum(self, of: Callable[[T], V], **common: Unpack[Common]) -> Stream[WindowResult[K, V]]: ...
+    def sum(self, of: Callable[[T], V], **common: Unpack[CommonOfSplit]) -> Stream[WindowResult[K, V]]: ...
 
     @overload
-    def sum(self, of: str, **common: Unpack[Common]) -> Stream[WindowResult[K, Any]]: ...
+    def sum(self, of: str, **common: Unpack[CommonOfSplit]) -> Stream[WindowResult[K, Any]]: ...
 
-    def sum(self, of: Any = None, **common: Unpack[Common]) -> Any:
+    def sum(self, of: Any = None, **common: Unpack[CommonOfSplit]) -> Any:
         """Sums the values of each window: the records, or ``of`` each record.
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
         return Stream(self._graph, self._window("sum", Sum(of), common))
 
-    def reduce(self, function: Callable[[T, T], T], **common: Unpack[Common]) -> Stream[WindowResult[K, T]]:
+    def reduce(self, function: Callable[[T, T], T], **common: Unpack[CommonOfSplit]) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
         return Stream(self._graph, self._window("reduce", Reduction(function), common))
 
@@ -75,7 +77,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Callable[[A, T], A | None],
         *,
         merge: Callable[[A, A], A | None] | None = None,
-        **common: Unpack[Common],
+        **common: Unpack[CommonOfSplit],
     ) -> Stream[WindowResult[K, A]]: ...
 
     @overload
@@ -86,7 +88,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         result: Callable[[A], V],
         *,
         merge: Callable[[A, A], A | None] | None = None,
-        **common: Unpack[Common],
+        **common: Unpack[CommonOfSplit],
     ) -> Stream[WindowResult[K, V]]: ...
 
     @overload
@@ -96,6 +98,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        split_hot_keys: bool = False,
         **aggregates: Aggregation[T, Any],
     ) -> Stream[WindowResult[K, dict[str, Any]]]: ...
 
@@ -109,6 +112,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        split_hot_keys: bool = False,
         **aggregates: Any,
     ) -> Stream[WindowResult[K, Any]]:
         """Aggregates each window by named aggregates in one pass, or with an accumulator of your own.
@@ -120,17 +124,20 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             merge: called with two accumulators, the second one of a later pane or session; returns that of both, or
                 None if it has changed the first one in place. Without it, sliding and session windows and windows with
                 lateness keep all their values until they emit.
+            split_hot_keys: whether the tasks in front aggregate the records of each batch first, so that a key with a
+                large share of the records does not limit the task that it belongs to. Windows over columns do so
+                without it where they can.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
 
         Raises:
-            InvalidJob: something is no aggregate.
+            InvalidJob: something is no aggregate, or it cannot be split.
 
         Example::
 
             stream.window(Tumbling("1min")).aggregate(n=count(), total=sum_("price"), top=top_k(3, by="price"))
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
-        common = Common(name=name, parallelism=parallelism, standby=standby)
+        common = CommonOfSplit(name=name, parallelism=parallelism, standby=standby, split_hot_keys=split_hot_keys)
         aggregation: Aggregation[Any, Any]
         if isinstance(create, Aggregation):
             raise InvalidJob(name or "aggregate", f"gets {create!r:.80} without a name", NAME_THEM)
@@ -220,5 +227,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name = common.get("name") or kind
         check_aggregates(self._graph, self._inputs, name, aggregation, has_logs=True)
         common["parallelism"] = settings.checked_parallelism(name, common.get("parallelism"))
-        definition = partial(settings.facts, what=what, aggregation=aggregation, apply=apply)
+        is_split = taken_split(name, common)
+        if is_split:
+            check_split(name, aggregation, settings.reason_not_split)
+        definition = partial(settings.facts, what=what, aggregation=aggregation, apply=apply, is_split=is_split)
         return self._step(kind, definition, common)

@@ -15,6 +15,7 @@ from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.column_rows import NoPythonValue
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
+from clonos.core.values.keys import state_keys
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.kernels.record_batch import RecordBatch
@@ -209,17 +210,21 @@ class ToKeys(Operator):
 
     def _send(self, keys: list[Any], rows: list[Any], times: Times) -> None:
         try:
-            for port, has_keys_alone in self._ports:
-                if has_keys_alone:
-                    self._collector.rows(port, keys, keys, times)
-                else:
-                    self._collector.pairs(port, keys, rows, times)
+            self._deliver(keys, rows, times)
         except (KeyUnsupported, ValueBeyondLimit):
             bad = self._bad_keys(keys, rows)
             if not bad:
                 raise
             if len(bad) < len(rows):
                 self._send(without(keys, bad), without(rows, bad), times and without(times, bad))
+
+    def _deliver(self, keys: list[Any], rows: list[Any], times: Times) -> None:
+        """Passes records on. Raises: KeyUnsupported, ValueBeyondLimit: a key cannot be one; nothing is passed on."""
+        for port, has_keys_alone in self._ports:
+            if has_keys_alone:
+                self._collector.rows(port, keys, keys, times)
+            else:
+                self._collector.pairs(port, keys, rows, times)
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port, _ in self._ports:
@@ -238,6 +243,44 @@ class ToKeys(Operator):
                 self.guard.refused(error, row, index)
                 bad.append(index)
         return bad
+
+
+class WithKeys(ToKeys):
+    """Keys of rows for steps that follow in the chain, which get rows (key, value)."""
+
+    def __init__(self, key: Callable[[Any], Any] | str | tuple[str, ...], readers: Sequence[str] = ()) -> None:
+        """Creates it: see ``ToKeys``."""
+        super().__init__((), key, (), readers)
+        self._has_pairs = self.changes_rows = True
+
+    def _deliver(self, keys: list[Any], rows: list[Any], times: Times) -> None:
+        for key in dict.fromkeys(state_keys(keys)):
+            encode_key(key)  # raises before anything is made of the records
+        self.out.rows(list(zip(keys, rows, strict=True)), times)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self.out.on_watermark(watermark)
+
+
+class ToKeyedEdge(Operator):
+    """Output of rows (key, value) that is partitioned by key."""
+
+    changes_rows = False
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def open(self, scope: Scope) -> None:
+        self._collector: Collector = scope.context.collector
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        if self.guard.routes and (deep := routed_deep(self.guard, rows, [value for _, value in rows])):
+            rows, times = without(rows, deep), times and without(times, deep)
+        if rows:
+            self._collector.pairs(self._port, [key for key, _ in rows], [value for _, value in rows], times)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._collector.watermark(self._port, watermark)
 
 
 class ToColumnKeys(Operator):

@@ -54,6 +54,7 @@ class Facts:
       gives them by this. Those in columns are in ``timestamp_column``.
     - ``gives_pairs``: its results are tuples of a record of each side.
     - ``names_columns``: it uses columns by their names.
+    - ``splits``: makes the operator that aggregates its rows in parts in front of an exchange by key; None without it.
     - ``form``: what it needs of columns to work on them. ``row_reason``: why it works on rows though it gets columns,
       "" if its operator or its form shows that. ``columns``: the schema that it declares for its results.
     - ``emits_at_end``: it emits when its input has ended, not before. ``follows_clock``: its windows follow the clock
@@ -62,6 +63,7 @@ class Facts:
     """
 
     make: Make | None = None
+    splits: Make | None = None
     calls: tuple[UserFunction, ...] = ()
     runs_user_code: bool = False
     emits_columns: bool = False

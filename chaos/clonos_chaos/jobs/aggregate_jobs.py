@@ -1,6 +1,7 @@
 """Fuzz jobs of named aggregates: running, now and then, at the end and of windows, with a dumb twin of each result.
 
-An aggregate collects the rows of a key besides its other results. Each row then leaves once, with these results and the
+An aggregate collects the rows of a key besides its other results. Half of the steps that may be split are: the rows of
+a key are then aggregated in parts. Each row then leaves once, with these results and the
 offsets that they are of, so the twin computes them again from the offsets alone.
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from statistics import stdev
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from clonos.agg import (
+    aggregate,
     approx_distinct,
     bottom_k,
     collect,
@@ -36,6 +39,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.operators.emission_times import Emission
+from clonos.operators.kinds.partial_rows import PartialRows
 from clonos_chaos.jobs.api_jobs import KEY_FUNCTIONS, ApiJob, Immediate, Offsets, Parts, Row, drawn
 from clonos_chaos.jobs.fuzz_jobs import next_of
 
@@ -123,6 +127,20 @@ def agrees(found: Any, expected: Any) -> bool:
     return type(found) is type(expected) and found == expected
 
 
+class EagerRows(PartialRows):
+    """Partial aggregates of all batches, whether or not they are fewer than the records."""
+
+    rows_min: ClassVar[int] = 1
+    gain_min: ClassVar[float] = 0
+
+
+def with_eager_parts(graph: JobGraph) -> None:
+    """Makes the last step of a graph, which has ``split_hot_keys=True``, aggregate parts of all batches."""
+    step = graph.steps[-1]
+    splits: Any = step.splits
+    graph._steps[-1] = replace(step, splits=partial(EagerRows, *splits.args))
+
+
 class AggregateJob(ApiJob):
     """Job with one keyed step of all aggregates."""
 
@@ -137,13 +155,21 @@ class AggregateJob(ApiJob):
             rows = rows.with_timestamps(_timestamps(aside, out_of_order="1h"))
         keyed = rows.map(partial(_stage, 1)).key_by(rng.choice(KEY_FUNCTIONS))
         kind = rng.choice(("running", "each", "every", "changes", "end", "window"))
+        is_split = kind not in ("running", "each") and aside.random() < 0.5
+        named = {**AGGREGATES, "rows": aggregate(list, _append, merge=_extend)} if is_split else AGGREGATES
         if kind == "window":
-            windows = keyed.window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(**AGGREGATES)
+            size_s = rng.choice((0.02, 0.1))
+            windows = keyed.window(Tumbling(size_s)).aggregate(split_hot_keys=is_split, **named)
+            if is_split:
+                with_eager_parts(graph)
             gathered = windows.flat_map(_rows_of_window)
         else:
             emissions = {"running": each(1), "each": each(rng.choice((2, 5))), "changes": changes(), "end": at_end()}
             emit: Emission = emissions.get(kind) or every(rng.choice((0.01, 0.05)))
-            emitted = keyed.aggregate(emit=emit, **AGGREGATES).key_by(_key_of_result)
+            results = keyed.aggregate(emit=emit, split_hot_keys=is_split, **named)
+            if is_split:
+                with_eager_parts(graph)
+            emitted = results.key_by(_key_of_result)
             gathered = emitted.stateful_map(_rows_since).flat_map(_same)
         leaving = gathered.map(partial(_stage, 4))
         leaving.sink(Immediate()) if rng.random() < 0.5 else leaving.sink(Parts())
@@ -168,6 +194,14 @@ def _timestamps(aside: Random, out_of_order: str | None = None) -> Timestamps:
         idle_after=aside.choice((None, 0.005)),
         future_max=None,
     )
+
+
+def _append(rows: list[Row], row: Row) -> None:
+    rows.append(row)
+
+
+def _extend(rows: list[Row], others: list[Row]) -> None:
+    rows.extend(others)
 
 
 def _stage(stage: int, row: Row) -> Row:

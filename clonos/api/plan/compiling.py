@@ -45,8 +45,10 @@ from clonos.operators.chain_outputs import (
     ToColumnKeys,
     ToEdge,
     ToImmediateSink,
+    ToKeyedEdge,
     ToKeys,
     ToSink,
+    WithKeys,
     error_output,
     is_identity,
     routes_refused,
@@ -387,6 +389,9 @@ class _Compiler:
         if make_partial is not None:
             node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
             parent, tag = vertex.add(node, parent, tag), ""
+        if make_partial is None and reader.splits is not None:
+            self._connect_in_parts(step_input, key_by, vertex, port, reader)
+            return InputShape.PAIRS, ()
         key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))
         read = read_after(reader, columns, self._timestamp_column(step_input))
         sampled = [reader.name] if callable(key) and reader.state is not None else []
@@ -410,6 +415,21 @@ class _Compiler:
         if by_column:
             return InputShape.COLUMNS, columns
         return (InputShape.KEYS if has_keys_alone else InputShape.PAIRS), ()
+
+    def _connect_in_parts(
+        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int, reader: Step
+    ) -> None:
+        """Adds the nodes of an exchange by key of rows of which partial aggregates are made in front of it."""
+        assert reader.splits is not None, "the records of a step that is not split leave as they are"
+        sampled = [reader.name] if callable(key_by.key) else []
+        aligned = self._is_one_to_one(vertex, step_input)
+        column = self._timestamp_column(step_input)
+        keys = PlannedNode(key_by.name, partial(WithKeys, key_by.key, sampled), aligned, column)
+        parent = vertex.add(keys, self._node_of[step_input.step], step_input.tag)
+        parent = vertex.add(PlannedNode(reader.name, reader.splits, False), parent)
+        vertex.add(PlannedNode(key_by.name, partial(ToKeyedEdge, port), False), parent)
+        vertex.names.append((key_by.name, key_by.is_named))
+        vertex.runs_user_code = True
 
     def _fittings(self, step: Step) -> Iterator[Callable[[], Operator]]:
         """Yields what makes the operator in front of a step over columns that has no exchange by key before it."""

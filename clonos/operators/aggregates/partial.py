@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from clonos.core.values import register
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion, Named, UserFunction
+from clonos.operators.aggregates.values import Collect
+
+
+@register
+class PartialAggregate(NamedTuple):
+    """Accumulator of some records of a key, which takes their place on the way to the task of the key."""
+
+    accumulator: Any
+
+
+NOT_SPLIT: Final = (Collect,)
+"""Aggregates of which a part is as large as its records."""
+
+
+def split_reason(aggregation: Aggregation[Any, Any]) -> str:
+    """Returns why the records of a key cannot be aggregated in parts, as the end of a sentence; "" if they can."""
+    for each in aggregation.aggregations.values() if isinstance(aggregation, Named) else (aggregation,):
+        if not each.can_merge:
+            return "accumulators without merge= cannot be joined"
+        if isinstance(each, NOT_SPLIT):
+            return f"{each!r} keeps all records, so that its parts are as large as they"
+    return ""
 
 
 class Wrapping(Aggregation[Any, Any]):
@@ -60,3 +83,24 @@ class Merging(Wrapping):
 
     def result(self, accumulator: Any) -> Any:
         return self.aggregation.result(accumulator)
+
+
+class MergingParts(Merging):
+    """Second step that gets records, too: a ``PartialAggregate`` is merged, and any other record is added as it is."""
+
+    @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        return self.aggregation.functions
+
+    def term(self, value: Any) -> Any:
+        return value if type(value) is PartialAggregate else (self.aggregation.term(value),)
+
+    def insert(self, accumulator: Any, term: Any) -> Any:
+        if type(term) is PartialAggregate:
+            return self.aggregation.merge(accumulator, term.accumulator)
+        return self.aggregation.insert(accumulator, term[0])
+
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        if type(term) is PartialAggregate:
+            return self.aggregation.merge(copied(accumulator), term.accumulator)
+        return self.aggregation.insert_or_keep(accumulator, term[0])

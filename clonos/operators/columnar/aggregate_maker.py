@@ -22,6 +22,7 @@ from clonos.operators.columnar.column_aggregates import (
 from clonos.operators.columnar.logs.listed_values import CollectedRecords, listed
 from clonos.operators.columnar.logs.retained_values import RetainedValue, can_be_retained
 from clonos.operators.columnar.logs.sketches import sketched
+from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.retained_totals import RetainedTotal
 from clonos.operators.columnar.sums.decimal_sums import DecimalSum
@@ -68,6 +69,15 @@ def aggregate_reason(aggregation: Aggregation[Any, Any], schema: Any, **forms: b
         if column_aggregates(each, schema, **forms) is None:
             advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
             return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
+    return ""
+
+
+def split_reason(aggregation: Aggregation[Any, Any], schema: Any) -> str:
+    """Returns which aggregate has no partial aggregates over columns of these types; "" if all have them."""
+    for each in parts_of(aggregation).values():
+        made = column_aggregates(each, schema)
+        if made is None or not can_be_partial(each) or not all(part.adds_states for part in made):
+            return f"with split_hot_keys=True {each!r} works on rows"
     return ""
 
 

@@ -1,38 +1,22 @@
-"""Partial aggregates in front of an exchange: a batch is aggregated by key and pane before it leaves.
-
-The windows after the exchange merge them as they merge panes. Each batch is aggregated for itself and passed on at
-once, so nothing waits here for a watermark or a barrier. Records of panes behind the watermark of this task pass as
-they are: the windows decide which of them are late. So do batches that would hardly become smaller, and all batches of
-a task that has been idle: the watermark of the windows may be ahead of its own then.
-
-State: the watermark, and whether the task has been idle.
-"""
+"""Partial aggregates of columns in front of an exchange: see ``PartialStep``."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-from clonos.core.model.watermark import IDLE, Activity, Watermark
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
-from clonos.operators.operator import Operator, Scope, Times
-from clonos.operators.state.state_spec import StateScope, StateSpec, small
+from clonos.operators.operator import Times
 from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.partial_step import PartialStep
 
 SMALL: Final = 1 << 40
 """Bound of whole numbers that are their own numbers as keys."""
 
 PANES_MAX: Final = 1 << 20
 """Panes from the first to the last one of a batch from which on it passes as it is."""
-
-WATERMARK: Final = small("partial/watermark", StateScope.MAX)
-"""Table with the watermark, of which the windows must not know a later one, and whether the task has been idle."""
-
-HAS_BEEN_IDLE: Final = 1
-"""Key of the state that says so; the watermark has 0."""
 
 
 class _Kind(NamedTuple):
@@ -44,17 +28,11 @@ class _Kind(NamedTuple):
     aggregates: Sequence[Any] = ()
 
 
-class PartialAggregates(Operator):
-    """Operator in front of an exchange by the columns of a key, for tumbling and sliding windows after it."""
+class PartialAggregates(PartialStep):
+    """Operator in front of an exchange by the columns of a key."""
 
     takes_columns = True
     changes_rows = False
-
-    rows_min: ClassVar[int] = 16
-    """Rows of a batch below which it passes as it is."""
-
-    gain_min: ClassVar[float] = 2
-    """Records for each partial aggregate below which batches pass as they are, up to the next barrier."""
 
     places_max: ClassVar[int] = 4
     """Numbers of keys and panes from the least to the highest one, for each record of a batch, up to which they are
@@ -67,39 +45,18 @@ class PartialAggregates(Operator):
     def __init__(
         self,
         step: str,
-        spans: Spans,
+        spans: Spans | None,
         aggregation: Aggregation[Any, Any],
         keys: tuple[str, ...],
         reads: tuple[str, ...],
         is_event_time: bool,
     ) -> None:
-        """Creates the operator for the windows ``step``; ``reads`` are the columns that the aggregates read."""
-        self.state_step, self._spans, self._aggregation = step, spans, aggregation
+        """Creates the operator; ``reads`` are the columns that the aggregates read. See ``PartialStep``."""
+        super().__init__(step, spans, is_event_time)
+        self._aggregation = aggregation
         self._keys, self._names = list(keys), list(dict.fromkeys((*keys, *reads)))
-        self._is_event_time = is_event_time
         self._kind: _Kind | None = None
         self._index: Any = None  # of the keys
-        self._pays = True
-
-    @property
-    def state_specs(self) -> tuple[StateSpec, ...]:
-        return (WATERMARK,)
-
-    def open(self, scope: Scope) -> None:
-        self._reached = scope.state.table(WATERMARK)
-
-    def prepare(self, checkpoint: int) -> None:
-        self._pays = True  # a task that takes over begins here, and must make the same batches
-
-    def on_watermark(self, watermark: Watermark) -> None:
-        if self._is_event_time:
-            if not isinstance(watermark, Activity):
-                self._reached.set(0, watermark)
-            elif watermark is IDLE:
-                self._reached.set(HAS_BEEN_IDLE, True)
-        self.out.on_watermark(watermark)
-
-    # --- records
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self.out.rows(rows, times)
@@ -119,12 +76,12 @@ class PartialAggregates(Operator):
         import numpy
         import pyarrow
 
-        reached_ns: int | None = self._reached.entries.get(0)
-        if reached_ns is None or HAS_BEEN_IDLE in self._reached.entries:  # the windows may know a later watermark
+        reached_ns = self._reached_ns
+        if reached_ns is None:
             self.out.columns(batch)
             return
         times = self.time_array(batch)
-        assert times is not None, "windows in event time are on streams with timestamps"
+        assert times is not None and self._spans is not None, "windows in event time are on streams with timestamps"
         panes = self._spans.grid.indexes_of(times)
         first = self._first_open(int(panes.min()), int(panes.max()), reached_ns)
         behind = panes < first
@@ -136,14 +93,6 @@ class PartialAggregates(Operator):
         if len(ahead):
             rest = batch.take(pyarrow.array(ahead))
             self._pass_on(rest, self.partials(kind, rest, panes[ahead]))
-
-    def _first_open(self, low: int, high: int, reached_ns: int) -> int:
-        """Returns the first pane from ``low`` on that a window has which has not ended; at most ``high`` + 1."""
-        spans = self._spans
-        # A record of 1970 is billions of panes behind the others, so they are not looked at one by one.
-        return low + bisect_right(
-            range(low, high + 1), reached_ns, key=lambda pane: spans.end_ns(spans.last_end_of(pane))
-        )
 
     def _pass_on(self, batch: RecordBatch, partials: Any | None) -> None:
         """Passes the partial aggregates of a batch on, or the batch if they are hardly fewer."""

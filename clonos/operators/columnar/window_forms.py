@@ -86,12 +86,29 @@ class SpansForm(WindowedForm):
     """Tumbling and sliding windows."""
 
     spans: Spans
+    is_split: bool = False
+
+    def row_reason(self, schemas: Schemas) -> str:
+        """See ``ColumnForm``."""
+        if (reason := super().row_reason(schemas)) or not self.is_split:
+            return reason
+        (schema,) = schemas
+        from clonos.operators.columnar.aggregate_maker import split_reason
+        from clonos.operators.columnar.running.stored_keys import plain
+
+        if self._has_ended_in_open_panes:
+            return "with split_hot_keys=True sliding windows with lateness work on rows"
+        return split_reason(self.aggregation, plain(schema, schema.names))
+
+    @property
+    def _has_ended_in_open_panes(self) -> bool:
+        """Whether an open pane may have windows that have ended."""
+        return self.spans.panes > 1 and self.rules.lateness_ns > 0
 
     def before_exchange(self, step: str) -> Callable[[], Operator] | None:
         """See ``ColumnForm``."""
-        has_ended = self.spans.panes > 1 and self.rules.lateness_ns  # an open pane may have windows that have
         reads = columns_read(self.aggregation, has_logs=True)
-        if not self.keys or has_ended or reads is None or not can_be_partial(self.aggregation):
+        if not self.keys or self._has_ended_in_open_panes or reads is None or not can_be_partial(self.aggregation):
             return None
         is_event_time = self.rules.is_event_time
         return partial(PartialAggregates, step, self.spans, self.aggregation, self.keys, reads, is_event_time)

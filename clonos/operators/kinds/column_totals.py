@@ -18,6 +18,7 @@ import pyarrow
 from clonos.kernels import grouped
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, State
+from clonos.operators.columnar.partial_form import is_partial, states_of
 from clonos.operators.columnar.refused_results import fitting_results
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of, rows_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
@@ -186,6 +187,11 @@ class ColumnTotals:
 
     def _add(self, batch: RecordBatch, slots: Slots) -> None:
         values = self._table.values
+        if is_partial(batch):
+            states = states_of(batch)
+            for each in self._aggregates:
+                each.add_states(values, slots, states)
+            return
         for each, cells in zip(self._aggregates, self._cells(batch), strict=True):
             each.add(values, slots, cells)
 

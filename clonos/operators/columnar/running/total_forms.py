@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.columnar.column_form import ColumnForm, Schemas
 from clonos.operators.columnar.key_reasons import key_reason
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.emission_times import Emission
 from clonos.operators.kinds.total_kind import name_before
@@ -20,7 +22,8 @@ class RunningForm(ColumnForm):
     """Aggregates by key, or of all records without one.
 
     ``chooser`` creates the operator of a kind of records. ``is_count``: the only aggregate is that of ``count()``.
-    ``is_part``: accumulators leave, to be merged elsewhere. ``time``: the column of the timestamps, if there is one.
+    ``is_part``: accumulators leave, to be merged elsewhere. ``is_split``: partial aggregates come over its exchange.
+    ``time``: the column of the timestamps, if there is one.
     """
 
     aggregation: Named[Any]
@@ -30,6 +33,7 @@ class RunningForm(ColumnForm):
     is_count: bool = False
     is_part: bool = False
     time: str | None = None
+    is_split: bool = False
 
     @property
     def emits_columns(self) -> bool:
@@ -62,12 +66,22 @@ class RunningForm(ColumnForm):
     def row_reason(self, schemas: Schemas) -> str:
         """See ``ColumnForm``."""
         (schema,) = schemas
-        from clonos.operators.columnar.aggregate_maker import aggregate_reason
+        from clonos.operators.columnar.aggregate_maker import aggregate_reason, split_reason
         from clonos.operators.columnar.running.stored_keys import plain
 
         if reason := key_reason(self.keys, schema):
             return reason
-        return aggregate_reason(self.aggregation, plain(schema, schema.names), has_tables=True)
+        columns = plain(schema, schema.names)
+        if reason := aggregate_reason(self.aggregation, columns, has_tables=True):
+            return reason
+        return split_reason(self.aggregation, columns) if self.is_split else ""
+
+    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
+        """See ``ColumnForm``."""
+        reads = columns_read(self.aggregation)
+        if not self.is_split or reads is None:
+            return None
+        return partial(PartialAggregates, step, None, self.aggregation, self.keys, reads, False)
 
     def stored(self, schemas: Schemas) -> Schemas:
         """See ``ColumnForm``."""

@@ -193,6 +193,18 @@ CASES: Final[dict[str, Case]] = {
     ),
     "totals at intervals": Case(lambda given: given.keyed().aggregate(**distinct_totals(), emit=every("2s"))),
     "totals at the end": Case(lambda given: given.keyed("part").aggregate(**distinct_totals(), emit=at_end())),
+    "totals of parts": Case(
+        lambda given: given.keyed().aggregate(**distinct_totals(), emit=every("2s"), split_hot_keys=True)
+    ),
+    "count of parts": Case(lambda given: given.keyed().count(split_hot_keys=True)),
+    "windows of parts": Case(
+        lambda given: (
+            given.keyed()
+            .window(Sliding("9s", every="3s"), lateness="3s", late=LATE)
+            .aggregate(**window_totals(), split_hot_keys=True)
+        ),
+        has_late=True,
+    ),
     "running count": Case(lambda given: given.keyed().count()),
     "reduce": Case(lambda given: given.keyed().reduce(_larger)),
     "stateful map": Case(lambda given: given.keyed().stateful_map(_added)),

@@ -109,7 +109,7 @@ NOT_DIVIDED_BY_KEY = {
     "Gather",
     "JournalHead",
     "Limit",
-    "PartialAggregates",
+    "PartialStep",
     "SourceHead",
 }
 """Operators without state by key: what they have is equal in all tasks, drained, dealt, or holds the width."""
