@@ -95,7 +95,7 @@ class RequestedWidths:
             if wanted.items() <= now.items():
                 return 0
             self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items()))))
-            while self._driver.ask(lambda coordinator: coordinator.rescale.request) != request:
+            while not self._driver.ask(lambda coordinator: _has_answered(coordinator, request)):
                 self._wait(None)
         self._check(request)
         return request
@@ -117,9 +117,9 @@ class RequestedWidths:
 
     def _check(self, request: int) -> State:
         """Returns how far a change is. Raises: RescaleRefused: it was given up."""
-        found = self._driver.ask(lambda coordinator: coordinator.rescale)
-        if isinstance(found, Steady) and found.request == request and found.refusal:
-            raise RescaleRefused(self._job, found.refusal)
+        found, refusal = self._driver.ask(lambda each: (each.rescale, each.rescale_refusal(request)))
+        if refusal:
+            raise RescaleRefused(self._job, refusal)
         return found
 
     def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:
@@ -148,6 +148,10 @@ class RequestedWidths:
         if deadline_s is not None and time.monotonic() >= deadline_s:
             raise TimeoutError(f"the widths of {self._job} have not changed in time; the change goes on")
         wait([self._driver.result], LOOK_EVERY_S)
+
+
+def _has_answered(coordinator: Coordinator, request: int) -> bool:
+    return coordinator.rescale.request == request or bool(coordinator.rescale_refusal(request))
 
 
 def _plan(coordinator: Coordinator) -> Plan:

@@ -88,13 +88,14 @@ class SimCluster(SimEnvironment, ABC):
     def request_some_widths(self, rng: Random) -> None:
         """Asks the coordinator for a change of drawn widths."""
         steps = rng.sample(self.scalable, rng.randint(1, len(self.scalable))) if self.scalable else ()
-        self.request_widths(tuple((step, rng.choice(WIDTHS)) for step in steps))
+        widths = tuple((step, rng.choice(WIDTHS)) for step in steps)
+        self.request_widths(widths, is_placed_anew=rng.random() < 0.4)
 
-    def request_widths(self, widths: tuple[tuple[str, int], ...]) -> None:
-        """Asks the coordinator for a change of widths."""
+    def request_widths(self, widths: tuple[tuple[str, int], ...], *, is_placed_anew: bool = False) -> None:
+        """Asks the coordinator for a change of widths, or of places."""
         self._requests += 1
-        self.note(f"request {self._requests} of a change of widths: {widths}")
-        self.handle(RescaleRequested(self._requests, widths, self.clock.now_ns))
+        self.note(f"request {self._requests} of a change of widths: {widths}" + " and places" * is_placed_anew)
+        self.handle(RescaleRequested(self._requests, widths, self.clock.now_ns, is_placed_anew))
 
     # ------------------------------------------------------------------ what can be done to them
 

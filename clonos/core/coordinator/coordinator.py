@@ -333,6 +333,14 @@ class Coordinator:
         """State of the last change of widths."""
         return self._state.rescale
 
+    def rescale_refusal(self, request: int) -> str:
+        """Returns why a requested change of widths was refused or given up, as a sentence without its end; empty if it
+        was not, or is not known."""
+        rescale = self._state.rescale
+        if isinstance(rescale, rescale_machine.Steady) and rescale.request == request and rescale.refusal:
+            return rescale.refusal
+        return self._state.refused_beside.get(request, "")
+
     @property
     def pending(self) -> tuple[CheckpointId, ...]:
         """Checkpoints that have begun and are not complete."""

@@ -181,11 +181,16 @@ class CheckpointReleased:
 
 @dataclass(frozen=True, slots=True)
 class RescaleRequested:
-    """Other widths are wanted, by the names of vertices. ``request``: number by which the outcome is asked for."""
+    """Other widths are wanted, by the names of vertices. ``request``: number by which the outcome is asked for.
+
+    ``is_placed_anew``: the tasks are spread over the slots that live at the switch, as at the start of a job. Without
+    widths they are spread only. A task with a journal stays where it is.
+    """
 
     request: int
     widths: tuple[tuple[str, int], ...]
     now_ns: int = 0
+    is_placed_anew: bool = False
 
 
 Event = (

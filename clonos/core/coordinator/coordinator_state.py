@@ -177,12 +177,12 @@ class CoordinatorState:
         self.mutual_suspicions = failure_detector.MutualSuspicions()
         self.slots_requested = 0  # slots that were requested and have not registered yet
         self.slots_needed, self.requested_ns = 0, 0
-        self.refusals = 0  # refusals since a slot last registered
-        self.refused_ns, self.refusal = 0, ""
+        self.refusals, self.refused_ns, self.refusal = 0, 0, ""  # refusals since a slot last registered
         self.unplaced_since_ns: int | None = None  # since when a task has been waiting for a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
         self.rescale: rescale_machine.State = rescale_machine.Steady()
+        self.refused_beside: dict[int, str] = {}  # why requests were refused while another change was under way
         self.assignment: tuple[Assignment, ...] = ()  # by the view in force
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}

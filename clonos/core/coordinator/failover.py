@@ -313,8 +313,11 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
     """Divides the state of a cut among the next tasks, and then begins their generation."""
     switching = state.rescale
     assert isinstance(switching, rescale_machine.Switching), switching
-    if switching.divided is not None:
-        switch(state, view, state.plan, switching.divided, is_known=True)
+    divided = switching.divided
+    if divided is None and state.declared.with_widths(dict(state.completed.widths)) == state.plan:
+        divided = state.completed  # the tasks are the same
+    if divided is not None:
+        switch(state, view, state.plan, divided, is_known=True)
     elif switching.asked_ns is None:
         state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked(state.awake_ns))
         state.emit(DivideState(state.completed))
@@ -322,12 +325,14 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
 
 def switch(state: CoordinatorState, view: View, before: Plan, divided: CheckpointMetadata, *, is_known: bool) -> None:
     """Begins the generation after a cut. A task of the same name stays where it was in ``view``, which has the tasks of
-    the plan ``before``."""
+    the plan ``before``, unless all are to be placed anew."""
     assigned = [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
     state.adopt_plan(divided)
     plan, domains = state.plan, state.domains()
     predecessors = tuple(before.task_named(plan.task_name(task)) for task in plan.tasks)
     assignment = [NO_ASSIGNMENT if task is None else assigned[task] for task in predecessors]
+    if isinstance(state.rescale, rescale_machine.Switching) and state.rescale.is_placed_anew:
+        assignment = [a if plan.is_journalled(TaskId(t)) else NO_ASSIGNMENT for t, a in enumerate(assignment)]
     ready = Readiness({}, {}, [entry.snapshot for entry in divided.tasks], state.ledger.incarnations)
     placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
     addresses = tuple(state.addresses[slot] for slot in domains)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import rescale_machine
+from clonos.core.coordinator.checkpoint_ledger import Pending
 from clonos.core.coordinator.checkpoint_machine import Collecting
-from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.coordinator.coordinator_events import RescaleRequested, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.coordinator.event_handlers import hold_requested
@@ -17,17 +17,20 @@ from clonos.core.coordinator.failover import advance_checkpoints, give_up_rescal
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
 from clonos.core.coordinator.sources import sources_to_end, trigger_sources
-from clonos.core.model.ids import CheckpointId
+from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.plan import LIMIT_KIND, Plan, refusals
 from clonos.core.model.progress import TaskPhase
+from clonos.core.placement.survivability import names_of
 
 ENDED = "a task has read all of its input"
+BESIDE = "another change of widths is under way"
+REFUSALS_REMEMBERED = 100
 
 
 def request(state: CoordinatorState, event: RescaleRequested) -> None:
     """Begins to change widths, or refuses to."""
     if not isinstance(state.rescale, Steady):
-        state.emit(Alarm("a change of widths is refused, because another one is under way"))
+        refused_beside(state, event.request)
         return
     reason = _why_refused(state, event)
     if reason:
@@ -35,7 +38,7 @@ def request(state: CoordinatorState, event: RescaleRequested) -> None:
         return
     plan = state.plan.with_widths(dict(event.widths))
     widths = tuple((vertex.name, vertex.parallelism) for vertex in plan.vertices)
-    _step(state, rescale_machine.WidthsAsked(event.request, widths, state.awake_ns))
+    _step(state, rescale_machine.WidthsAsked(event.request, widths, state.awake_ns, event.is_placed_anew))
     state.slots_needed += slots_added(state, widths)
     request_missing(state)
 
@@ -44,6 +47,15 @@ def refuse(state: CoordinatorState, event: RescaleRequested) -> None:
     """Refuses to change widths while the job does not run."""
     if isinstance(state.rescale, Steady):
         _step(state, rescale_machine.Refused(event.request, "the job does not run"))
+    else:
+        refused_beside(state, event.request)
+
+
+def refused_beside(state: CoordinatorState, request: int) -> None:
+    """Refuses a request while another change is under way, which goes on."""
+    state.refused_beside[request] = BESIDE
+    while len(state.refused_beside) > REFUSALS_REMEMBERED:
+        del state.refused_beside[next(iter(state.refused_beside))]
 
 
 def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:
@@ -81,7 +93,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
                 give_up_rescale(state, f"{len(state.addresses)} of {state.slots_needed} processes came in time")
         case Cutting(begun_ns=begun_ns):
             if state.awake_ns - begun_ns > state.options.rescale_timeout_ms * NANOSECONDS:
-                give_up_rescale(state, _late_text(state))
+                give_up_rescale(state, _late_text(state, state.rescale))
             else:
                 _cut(state, state.rescale)
         case Switching():
@@ -89,11 +101,22 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
                 _step(state, rescale_machine.Settled())
 
 
-def _late_text(state: CoordinatorState) -> str:
-    return (
-        "calls that had begun, or output that an external system has to confirm, took longer than"
-        f" {state.options.rescale_timeout_ms / 1_000:g} s. Raise rescale_timeout to wait longer"
-    )
+def _late_text(state: CoordinatorState, cutting: Cutting) -> str:
+    pending = next((each for each in state.ledger.pending if each.number == cutting.checkpoint), None)
+    if not cutting.checkpoint:
+        what = f"the job did not come to rest, because {_what_is_under_way(state) or 'its tasks were busy'}"
+    elif pending is None:
+        what = f"{len(state.behind_view)} processes have not taken over the view that names the checkpoint"
+    else:
+        what = f"{names_of(state.plan, _holding_up(state, pending))} did not end calls or a step that had begun"
+        what += ", or an external system did not confirm output"
+    return f"{what} within {state.options.rescale_timeout_ms / 1_000:g} s. Raise rescale_timeout to wait longer"
+
+
+def _holding_up(state: CoordinatorState, pending: Pending) -> list[TaskId]:
+    """Returns the tasks for which a checkpoint waits: they have not taken it, and those that send to them have."""
+    missing = dict.fromkeys(task for task in state.plan.tasks if task not in pending.acknowledged)
+    return [task for task in missing if all(channel.sender not in missing for channel in state.plan.inputs[task])]
 
 
 def _cut(state: CoordinatorState, cutting: Cutting) -> None:
@@ -114,12 +137,24 @@ def _cut(state: CoordinatorState, cutting: Cutting) -> None:
 
 
 def _is_quiet(state: CoordinatorState) -> bool:
-    """Returns whether every task is live, and no view, checkpoint, commit, recovery, move or end is under way."""
-    is_under_way = state.behind_view or state.is_draining or state.is_placement_due or state.suspended_tasks
-    recovers = state.recovering_tasks or state.is_rollback_due
-    commits = not isinstance(state.checkpoints, Collecting) or state.ledger.pending
-    are_live = all(state.phases.get(task) is TaskPhase.LIVE for task in state.plan.tasks)
-    return are_live and not (is_under_way or recovers or commits or sources_to_end(state))
+    return not _what_is_under_way(state)
+
+
+def _what_is_under_way(state: CoordinatorState) -> str:
+    """Returns why a cut cannot be named yet, as a clause: a task is not live, or a view, checkpoint, commit, recovery,
+    move or end is under way. Empty if none is."""
+    not_live = [task for task in state.plan.tasks if state.phases.get(task) is not TaskPhase.LIVE]
+    clauses = {
+        "a view was on its way": state.behind_view or state.is_placement_due,
+        "the job is being stopped": state.is_draining,
+        "it is rolled back": state.is_rollback_due,
+        f"{names_of(state.plan, list(state.suspended_tasks))} moved": state.suspended_tasks,
+        f"{names_of(state.plan, list(state.recovering_tasks))} recovered": state.recovering_tasks,
+        f"{names_of(state.plan, not_live)} did not run": not_live,
+        "a checkpoint was under way": not isinstance(state.checkpoints, Collecting) or state.ledger.pending,
+        "sources are to end": sources_to_end(state),
+    }
+    return next((clause for clause, is_so in clauses.items() if is_so), "")
 
 
 def _is_known(state: CoordinatorState, checkpoint: CheckpointId) -> bool:

@@ -3,8 +3,9 @@
     Steady ──WidthsAsked──▶ Ordering ──SlotsThere──▶ Cutting ──CutComplete──▶ Switching ──Settled──▶ Steady
                         └───────GivenUp──────────┴──▶ Steady
 
-The metadata of the cut, with the widths in it, is the point of no return: before it whatever goes wrong gives the
-rescale up, after it nothing does.
+The metadata of the cut, with the widths in it, is the point of no return: nothing gives the rescale up after it. Before
+it, whatever goes wrong does, once the cut has its number. Until then no task is affected, so the rescale waits until
+what has failed has recovered; ``rescale_timeout`` limits that.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """The slots that the new tasks need are being requested."""
+    """The slots that the new tasks need are being requested. ``is_placed_anew``: all tasks will be placed anew."""
 
     request: int
     widths: Widths
     begun_ns: int
+    is_placed_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Cutting:
     begun_ns: int
     checkpoint: CheckpointId
     is_triggered: bool
+    is_placed_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Switching:
     request: int
     asked_ns: int | None
     divided: CheckpointMetadata | None
+    is_placed_anew: bool = False
 
 
 State = Steady | Ordering | Cutting | Switching
@@ -77,6 +81,7 @@ class WidthsAsked:
     request: int
     widths: Widths
     awake_ns: int
+    is_placed_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ Event = (
 
 
 def _order(_state: Steady, event: WidthsAsked) -> Ordering:
-    return Ordering(event.request, event.widths, event.awake_ns)
+    return Ordering(event.request, event.widths, event.awake_ns, event.is_placed_anew)
 
 
 def _refuse(_state: Steady, event: Refused) -> Steady:
@@ -154,7 +159,7 @@ def _refuse(_state: Steady, event: Refused) -> Steady:
 
 
 def _begin(state: Ordering, event: SlotsThere) -> Cutting:
-    return Cutting(state.request, state.widths, event.awake_ns, CheckpointId(0), False)
+    return Cutting(state.request, state.widths, event.awake_ns, CheckpointId(0), False, state.is_placed_anew)
 
 
 def _name_cut(state: Cutting, event: Quiet) -> Cutting:
@@ -166,7 +171,7 @@ def _trigger(state: Cutting, _event: CutKnown) -> Cutting:
 
 
 def _switch(state: Cutting, _event: CutComplete) -> Switching:
-    return Switching(state.request, None, None)
+    return Switching(state.request, None, None, state.is_placed_anew)
 
 
 def _ask_for_division(state: Switching, event: DivisionAsked) -> Switching:

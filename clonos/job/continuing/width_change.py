@@ -114,7 +114,7 @@ def divided_cut(store: CheckpointStore, image: JobImage, cut: CheckpointMetadata
 def changed_widths(
     store: CheckpointStore, resumed: CheckpointMetadata, image: JobImage, asked: Sequence[str]
 ) -> tuple[JobImage, WidthChange | None]:
-    """Returns a job that resumes with the numbers of its tasks; the change, if the checkpoint has others or is a cut.
+    """Returns a job that resumes with the numbers of its tasks; the change, if the checkpoint has others.
 
     Raises: WidthMalformed, WidthsRefused.
     """
@@ -123,5 +123,6 @@ def changed_widths(
         return replace(image, plan=before), None
     image = at_widths(image, asked, resumed.plan, dict(resumed.widths))
     is_same = [v.parallelism for v in before.vertices] == [v.parallelism for v in image.plan.vertices]
-    # The metadata of a cut has widths with which the job need not go on.
-    return image, None if is_same and not resumed.is_cut else WidthChange(store, resumed, before, image)
+    # The metadata of a cut may have widths with which the job does not go on.
+    has_these_widths = is_same and image.plan.with_widths(dict(resumed.widths)) == image.plan
+    return image, None if has_these_widths else WidthChange(store, resumed, before, image)

@@ -21,6 +21,7 @@ from clonos.core.coordinator.rescale import refusal
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, StatefulStep, Vertex
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import TriggerCheckpoint, View
 from clonos.core.wire.recovery_messages import AnnounceStep
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent, written_metadata
@@ -28,12 +29,12 @@ from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, 
 CUT = CheckpointId(2)
 
 
-def cutting(**options: Any) -> CoordinatorHarness:
+def cutting(*widths: tuple[str, int], **options: Any) -> CoordinatorHarness:
     """A job whose view names its second checkpoint as the cut."""
     harness = live_chain(**options)
     harness.complete(1)
     harness.do(OutputCommitted(CheckpointId(1)))
-    harness.do(RescaleRequested(7, ()))
+    harness.do(RescaleRequested(7, widths))
     while not harness.view.cut:
         harness.tick(100)
     assert harness.view.cut == CUT
@@ -131,8 +132,12 @@ def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:
 
 def test_a_cut_that_takes_too_long_is_given_up() -> None:
     harness = cutting(rescale_timeout_ms=2_000)
+    harness.tick(300)
+    harness.acknowledge(CUT, 0, 1, 2)
     effects = harness.tick(3_000)
-    assert any("rescale_timeout" in alarm.text for alarm in of_kind(effects, Alarm))
+    [text] = [alarm.text for alarm in of_kind(effects, Alarm) if "rescale_timeout" in alarm.text]
+    assert text.startswith("the widths stay as they are: map/1 did not end calls or a step that had begun")
+    assert harness.coordinator.rescale_refusal(7) in text
     assert not harness.view.cut
     assert sent(effects, View)
 
@@ -148,9 +153,10 @@ def test_a_job_that_is_being_stopped_changes_no_widths() -> None:
 def test_a_change_of_widths_is_refused_while_another_one_is_under_way() -> None:
     harness = cutting()
     before = state_of(harness)
-    effects = harness.do(RescaleRequested(8, ()))
+    harness.do(RescaleRequested(8, ()))
     assert state_of(harness) == before
-    assert of_kind(effects, Alarm)
+    assert harness.coordinator.rescale_refusal(8) == "another change of widths is under way"
+    assert harness.coordinator.rescale_refusal(7) == ""
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ def test_a_vertex_whose_state_cannot_be_divided_keeps_its_width_in_a_running_job
 
 
 def test_state_of_a_cut_that_cannot_be_divided_ends_the_job_with_the_remedy() -> None:
-    harness = cutting()
+    harness = cutting(("map", 1))
     harness.tick(300)
     harness.divides = False
     harness.acknowledge(CUT)
@@ -204,3 +210,42 @@ def test_numbers_of_tasks_in_messages_of_other_generations_are_not_looked_up() -
     wider = coordinator.plan_of(structs.replace(harness.view, widths=(("map", 5),)))
     assert wider is not None
     assert len(wider.tasks) == len(coordinator.plan.tasks) + 3
+
+
+def test_a_change_that_waits_for_a_job_in_vain_names_what_was_under_way() -> None:
+    harness = live_chain(rescale_timeout_ms=2_000)
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    slot = harness.slots[harness.of(3).hosting_slot]
+    slot.phase = TaskPhase.REPLAYING
+    harness.speak()
+    harness.do(RescaleRequested(7, ()))
+    harness.tick(3_000)
+    assert refusal_of(harness).startswith("the job did not come to rest, because map/1 did not run within 2 s")
+
+
+@pytest.mark.parametrize("is_placed_anew", [False, True])
+def test_tasks_are_spread_over_all_slots_at_a_switch_if_the_request_asks_for_it(is_placed_anew: bool) -> None:
+    harness = live_chain(move_tasks=False)
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.gone(harness.of(3).hosting_slot)
+    harness.tick(300)
+    harness.register(90, "c")
+    harness.tick(300)
+    hosting = [placement.slot for placement in harness.view.placements]
+    assert len(set(hosting)) < len(hosting), "two tasks share a slot, and another slot has none"
+    harness.complete(2)
+    harness.do(OutputCommitted(CheckpointId(2)))
+    harness.do(RescaleRequested(7, (), is_placed_anew=is_placed_anew))
+    while not harness.view.cut:
+        harness.tick(100)
+    cut = harness.view.cut
+    harness.tick(300)
+    harness.acknowledge(cut)
+    harness.durable(cut)
+    harness.do(OutputCommitted(cut))
+    assert harness.view.begins_at_cut
+    slots = [placement.slot for placement in harness.view.placements]
+    assert (len(set(slots)) == len(slots)) is is_placed_anew
+    assert (slots == hosting) is not is_placed_anew

@@ -69,6 +69,11 @@ def has_switched_twice(world: SimCluster, reached: PointReached) -> bool:
     return has_switched(world, reached) and world.outcome.reached.get(RESCALED, 0) > 1
 
 
+def places_anew(world: SimCluster, _reached: PointReached) -> None:
+    """Asks for another placement of all tasks."""
+    world.request_widths((), is_placed_anew=True)
+
+
 def _changes(point: str, where: Where, action: FaultAction, *others: TargetedFault, records: int = 150) -> DirectedTest:
     def make(seed: int) -> World:
         request = at(FaultPoint.COMPLETE, changes_widths)
@@ -110,6 +115,14 @@ DIRECTED_TESTS["53 view with the cut is lost on its way to one slot"] = _changes
     has_switched,
     nothing,
     lost(View, both(is_cut, received_by("source/0")), times=5),
+    records=300,
+)
+
+
+DIRECTED_TESTS["53 tasks are placed anew after a loss"] = lambda seed: directed(
+    seed,
+    line(TIMED, EFFECTS, sink=IMMEDIATE),
+    [at(FaultPoint.COMPLETE, kills("a/0")), at(FaultPoint.COMPLETE, places_anew, nth=4)],
     records=300,
 )
 
