@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
+from clonos.core.log.asked import code_of_service
 from clonos.core.log.call_outcomes import declare_exception
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
@@ -111,6 +112,7 @@ class Service(Generic[P, R]):
         self._declare()
 
     def _declare(self) -> None:
+        code_of_service(self.name)
         for exception_class in self.raises:
             declare_exception(exception_class)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random as standard
 from typing import Any
 
 import pytest
@@ -141,3 +142,25 @@ def test_concurrent_calls_have_stand_ins_and_are_counted() -> None:
     crash_test(job, seeds=SEEDS, check=check, **answers)
     with pytest.raises(CrashTestFailed, match="NobodyAnswers: GET http://prices/"):
         crash_test(job)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(
+            lambda number: (
+                http.get(f"http://answers/{number}/{standard.getrandbits(64)}").status_code
+            ),  # clonos: ok found
+            id="arguments",
+        ),
+        pytest.param(
+            lambda number: (
+                getattr(http, standard.choice(["get", "head"]))(f"http://answers/{number}").status_code
+            ),  # clonos: ok found
+            id="services",
+        ),
+    ],
+)
+def test_a_successor_that_asks_for_something_else_is_named(ask: Any) -> None:
+    with pytest.raises(CrashTestFailed, match=r"its replay asks for a call of http\.(get|head)"):
+        crash_test(jobs.spread(ask), seeds=range(40), http=lambda request: 200, compare=False)

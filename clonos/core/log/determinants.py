@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from clonos.core.log.asked import ASKED_BYTES
 from clonos.core.model.errors import LogMalformed
 
 READ: Final = 1  # (split, n): a source reads n records
 END: Final = 2  # a source decides that its input has ended
 CLOCK: Final = 3  # (delta_ns): user code or a window reads the clock; difference to the task's last timestamp
 SEED: Final = 4  # (16 bytes): randomness is used for the first time in an epoch
-INTENT: Final = 5  # (digest of the request): written before a call with an external effect
-CALL: Final = 6  # (outcome): a call returned or raised
+INTENT: Final = 5  # (service, digest of the request): written before a call with an external effect
+CALL: Final = 6  # (what was asked, outcome): a call returned or raised
 TIMER: Final = 7  # (delta_ns): processing time advances between two steps, and due timers fire
 TRIGGER: Final = 8  # (checkpoint): a source puts a barrier into its stream
-COMPLETION: Final = 9  # (id, outcome): the outcome of an asynchronous call is handed to user code
+COMPLETION: Final = 9  # (id, what was asked, outcome): the outcome of an asynchronous call is handed to user code
 ROUTED: Final = 10  # (description): an exception of user code is routed to the error output
 SPLITS: Final = 11  # (description): a source learns of new splits
 LAST_TRIGGER: Final = 12  # (checkpoint): as TRIGGER, and the job stops at the barrier
@@ -79,23 +80,30 @@ def seed(bits: bytes) -> bytes:
 
 
 def blob(tag: int, data: bytes) -> bytes:
-    """Encodes an entry of bytes: INTENT, CALL, ROUTED, SPLITS."""
+    """Encodes an entry of bytes: INTENT, ROUTED, SPLITS."""
     return bytes((tag,)) + varint(len(data)) + data
 
 
-def completion(number: int, outcome: bytes) -> bytes:
+def call(asked: int, outcome: bytes) -> bytes:
+    """Encodes the outcome of a call. ``asked``: what it asked for (``asked_of``)."""
+    return bytes((CALL,)) + asked.to_bytes(ASKED_BYTES, "big") + varint(len(outcome)) + outcome
+
+
+def completion(number: int, asked: int, outcome: bytes) -> bytes:
     """Encodes that the outcome of an asynchronous call is handed to user code."""
-    return bytes((COMPLETION,)) + varint(number) + varint(len(outcome)) + outcome
+    return b"".join(
+        (bytes((COMPLETION,)), varint(number), asked.to_bytes(ASKED_BYTES, "big"), varint(len(outcome)), outcome)
+    )
 
 
 _TWO_NUMBERS: Final = frozenset({READ})
 _ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER, LAST_TRIGGER})
 _NOTHING: Final = frozenset({END, DRAIN})
-_BLOBS: Final = frozenset({INTENT, CALL, ROUTED, SPLITS})
+_BLOBS: Final = frozenset({INTENT, ROUTED, SPLITS})
 
 Entry = tuple[int, int, int, bytes]
-"""Entry as (tag, first number or input, second number or count, bytes), with 0 or empty for parts that the tag
-lacks.
+"""Entry as (tag, first number or input, second number, count or what was asked, bytes), with 0 or empty for parts that
+the tag lacks.
 """
 
 
@@ -197,10 +205,11 @@ class LogReader:
         if tag in _BLOBS:
             size, at = self._varint(at)
             return (tag, 0, 0, self._bytes(at, size)), at + size
-        if tag == COMPLETION:
-            first, at = self._varint(at)
-            size, at = self._varint(at)
-            return (tag, first, 0, self._bytes(at, size)), at + size
+        if tag in (CALL, COMPLETION):
+            first, at = self._varint(at) if tag == COMPLETION else (0, at)
+            asked = int.from_bytes(self._bytes(at, ASKED_BYTES), "big")
+            size, at = self._varint(at + ASKED_BYTES)
+            return (tag, first, asked, self._bytes(at, size)), at + size
         raise LogMalformed(self.offset_bytes, f"tag {tag} is unknown")
 
     def _bytes(self, at: int, size: int) -> bytes:

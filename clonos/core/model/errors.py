@@ -136,19 +136,26 @@ class ExitCalled(JobError):
 
 
 class ReplayDiverged(JobError):
-    """Error for an operator that, in replay, asked for another kind of determinant than the log has at this place."""
+    """Error for user code that, in replay, asked for something else than the log has at this place. Another replay
+    would differ too, so the job ends.
+
+    ``position``: offset in bytes. ``logged``, ``asked``: what was asked first, and in the replay. ``cause``: the likely
+    cause.
+    """
 
     task: str
     position: int
     logged: str
     asked: str
+    cause: str = "the step is not a function of its input and the causal services"
 
     def __str__(self) -> str:
         return (
-            f"task {self.task} diverged at byte {self.position} of its causal log:"
-            f" logged {self.logged}, replay asked for {self.asked}."
-            " The operator is nondeterministic outside the causal services:"
-            " take its time, randomness and I/O from them (docs/determinism.md lists what is not)."
+            f"task {self.task} does not repeat itself at byte {self.position} of its causal log."
+            f" Before its failure it asked for {self.logged}; its replay asks for {self.asked}."
+            f"\nLikely cause: {self.cause}."
+            "\nTake time, randomness and data from the services of clonos, keep variables as state, sort sets; clonos"
+            " check finds most such lines (docs/determinism.md)."
         )
 
 

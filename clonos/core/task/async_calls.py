@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from typing import NamedTuple
 
+from clonos.core.log.asked import asked_of, request_digest
 from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.errors import ExitCalled
 from clonos.core.ports.task_port import Finished, TaskPort
@@ -21,14 +23,18 @@ HELD_MAX = 1_000
 """Records that may wait for the calls of others, about, unless a step has another limit."""
 
 
-def request_digest(service: str, request: bytes) -> bytes:
-    """Returns the digest that identifies a request."""
-    return blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
-
-
 def idempotency_key(key_space: str, place: str, digest: bytes) -> str:
     """Returns the idempotency key of a request at this place in a task's log or input."""
     return blake2b(f"{key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
+
+
+class OpenCall(NamedTuple):
+    """Asynchronous call that was requested. ``asked``: what it asks for, as the log has it."""
+
+    service: str
+    key: str
+    asked: int
+    perform: Callable[[str], object]
 
 
 class OpenCalls:
@@ -38,7 +44,7 @@ class OpenCalls:
         self._port, self._key_space = port, key_space
         self._capacity = CAPACITY_UNLIMITED
         self._held, self._held_max = 0, HELD_MAX
-        self._open: dict[int, tuple[str, str, Callable[[str], object]]] = {}
+        self._open: dict[int, OpenCall] = {}
         self._not_begun: list[int] = []
         self._finished: deque[Finished] = deque()
 
@@ -61,16 +67,17 @@ class OpenCalls:
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
         """Adds a call that user code requests; ``begin`` starts it once the task is live."""
-        key = idempotency_key(self._key_space, f"async/{number}", request_digest(service, request))
-        self._open[number] = service, key, perform
+        digest = request_digest(service, request)
+        key = idempotency_key(self._key_space, f"async/{number}", digest)
+        self._open[number] = OpenCall(service, key, asked_of(service, digest), perform)
         self._not_begun.append(number)
 
     def begin(self) -> None:
         """Starts the calls that have not started, because the task is live."""
         for number in self._not_begun:
             if number in self._open:
-                service, key, perform = self._open[number]
-                self._port.begin_call(number, partial(_outcome_of, service, perform), key)
+                call = self._open[number]
+                self._port.begin_call(number, partial(_outcome_of, call.service, call.perform), call.key)
         self._not_begun.clear()
 
     def finish(self, finished: Finished) -> None:
@@ -81,9 +88,9 @@ class OpenCalls:
         """Takes the next outcome to hand over, None without one."""
         return self._finished.popleft() if self._finished else None
 
-    def close(self, number: int) -> bool:
-        """Removes a call whose outcome is handed over. Returns False if no such call is open."""
-        return self._open.pop(number, None) is not None
+    def close(self, number: int) -> OpenCall | None:
+        """Removes and returns a call whose outcome is handed over. Returns None if no such call is open."""
+        return self._open.pop(number, None)
 
 
 def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clonos.core.log import determinants as d
+from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, request_digest
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
 from clonos.core.ports.recorder import ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import TaskEmission, TaskPort
-from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest
+from clonos.core.task.async_calls import OpenCalls, idempotency_key
+from clonos.core.task.divergence import asked_text, cause_of, logged_text
 
 CALLS_AHEAD_NS_MAX = 1_000_000
 """Duration of a call from which its outcome is shipped at once, because the extra message is negligible beside it."""
@@ -100,6 +102,7 @@ class TaskLog:
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
+        self._divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
         self.open_calls = OpenCalls(port, rules.key_space)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.metric_table = MetricTable(recovered.metrics)
@@ -133,7 +136,12 @@ class TaskLog:
         return self._end_bytes if self._reader is None else self._reader.offset_bytes
 
     def peek(self) -> d.Entry | None:
-        """Returns the next entry to replay, or None where the log has ended and the task is live or may go live."""
+        """Returns the next entry to replay, or None where the log has ended and the task is live or may go live.
+
+        Raises: ReplayDiverged, if the replay has diverged before.
+        """
+        if self._divergence is not None:
+            raise self._divergence
         reader = self._reader
         if reader is None:
             return None
@@ -181,7 +189,12 @@ class TaskLog:
             self._end_bytes += len(entry)
 
     def drain(self) -> bytes:
-        """Returns the entries recorded since the last call."""
+        """Returns the entries recorded since the last call.
+
+        Raises: ReplayDiverged, if the replay has diverged: nothing of such a step may leave.
+        """
+        if self._divergence is not None:
+            raise self._divergence
         data = bytes(self._buffer)
         self._buffer.clear()
         self._calls_ahead = 0
@@ -211,24 +224,50 @@ class TaskLog:
         self._step_instant = True
 
     def diverged(self, logged: d.Entry, asked: str) -> ReplayDiverged:
-        """Returns the error for a task that asks for a determinant other than the logged one."""
+        """Returns the error for a task that asks for a determinant other than the logged one, and ends the replay."""
         offset = self._reader.offset_bytes if self._reader is not None else self._end_bytes
-        return ReplayDiverged(self.task_name, offset, d.NAMES.get(logged[0], str(logged[0])), asked)
+        error = ReplayDiverged(self.task_name, offset, logged_text(logged), asked, cause_of(logged, asked))
+        self._divergence = error
+        return error
 
-    def follow(self, tag: int) -> d.Entry | None:
+    def follow(self, tag: int, wanted: int | bytes | None = None, service: str = "") -> d.Entry | None:
         """Takes the next entry, which must have ``tag``, or returns None if the log has ended and the task has gone
         live.
 
-        Raises: ReplayDiverged, if the entry has another tag.
+        ``wanted``: what the entry must have besides, the request of a ``CALL`` or the bytes of another entry.
+        ``service``: name of the called service.
+
+        Raises: ReplayDiverged, if the entry answers something else.
         """
         entry = self.peek()
         if entry is None:
             self.go_live()
             return None
-        if entry[0] != tag:
-            raise self.diverged(entry, d.NAMES[tag])
+        if entry[0] != tag or (wanted is not None and wanted != entry[2 if tag == d.CALL else 3]):
+            raise self.diverged(entry, asked_text(tag, service, wanted, entry))
         self.take()
         return entry
+
+    def follow_call(self, entry: d.Entry) -> bool:
+        """Takes a ``COMPLETION``, whose call is open. Returns False if there is no such call.
+
+        Raises: ReplayDiverged, if the call asks for something else than the logged one.
+        """
+        call = self.open_calls.close(entry[1])
+        if call is None:
+            return False
+        if call.asked != entry[2]:
+            raise self.diverged(entry, asked_text(d.COMPLETION, call.service, call.asked, entry))
+        self.take()
+        return True
+
+    def follow_routed(self, description: bytes) -> None:
+        """Records, or replays, that an exception was routed to the error output.
+
+        Raises: ReplayDiverged, if another one was routed here.
+        """
+        if self.follow(d.ROUTED, description) is None:
+            self.append(d.blob(d.ROUTED, description))
 
     # ------------------------------------------------------------------ Recorder
 
@@ -295,8 +334,13 @@ class TaskLog:
         if effect and not self._has_effects:
             raise EffectUndeclared(self.task_name, service)
         digest = request_digest(service, request)
-        key = self._intend(digest) if effect else (self._request_key(service, digest), False)
-        entry = self.follow(d.CALL)
+        key = (
+            self._intend(code_of_service(service) + digest, service)
+            if effect
+            else (self._request_key(service, digest), False)
+        )
+        asked = asked_of(service, digest)
+        entry = self.follow(d.CALL, asked, service)
         if entry is None:
             if key[1]:
                 # Only a holder downstream may have had the causes, so wait until the keepers of this life have them.
@@ -304,7 +348,7 @@ class TaskLog:
             if not self._calls_ahead:
                 self._calls_ahead_ns = self._port.now_ns()
             outcome = self._perform(service, key[0], perform, in_doubt if key[1] else None, is_in_doubt=key[1])
-            self.append(d.blob(d.CALL, outcome))
+            self.append(d.call(asked, outcome))
             self._ship_outcome(effect)
         else:
             outcome = entry[3]
@@ -343,21 +387,22 @@ class TaskLog:
             place = f"call/{occurrence}"
         return idempotency_key(self._key_space, place, digest)
 
-    def _intend(self, digest: bytes) -> tuple[str, bool]:
+    def _intend(self, intent: bytes, service: str) -> tuple[str, bool]:
         """Records the intent of a call with an effect. Returns its key and whether an earlier incarnation died in it.
+
+        ``intent``: what the entry has, the code of the service and the digest of the request.
 
         The key contains the request besides the log position, because another call may take this position where the log
         is lost with all its keepers.
         """
         place = f"intent/{self.end_bytes_followed}"
-        entry = self.follow(d.INTENT)
-        if entry is not None:
-            # Use the logged request, which the service knows. User code may derive another one from unlogged state.
-            return idempotency_key(self._key_space, place, entry[3]), self.peek() is None
-        self.append(d.blob(d.INTENT, digest))
+        key = idempotency_key(self._key_space, place, intent[SERVICE_BYTES:])
+        if self.follow(d.INTENT, intent, service) is not None:
+            return key, self.peek() is None
+        self.append(d.blob(d.INTENT, intent))
         self.flush()
         self._port.await_replicated(self._end_bytes)
-        return idempotency_key(self._key_space, place, digest), False
+        return key, False
 
     def _perform(
         self,

@@ -122,8 +122,7 @@ class Task:
             self._trigger(CheckpointId(first), tag)
         elif self.reading is not None and self.reading.follow(entry):
             return
-        elif tag == d.COMPLETION and self.log.open_calls.close(first):
-            self.log.take()
+        elif tag == d.COMPLETION and self.log.follow_call(entry):
             self.log.begin_step()
             self._complete(first, entry[3])
         elif tag == d.DRAIN:
@@ -366,8 +365,9 @@ class Task:
         if finished is None:
             return False
         self.log.begin_step()
-        self.log.append(d.completion(finished.number, finished.outcome))
-        self.log.open_calls.close(finished.number)
+        call = self.log.open_calls.close(finished.number)
+        assert call is not None, self.task
+        self.log.append(d.completion(finished.number, call.asked, finished.outcome))
         self._complete(finished.number, finished.outcome)
         return True
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
@@ -274,9 +273,7 @@ class StepCollector:
 
     def routed_error(self, description: bytes) -> bool:
         """Records that an exception was routed to the error output, so that replay routes it at the same place."""
-        entry = self._log.follow(d.ROUTED)
-        if entry is None:
-            self._log.append(d.blob(d.ROUTED, description))
+        self._log.follow_routed(description)
         return True
 
     def reach_limit(self) -> None:

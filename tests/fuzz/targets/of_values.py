@@ -159,7 +159,7 @@ def _logs() -> list[Target]:
     entries = [
         *(d.step(0, 3), d.step(126, 1), d.step(127, 9), d.step(1 << 20, 1 << 40), d.numbers(d.READ, 3, 1000)),
         *(d.numbers(d.END), d.numbers(d.CLOCK, 1_234_567), d.numbers(d.TIMER, 0), d.numbers(d.TRIGGER, 17)),
-        *(d.seed(bytes(16)), d.blob(d.INTENT, b"digest" * 9), d.blob(d.CALL, b""), d.completion(3, b"outcome")),
+        *(d.seed(bytes(16)), d.blob(d.INTENT, b"digest" * 9), d.call(9, b""), d.completion(3, 1 << 40, b"outcome")),
         *(d.blob(d.ROUTED, b"x"), d.blob(d.SPLITS, b"y" * 300)),
     ]
     logs = [*entries, b"".join(entries), d.step(0, 1) * 20 + d.numbers(d.CLOCK, 5) * 3]

@@ -218,8 +218,8 @@ def clock_is_read_again_in_replay(mutation: Mutation) -> None:
 def calls_are_made_again_in_replay(mutation: Mutation) -> None:
     """A recorded call is not made again in replay."""
 
-    def follow(right: Any, self: TaskLog, tag: int) -> Any:
-        entry = right(self, tag)
+    def follow(right: Any, self: TaskLog, tag: int, *asked: Any) -> Any:
+        entry = right(self, tag, *asked)
         if tag == d.CALL and entry is not None and self.made is not None:  # type: ignore[attr-defined]
             return (*entry[:3], self._perform("ask", "again", self.made, None, is_in_doubt=False))  # type: ignore[attr-defined]
         return entry
@@ -236,8 +236,8 @@ def calls_are_made_again_in_replay(mutation: Mutation) -> None:
 def calls_in_doubt_are_made_as_new(mutation: Mutation) -> None:
     """A call in doubt is looked up by its key, not made as if it were new."""
 
-    def intend(right: Any, self: TaskLog, service: str) -> Any:
-        return right(self, service)[0], False
+    def intend(right: Any, self: TaskLog, *intent: Any) -> Any:
+        return right(self, *intent)[0], False
 
     mutation.wrap(TaskLog, "_intend", intend)
 
@@ -258,8 +258,8 @@ def calls_in_doubt_are_not_asked_for(mutation: Mutation) -> None:
 def keys_differ_between_lives(mutation: Mutation) -> None:
     """The key of a call with an effect is the same in every incarnation."""
 
-    def intend(right: Any, self: TaskLog, service: str) -> Any:
-        key, is_in_doubt = right(self, service)
+    def intend(right: Any, self: TaskLog, *intent: Any) -> Any:
+        key, is_in_doubt = right(self, *intent)
         return key + ("again" if is_in_doubt else ""), is_in_doubt
 
     mutation.wrap(TaskLog, "_intend", intend)
@@ -268,7 +268,7 @@ def keys_differ_between_lives(mutation: Mutation) -> None:
 @mutant("7")
 def no_intent(mutation: Mutation) -> None:
     """INTENT is in the log before the call."""
-    mutation.swap(TaskLog, "_intend", lambda self, service: (f"{service} {self.end_bytes_followed}", False))
+    mutation.swap(TaskLog, "_intend", lambda self, intent, service: (f"{service} {self.end_bytes_followed}", False))
 
 
 @mutant("11")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.log import determinants as d
+from clonos.core.log.asked import ASKED_BYTES
 from clonos.core.model.errors import LogMalformed
 
 INPUTS_MAX: Final = 40_000
@@ -18,6 +19,7 @@ indexes = st.integers(0, INPUTS_MAX)
 counts = st.integers(1, 1 << 40)
 blobs = st.binary(max_size=300)
 
+requests = st.integers(0, (1 << 8 * ASKED_BYTES) - 1)
 entries: st.SearchStrategy[tuple[bytes, d.Entry]] = st.one_of(
     st.builds(lambda i, n: (d.step(i, n), (d.STEP, i, n, b"")), indexes, counts),
     st.builds(lambda s, n: (d.numbers(d.READ, s, n), (d.READ, s, n, b"")), numbers, counts),
@@ -30,8 +32,12 @@ entries: st.SearchStrategy[tuple[bytes, d.Entry]] = st.one_of(
     st.builds(lambda bits: (d.seed(bits), (d.SEED, 0, 0, bits)), st.binary(min_size=16, max_size=16)),
     st.builds(
         lambda tag, data: (d.blob(tag, data), (tag, 0, 0, data)),
-        st.sampled_from((d.INTENT, d.CALL, d.ROUTED, d.SPLITS)),
+        st.sampled_from((d.INTENT, d.ROUTED, d.SPLITS)),
         blobs,
+    ),
+    st.builds(lambda asked, data: (d.call(asked, data), (d.CALL, 0, asked, data)), requests, blobs),
+    st.builds(
+        lambda n, asked, data: (d.completion(n, asked, data), (d.COMPLETION, n, asked, data)), numbers, requests, blobs
     ),
 )
 
@@ -51,8 +57,8 @@ def test_a1_every_entry_reads_back_as_it_was_written(written: list[tuple[bytes, 
 
 
 def test_a1_a_completion_reads_back_with_its_id_and_outcome() -> None:
-    data = bytes((d.COMPLETION,)) + d.varint(300) + d.varint(3) + b"abc"
-    assert read_all(data + d.numbers(d.END)) == [(d.COMPLETION, 300, 0, b"abc"), (d.END, 0, 0, b"")]
+    data = bytes((d.COMPLETION,)) + d.varint(300) + b"\0\0\0\0\1\2" + d.varint(3) + b"abc"
+    assert read_all(data + d.numbers(d.END)) == [(d.COMPLETION, 300, 258, b"abc"), (d.END, 0, 0, b"")]
 
 
 def test_every_determinant_that_is_read_has_a_name() -> None:

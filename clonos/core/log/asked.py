@@ -1,0 +1,44 @@
+"""Digest of what a call asked for, in its entry of the log: a replay compares it with its own (protocol 2).
+
+It has six bytes: two for the service, whose name is found again by them, and four of the digest of service and request.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+ASKED_BYTES: Final = 6
+SERVICE_BYTES: Final = 2
+NAMES_MAX: Final = 4_096
+"""Names of services that a process remembers. Later ones are not named in errors."""
+
+_code_of: dict[str, bytes] = {}
+_name_of: dict[bytes, str] = {}
+
+
+def request_digest(service: str, request: bytes) -> bytes:
+    """Returns the 16 bytes that identify a request."""
+    return blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
+
+
+def code_of_service(service: str) -> bytes:
+    """Returns the two bytes of a service, and remembers its name."""
+    code = _code_of.get(service)
+    if code is None:
+        code = blake2b(service.encode(), digest_size=SERVICE_BYTES).digest()
+        if len(_code_of) < NAMES_MAX:
+            _code_of[service] = code
+            _name_of.setdefault(code, service)
+    return code
+
+
+def asked_of(service: str, digest: bytes) -> int:
+    """Returns what a call asks for, of the ``request_digest`` of its request."""
+    return int.from_bytes(code_of_service(service) + digest[: ASKED_BYTES - SERVICE_BYTES], "big")
+
+
+def described(asked: int) -> str:
+    """Describes a logged call: ``rate`` if a service of this name was used, or declared, in this process."""
+    name = _name_of.get(asked.to_bytes(ASKED_BYTES, "big")[:SERVICE_BYTES])
+    return "a service that this process has not used yet" if name is None else name
