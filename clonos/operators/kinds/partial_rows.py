@@ -28,7 +28,7 @@ class PartialRows(PartialStep):
         self._aggregate = window_aggregate(aggregation)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        if not self._pays or len(rows) < self.rows_min:
+        if len(rows) < self.rows_min:
             self.out.rows(rows, times)
         elif self._is_event_time:
             assert times is not None, "windows in event time are on streams with timestamps"
@@ -69,11 +69,10 @@ class PartialRows(PartialStep):
             self.out.rows(found, found_times)
 
     def _is_gain(self, runs: Collection[list[Any]]) -> bool:
-        """Returns whether the parts of some rows are fewer than they, and notes it."""
+        """Returns whether the parts of some rows are fewer than they; a small batch says nothing of the next one."""
         # Told before functions of the user run: each record calls them once.
         parts = sum(len({*state_keys([key for key, _ in run])}) for run in runs)
-        self._pays = parts * self.gain_min <= sum(map(len, runs))
-        return self._pays
+        return parts * self.gain_min <= sum(map(len, runs))
 
     def partials(self, rows: list[Any]) -> list[Any]:
         """Returns (key, part) of each key, by first arrival; rows that raise go to the error output."""
