@@ -78,7 +78,7 @@ tables.execute_sql("INSERT INTO counts SELECT RIGHT(f0, 8), COUNT(*) FROM lines 
 
 
 class Input:
-    """Rows for whoever connects: keys at random, a hundredth of a second's rows at a time."""
+    """Rows for each client: keys at random, a hundredth of a second's rows at a time."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
