@@ -22,7 +22,7 @@ from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
 from clonos.operators.split_source import SourceHead
-from clonos.operators.state.declared_state import DeclaredState, StepState
+from clonos.operators.state.declared_state import DeclaredState, StepState, full_name
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_spec import StateScope, small
 from clonos.operators.tap import tap
@@ -132,6 +132,7 @@ class OperatorChain:
         self._rows_inputs: list[Callable[[list[Any], Times], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
+        self._drained: list[str] = []  # names of state that a change of widths needs empty
         self._key_sample = KeySample()
         self._ended = 0
 
@@ -158,7 +159,11 @@ class OperatorChain:
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
-            state = StepState(self._state, operator.state_step or node.step, operator.state_specs)
+            step = operator.state_step or node.step
+            state = StepState(self._state, step, operator.state_specs)
+            self._drained += [
+                full_name(step, each) for each in operator.state_specs if each.scope is StateScope.DRAINED
+            ]
             operator.open(Scope(context, state))
         if self._source is not None and position:
             self._source.restore(position)
@@ -334,8 +339,9 @@ class OperatorChain:
         for operator in self._operators:
             operator.prepare(checkpoint)
         position = b"" if self._source is None else self._source.position()
+        waiting = self._state.filled(self._drained)
         changes, more = self._state.take(full)
-        return ChainSnapshot(changes, position, more)
+        return ChainSnapshot(changes, position, more, waiting)
 
     def whole_state(self) -> Pieces | None:
         """Returns all keyed state as of the ``snapshot`` just taken; None while an earlier snapshot is being read."""

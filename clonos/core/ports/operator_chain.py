@@ -112,11 +112,14 @@ class ChainSnapshot(NamedTuple):
 
     ``position`` is the small remaining state, always complete: source positions and window cursors. Both are opaque to
     the core. ``more`` has further pieces of the changes if encoding them would delay the task.
+
+    ``waiting`` has the names of state in which records wait, such as open calls: a change of widths needs it empty.
     """
 
     changes: bytes
     position: bytes
     more: Pieces | None = None
+    waiting: tuple[str, ...] = ()
 
 
 class NothingToRead(Enum):

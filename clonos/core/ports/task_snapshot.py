@@ -51,7 +51,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     ``event_time`` is None until the first watermark comes. ``blocked`` has the channels that wait behind the barrier of
     a later checkpoint, and that checkpoint. The job stops at the barrier of ``stops_at`` and all later ones; 0: at none
     that is known. ``sources`` says what of the state in the objects before it a task of another plan takes; the
-    snapshot after it is full.
+    snapshot after it is full. ``waiting`` names the state in which records wait: another number of tasks cannot
+    take them.
     """
 
     format: int
@@ -76,6 +77,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     metrics: tuple[MetricFamily, ...] = ()  # of user code, and late records, since the job's start
     stops_at: Annotated[CheckpointId, msgspec.Meta(ge=0)] = CheckpointId(0)
     sources: tuple[StateSource, ...] = ()
+    waiting: tuple[str, ...] = ()  # "step/name of the state"
 
     @property
     def is_at_stop(self) -> bool:

@@ -479,6 +479,7 @@ class Task:
             blocked=blocked_inputs(self.inputs),
             metrics=self.log.metric_table.families(),
             stops_at=self.stops_at,
+            waiting=taken.changes.waiting,
         )
 
     # ------------------------------------------------------------------ emission

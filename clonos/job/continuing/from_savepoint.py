@@ -6,7 +6,7 @@ prepared is committed again, and immediate sinks number their output from 0, as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -111,7 +111,9 @@ class SavepointStart:
         self.reader = SavepointReader(url)
         self._allow_dropped_state = allow_dropped_state
         self._metadata = self.reader.metadata()
-        self._source_of: dict[int, str] | None = None  # if the tasks of the job are not those of the savepoint
+        #: If the tasks of the job are not those of the savepoint
+        self._source_of: dict[int, str] | None = None
+        self._transfer: StateTransfer | None = None
 
     def __str__(self) -> str:
         found = self.reader.manifest
@@ -139,10 +141,14 @@ class SavepointStart:
     def check(self, image: JobImage) -> None:
         """Checks that the state fits the job, and that the savepoint is complete.
 
-        Raises: SavepointUnfit, StateWouldBeDropped, SavepointCorrupt.
+        Raises: SavepointUnfit, StateWouldBeDropped, WidthsRefused, SavepointCorrupt.
         """
         self.check_fit(image)
         self.reader.check()
+        if self._source_of is not None:
+            self._transfer = StateTransfer(self._metadata, image, self._source_of, self.reader.read_head)
+            if reasons := tuple(self._transfer.refusals()):
+                raise WidthsRefused(image.plan.job_name, reasons)
 
     def check_fit(self, image: JobImage) -> None:
         """Checks that the state fits the job. Raises: SavepointUnfit, StateWouldBeDropped."""
@@ -168,8 +174,8 @@ class SavepointStart:
         """
         plan = image.plan
         with self.reader.shown("copying"):
-            if self._source_of is not None:
-                entries = self._transferred(store, image, self._source_of)
+            if self._transfer is not None:
+                entries = self._transferred(store, self._transfer)
             else:
                 entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
         metadata = msgspec.structs.replace(
@@ -186,13 +192,8 @@ class SavepointStart:
             raise AnotherCoordinator(store.url)
         return metadata
 
-    def _transferred(
-        self, store: CheckpointStore, image: JobImage, by_vertex: Mapping[int, str]
-    ) -> tuple[TaskEntry, ...]:
+    def _transferred(self, store: CheckpointStore, transfer: StateTransfer) -> tuple[TaskEntry, ...]:
         """Copies the state for the tasks of the job, which take what they need of it in their slots."""
-        transfer = StateTransfer(self._metadata, image, by_vertex, self.reader.read_head)
-        if reasons := tuple(transfer.refusals()):
-            raise WidthsRefused(image.plan.job_name, reasons)
         entries = transfer.entries(self._metadata.checkpoint, partial(write_moved, store))
         needed = {name for entry in entries for name in entry.objects}
         self.reader.copy_objects(store, sorted(needed & self._metadata.objects()))

@@ -173,11 +173,28 @@ class StateTransfer:
     def refusals(self) -> Iterator[str]:
         """Yields what of the checkpoint keeps the widths from changing, in words."""
         for vertex, now in enumerate(self._plan.vertices):
+            yield from self._waiting_refusals(vertex)
             if not any(step.kind for step in now.steps):
                 continue
             for origin in self._origins(vertex):
                 if len(set(map(_own_ns, self._old_heads(origin, vertex)))) > 1:
                     yield f'the tasks of "{now.name}" stand at different watermarks: take another checkpoint'
+
+    def _waiting_refusals(self, vertex: int) -> Iterator[str]:
+        """Yields the steps of a vertex with another number of tasks in which records wait."""
+        waiting: dict[str, list[str]] = {}
+        for origin in self._origins(vertex):
+            if self._stored.vertices[origin].parallelism != self._plan.vertices[vertex].parallelism:
+                for name in sorted({name for head in self._old_heads(origin, vertex) for name in head.waiting}):
+                    step, _, state = name.partition("/")
+                    waiting.setdefault(step, []).append(state)
+        for step, states in waiting.items():
+            where = f'"{step}" ({", ".join(states)}) at checkpoint {self._metadata.checkpoint}'
+            yield (
+                f"records wait in the step {where}, which another number of tasks cannot take: resume with the number"
+                " of tasks that it had, and change it when a checkpoint has none of them, or go back to such a"
+                " checkpoint with --checkpoint N"
+            )
 
     def entries(self, checkpoint: CheckpointId, write: Callable[[Snapshot, str], str]) -> tuple[TaskEntry, ...]:
         """Returns the entries of a checkpoint of the job. ``write`` stores a snapshot of a kind; returns its name.
@@ -254,6 +271,7 @@ class StateTransfer:
             calls=read.calls if read is not None else (),
             event_time=self._event_time(task, head),
             metrics=head.metrics if head is not None else (),
+            waiting=tuple(sorted({name for each in heads if each is not None for name in each.waiting})),
         )
 
     def _one_head(self, origin: int, vertex: int, index: int) -> Snapshot | None:
@@ -276,6 +294,7 @@ class StateTransfer:
             calls=(),
             records_in=sum(head.records_in for head in found) if index == 0 else 0,
             metrics=found[index].metrics if index < len(found) else (),
+            waiting=(),  # otherwise the change is refused
             event_time=EventTime(own[0], is_idle, ()) if any(head.event_time for head in going) else None,
         )
 

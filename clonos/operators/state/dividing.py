@@ -136,7 +136,7 @@ class Division:
                 is_own = isinstance(image, OwnImage) and kind is StateKind.TABLE
                 steps.setdefault(step, []).append(_Part(name, spec, part, _old_state(spec, state), is_own))
             elif spec.scope is StateScope.DRAINED and _is_filled(kind, state):
-                raise StateUndivided(step, name, "rows wait in it, which a stop with a savepoint drains")
+                raise StateUndivided(step, name, "records wait in it")
             elif spec.scope in OF_TASKS and name not in self._of_tasks:
                 self._of_tasks[name] = _TaskTable(step, spec, name, [{}] * self._old_tasks)
         for step, parts in steps.items():

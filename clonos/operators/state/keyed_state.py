@@ -11,6 +11,7 @@ A table belongs to one step and one of its descriptors; ``step/name`` identifies
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
@@ -117,6 +118,12 @@ class Table:
         """Number of entries; while a snapshot is read, without those that were added meanwhile."""
         entries = self.entries
         return len(entries.frozen if isinstance(entries, Overlay) else entries)
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether there is an entry."""
+        entries = self.entries
+        return len(entries) > 0 or (isinstance(entries, Overlay) and len(entries.frozen) > len(entries.deleted))
 
     def set(self, key: Any, value: Any) -> None:
         """Sets one entry."""
@@ -226,6 +233,11 @@ class StateBackend:
     def restored_columns(self, prefix: str) -> list[str]:
         """Returns the sorted names of restored column tables and row stores with this prefix, not opened yet."""
         return [] if self._columns is None else self._columns.restored(prefix)
+
+    def filled(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns the names of those tables that have an entry."""
+        tables = self._tables
+        return tuple([name for name in names if name in tables and tables[name].is_filled])
 
     def drop(self, name: str) -> None:
         """Deletes a whole table or row store."""

@@ -26,6 +26,7 @@ from clonos.io.store.metadata_chain import FOLDER
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused
+from clonos.job.continuing.state_transfer import head_of
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.processes.harness.gated_source import Gate, GatedNumbers, GatedReader
 from tests.speed import scaled
@@ -160,6 +161,47 @@ class Upserts(Flow):
             wait_until(lambda: all(task.phase is TaskPhase.LIVE for task in handle.status().tasks))
             handle.stop()
             handle.wait(LIMIT_S)
+
+
+class Waiting(Flow):
+    """Job in which records wait: for a call until the test lets it return, or for rows that leave with them."""
+
+    def __init__(self, folder: Path, has_calls: bool) -> None:
+        super().__init__(folder)
+        self.has_calls = has_calls
+        self.state = "call/open calls" if has_calls else "table.flush/waiting"
+
+    def job(self, parallelism: int = 2, **options: Any) -> Job:
+        store, answers = str(self.folder / "store"), self.folder / "answers"
+        job = Job("waiting", slots="process", checkpoint_every="200ms", store=store, parallelism=parallelism, **options)
+
+        def call(row: dict[str, int]) -> dict[str, int]:
+            wait_until(answers.exists)
+            return row
+
+        numbers = job.source(Numbers(self.gate), name="read")
+        rows = numbers.map(lambda n: {"n": n, "word": n % KEYS}, name="row").rebalance()
+        if self.has_calls:
+            rows = rows.map_async(call, name="call")
+        flush = None if self.has_calls else clonos.each(3)
+        rows.map(lambda row: row, name="copy").sink(
+            sqlite(self.database, "rows", ["n", "word"]), flush=flush, name="table"
+        )
+        return job
+
+    def waiting(self) -> tuple[int, set[str]]:
+        """Number of the last checkpoint, and the state of its tasks in which records wait."""
+        store = CheckpointStore(str(self.folder / "store"))
+        store.find_job()
+        if not store.checkpoints():
+            return 0, set()
+        metadata = decode_metadata(store.checkpoint_metadata(), "the chain")
+        heads = [head_of(entry, store.read_object) for entry in metadata.tasks]
+        return metadata.checkpoint, {name for head in heads if head is not None for name in head.waiting}
+
+    def chain(self) -> list[str]:
+        """Names of the entries of the chain."""
+        return sorted(path.name for path in (self.folder / "store" / "chain").iterdir())
 
 
 class States(Flow):
@@ -420,3 +462,32 @@ def test_rows_that_a_generation_wrote_after_a_cut_are_withdrawn_by_a_start_from_
     assert flow.table() != rows
     flow.restart(checkpoint=before, widths=(f"last={asked}",))
     assert flow.table() == rows
+
+
+@pytest.mark.parametrize("has_calls", [True, False])
+def test_another_number_of_tasks_is_refused_before_the_start_while_records_wait(
+    tmp_path: Path, has_calls: bool
+) -> None:
+    flow = Waiting(tmp_path, has_calls)
+    flow.gate.open_to(3)  # so that tasks have 4 and 5 of 9 records
+    with flow.job().start(resume=True) as handle:
+        wait_until(lambda: has_calls or len(flow.table()) == 6)
+        begun = flow.waiting()[0]
+        wait_until(lambda: flow.waiting()[0] > begun + 1 and flow.waiting()[1] >= {flow.state})
+        handle.stop()
+        handle.wait(LIMIT_S)
+    with flow.job().start(resume=True, widths=("read=3",), checkpoint_every="1h") as handle:  # of another step
+        wait_until(lambda: all(task.phase is TaskPhase.LIVE for task in handle.status().tasks))
+        handle.stop(drain=False)
+        handle.wait(LIMIT_S)
+    before = flow.chain()
+    reason = 'records wait in the step "{}" \\({}'.format(*flow.state.split("/"))
+    with pytest.raises(WidthsRefused, match=reason):
+        flow.job().run(resume=True, widths=("copy=3",))
+    assert flow.chain() == before
+    (tmp_path / "answers").touch()
+    if has_calls:
+        flow.run_to(4)
+    flow.gate.end(20)
+    assert flow.job().run(resume=True, widths=("copy=3",) if has_calls else ()).has_finished
+    assert flow.table() == list(range(20 * SPLITS))

@@ -92,7 +92,7 @@ class Life:
         self.chain.open(context, restored, None)
 
     def barrier(self, checkpoint: int) -> None:
-        changes, _, more = self.chain.snapshot(checkpoint, checkpoint == 0)
+        changes, _, more, _ = self.chain.snapshot(checkpoint, checkpoint == 0)
         self.unread.append((changes, more))
 
     def read(self) -> None:

@@ -120,3 +120,21 @@ def test_malformed_sections_are_refused_and_change_no_state(
     with pytest.raises(StateMalformed, match=r"cannot be read: a: "):
         image.apply(encode_piece((good, section), is_full=True))
     assert image.tables == {}
+
+
+def test_a_table_with_entries_is_filled_while_its_snapshot_is_read() -> None:
+    backend = StateBackend(None, inline_bytes_max=0)
+    table = backend.table("step/waiting")
+    backend.table("step/empty")
+    names = ["step/waiting", "step/empty", "step/unknown"]
+    assert backend.filled(names) == ()
+    table.update(dict.fromkeys(range(10000), "row"))
+    assert backend.filled(names) == ("step/waiting",)
+    _, more = backend.take(full=True)
+    assert more is not None
+    assert backend.filled(names) == ("step/waiting",)
+    for number in range(10_000):
+        table.delete(number)
+    assert backend.filled(names) == ()
+    table.set(3, "row")
+    assert backend.filled(names) == ("step/waiting",)

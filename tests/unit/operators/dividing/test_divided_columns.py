@@ -312,5 +312,5 @@ def test_columns_with_rows_that_wait_are_refused() -> None:
     waiting = state.changes(full=True)
     state.row_store("s/rows").remove(numbers)
     assert divided(declared, [[waiting, state.changes(full=False)]], 2, 8)[0].stores == {}
-    with pytest.raises(StateUndivided, match="rows wait in it"):
+    with pytest.raises(StateUndivided, match="records wait in it"):
         divided(declared, [[waiting]], 2, 8)

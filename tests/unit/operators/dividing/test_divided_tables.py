@@ -252,7 +252,7 @@ def test_a_value_that_should_be_the_same_and_is_not_is_refused_with_its_step() -
 
 def test_rows_that_wait_are_refused_with_what_to_do() -> None:
     assert results(StateScope.DRAINED, [{}, {}], 2) == [{}, {}]
-    with pytest.raises(StateUndivided, match="rows wait in it, which a stop with a savepoint drains"):
+    with pytest.raises(StateUndivided, match="records wait in it"):
         results(StateScope.DRAINED, [{}, {1: "row"}], 2)
 
 
