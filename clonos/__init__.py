@@ -92,6 +92,9 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import MalformedRecord as MalformedRecord
     from clonos.operators.connector_contract import OrderedSource as OrderedSource
     from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
+    from clonos.operators.connector_contract import PendingInput as PendingInput
+    from clonos.operators.connector_contract import PendingReader as PendingReader
+    from clonos.operators.connector_contract import PendingSource as PendingSource
     from clonos.operators.connector_contract import PhasedSource as PhasedSource
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
     from clonos.operators.connector_contract import PushSource as PushSource
@@ -213,6 +216,9 @@ _NAMES = {
             "WatchedSource",
             "CheckingSource",
             "OrderedSource",
+            "PendingInput",
+            "PendingReader",
+            "PendingSource",
             "PhasedSource",
             "TimedSource",
         ),

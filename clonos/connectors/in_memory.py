@@ -16,7 +16,7 @@ from clonos.core.values.copying import copied_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.connector_contract import WriterContext
+from clonos.operators.connector_contract import PendingInput, WriterContext
 
 logger = logging.getLogger("clonos.run")
 
@@ -82,6 +82,11 @@ class ValueList(OrderChoice, Generic[AnyValue]):
         """Returns the list as one split, or ``splits`` shares of it, by default one per task."""
         count = 1 if self.ordered else self.split_count or parallelism
         return [msgspec.msgpack.encode(_Share(1, first, count, len(self.records))) for first in range(count)]
+
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput:
+        """See ``connector_contract.PendingSource``."""
+        share = _decode_share(split)
+        return PendingInput(len(range(share.first, share.total, share.of)) - int.from_bytes(mark or b"", "big"))
 
     def reader(self) -> ValueReader[AnyValue]:
         """Creates a reader."""
@@ -171,6 +176,10 @@ class ValueReader(Generic[AnyValue]):
             return None
         self._next = min(first + min(records_max, self._batch or records_max), len(self._share))
         return copied_rows(self._share[first : self._next])  # a step may change a record that is read again later
+
+    def pending(self) -> PendingInput:
+        """See ``connector_contract.PendingReader``."""
+        return PendingInput(max(0, len(self._share) - self._next))
 
     def mark(self) -> bytes:
         """Returns the number of values read."""

@@ -215,7 +215,7 @@ def _task_sample(task: TaskState) -> TaskSample:
         counters.get(TaskCounter.RECORDS_OUT, 0),
         counters.get(TaskCounter.BUSY_US, 0),
         counters.get(TaskCounter.BLOCKED_US, 0),
-        None,  # no connector tells it yet
+        0 if task.phase is TaskPhase.FINAL else counters.get(TaskCounter.PENDING_RECORDS),
         task.hot_key,
         task.hot_key_share,
     )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.connector_contract import PendingInput
 from clonos.operators.event_time.regions import regions_of
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -200,6 +201,11 @@ class OperatorChain:
         """Returns the size of the state: the memory of columns, and about the encoded size of rows. Any thread may call
         this."""
         return 0 if self._state is None else self._state.column_bytes + self._state.row_bytes
+
+    def pending(self) -> PendingInput | None:
+        """Returns how much input of a source waits in the external system; None if that is not known. Any thread may
+        call this."""
+        return self._source.pending() if isinstance(self._source, SourceHead) else None
 
     # --- data
 

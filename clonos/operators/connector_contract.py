@@ -124,6 +124,45 @@ def check_split(source: object, split: bytes) -> None:
         source.check_split(split)
 
 
+class PendingInput(NamedTuple):
+    """Amount of input that waits in the external system after a position of a split.
+
+    ``records``: exact, or None if the external system counts bytes only. ``bytes`` are then the unread bytes, and
+    ``read_bytes`` those of the split before the position: from both follows how many records the unread bytes are.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    read_bytes: int = 0
+
+
+@runtime_checkable
+class PendingReader(Protocol):
+    """``SplitReader`` that knows how much of its split it has not read."""
+
+    def pending(self) -> PendingInput | None:
+        """Returns how much of the split waits after what ``read`` has returned; None while it is not known.
+
+        Another thread than that of ``read`` calls this, about once a second. It must not wait nor ask the external
+        system: ``read`` notes what it learns. An exception is logged and does not fail the task.
+        """
+
+
+def pending_of(reader: object) -> PendingInput | None:
+    """Returns how much a reader says that it has not read; None if it does not say."""
+    return reader.pending() if isinstance(reader, PendingReader) else None
+
+
+@runtime_checkable
+class PendingSource(Protocol):
+    """``Source`` that knows how much a split has that no reader has opened yet."""
+
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput | None:
+        """Returns how much of a split waits after a mark; None if its description does not tell. See
+        ``PendingReader``.
+        """
+
+
 def discovery_interval_ns(source: object) -> int:
     """Returns the interval in which a source looks for new splits, in nanoseconds; 0 for never."""
     return source.discovery_interval_ns if isinstance(source, WatchedSource) else 0

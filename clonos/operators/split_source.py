@@ -20,6 +20,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import (
     PartlyMalformed,
+    PendingInput,
     PhasedSource,
     Source,
     SplitReader,
@@ -30,6 +31,7 @@ from clonos.operators.connector_contract import (
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.facts import Facts, KnownInputs, calls_of
 from clonos.operators.operator import Operator, Scope, Times, pass_in_parts
+from clonos.operators.pending_splits import PendingSplits
 from clonos.operators.source_position import SourcePosition, SplitPosition, decode_position, encode_position
 from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
 
@@ -117,6 +119,22 @@ class OpenSplit:
         self._taken = 0
         self._to_skip = 0
         self._has_ended = False  # the reader has ended; the chunk may still hold records
+        self.records_read = 0  # by the reader that is open
+
+    @property
+    def reader(self) -> SplitReader[Any] | None:
+        """Returns the reader, None while it is not open."""
+        return self._reader
+
+    @property
+    def mark(self) -> bytes | None:
+        """Returns the mark before the chunk, None at the beginning."""
+        return self._mark
+
+    @property
+    def records_ahead(self) -> int:
+        """Returns how many records were read and not taken."""
+        return max(0, self._size() - self._taken)
 
     def restore(self, position: SplitPosition) -> None:
         """Restores the position of a snapshot."""
@@ -184,6 +202,7 @@ class OpenSplit:
                     self._mark, self._chunk, self._taken = mark, (), 0
                 return False
             self._mark, self._chunk, self._taken = mark, chunk, min(self._to_skip, size)
+            self.records_read += size
             self._to_skip -= self._taken
             if self._taken < size:
                 return True
@@ -195,7 +214,7 @@ class OpenSplit:
         """
         try:
             if self._reader is None:
-                self._reader = self._source.reader()
+                self._reader, self.records_read = self._source.reader(), 0
                 self._reader.open(self.split, self._mark)
             return self._reader.mark(), self._reader.read(records_max)
         except Exception as error:
@@ -232,6 +251,7 @@ class SourceHead(Operator):
         self._discovery_interval_ns = discovery_interval_ns(source)
         self._look_ns = 0  # time of the next search for new splits
         self._found: list[bytes] = []
+        self._pending_splits = PendingSplits(step, source)
         self._elsewhere: tuple[bytes, ...] = ()  # splits that other tasks found before the width changed
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
         self._waiting: list[int] = []
@@ -327,6 +347,12 @@ class SourceHead(Operator):
         for split in found:
             check_split(self._source, split)
             self._waiting.append(self._add(split))
+
+    def pending(self) -> PendingInput | None:
+        """Returns how much waits in the external system, of all splits; None if that of one of them is not known. Any
+        thread may call this.
+        """
+        return self._pending_splits.sum(list(self._splits.values()))
 
     def _add(self, split: bytes) -> int:
         index, parallelism = self._scope

@@ -234,6 +234,11 @@ class ColumnLineReader(LineBlocks):
         offset = int(starts[self._next]) if self._next < len(starts) else len(self._data)
         return (self._begin + offset).to_bytes(MARK_BYTES, "big")
 
+    def _returned_bytes(self) -> int:
+        lines, next_, size_bytes = self._lines, self._next, len(self._data)
+        starts = lines.starts if lines is not None else ()
+        return min(size_bytes, int(starts[next_])) if next_ < len(starts) else size_bytes
+
     def _first_line(self, part: FileSplit) -> int:
         return max(super()._first_line(part), len(self._header) if part.begin == 0 else 0)
 

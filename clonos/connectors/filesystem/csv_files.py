@@ -17,6 +17,7 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, 
 from clonos.connectors.csv_text import csv_lines
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.files_by_path import FilesByPath
+from clonos.connectors.filesystem.line_blocks import pending_lines
 from clonos.connectors.filesystem.line_files import (
     LINE_BYTES_MAX,
     check_encoding,
@@ -32,7 +33,7 @@ from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.connector_contract import SplitReader
+from clonos.operators.connector_contract import PendingInput, SplitReader
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.line_columns import LineFormat
@@ -96,6 +97,10 @@ class CsvFiles(FilesByPath):
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = True if newlines_in_values else ordered_of(ordered, block_bytes)
+
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput | None:
+        """See ``connector_contract.PendingSource``."""
+        return pending_lines(split, mark)
 
     def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""

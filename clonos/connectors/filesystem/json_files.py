@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.files_by_path import FilesByPath
+from clonos.connectors.filesystem.line_blocks import pending_lines
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineReader, check_line_options, ordered_of
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
@@ -18,7 +19,7 @@ from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
 from clonos.connectors.value_depth import may_be_deep, problem_of
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, PendingInput, SplitReader, pending_of
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -104,6 +105,10 @@ class JsonFiles(FilesByPath, Generic[AnyValue]):
 
         return schema_of_splits(self._line_format, splits, self.folder_columns)
 
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput | None:
+        """See ``connector_contract.PendingSource``."""
+        return pending_lines(split, mark)
+
     def reader(self) -> SplitReader[AnyValue]:
         """Creates a reader of values, or of columns."""
         if self._line_format is not None:
@@ -182,6 +187,10 @@ class JsonReader(Generic[AnyValue]):
             if values:
                 return values
         return None
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``."""
+        return pending_of(self._lines)
 
     def mark(self) -> bytes:
         """Returns the offset of the next line."""

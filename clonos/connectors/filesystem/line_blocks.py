@@ -9,6 +9,7 @@ from __future__ import annotations
 from clonos.connectors.connector_errors import InputMalformed, SplitMalformed
 from clonos.connectors.filesystem.byte_feed import ByteReader
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, is_compressed
+from clonos.operators.connector_contract import PendingInput
 
 READ_BYTES = 1 << 20
 BEYOND_BLOCK_BYTES = 64 << 10
@@ -62,6 +63,18 @@ class LineBlocks:
         if self._feed is not None:
             self._feed.close()
             self._feed = None
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``: the bytes up to the end of the split, if it is not compressed."""
+        part = self._part
+        if part is None or self._limit == OFFSET_BYTES_MAX:
+            return None
+        at = self._begin + self._returned_bytes()
+        return PendingInput(bytes=max(0, self._limit - at), read_bytes=max(0, at - part.begin))
+
+    def _returned_bytes(self) -> int:
+        """Returns about how many bytes of ``_data`` were returned. Another thread than that of ``read`` calls it."""
+        return len(self._data)
 
     def _take(self) -> None:
         """Takes the lines that were loaded into ``_data``."""
@@ -156,6 +169,17 @@ class LineBlocks:
         line += self._data.count(b"\n", at - self._begin, offset_bytes - self._begin)
         self._counted = offset_bytes, line
         return line
+
+
+def pending_lines(split: bytes, mark: bytes | None) -> PendingInput | None:
+    """See ``connector_contract.PendingSource``: the bytes of a split behind a mark, None if they are compressed."""
+    part = decode_split(split)
+    at = part.begin if mark is None else _offset_of(mark)
+    return (
+        None
+        if is_compressed(part.path)
+        else PendingInput(bytes=max(0, part.end - at), read_bytes=max(0, at - part.begin))
+    )
 
 
 def _offset_of(mark: bytes) -> int:

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.filesystem.files_by_path import FilesByPath
-from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks
+from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks, pending_lines
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.formats.text_lines import CONNECTOR, TextFormat
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, PendingInput, SplitReader
 
 LINE_BYTES_MAX = 64 << 20
 BYTE_ORDER_MARK = "\ufeff"
@@ -54,6 +54,10 @@ class LineFiles(FilesByPath, Generic[AnyLine]):
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
+
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput | None:
+        """See ``connector_contract.PendingSource``."""
+        return pending_lines(split, mark)
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""
@@ -156,6 +160,10 @@ class LineReader(LineBlocks):
     def mark(self) -> bytes:
         """Returns the offset of the next line."""
         return self._offset_bytes(self._next).to_bytes(MARK_BYTES, "big")
+
+    def _returned_bytes(self) -> int:
+        lines, next_, size_bytes = len(self._lines), self._next, len(self._data)
+        return min(size_bytes, size_bytes * next_ // lines) if lines else size_bytes
 
     def offset_bytes(self, index: int) -> int:
         """Returns the offset of a line of the last ``read``."""

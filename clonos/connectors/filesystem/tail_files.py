@@ -31,7 +31,7 @@ from clonos.connectors.object_stores.urls import is_url
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.system import wall_clock
-from clonos.operators.connector_contract import SplitReader
+from clonos.operators.connector_contract import PendingInput, SplitReader
 
 CONNECTOR: Final = "files.tail"
 SPLIT_FORMAT: Final = 1
@@ -311,6 +311,7 @@ class PlainContent:
         self.path, self.may_grow = path, may_grow
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115  it is closed in ``close``
         self._seen: tuple[int, int] | None = None  # size and time when there was nothing new
+        self.size_bytes = 0  # at the last look
 
     def head(self) -> bytes:
         """Returns the first bytes."""
@@ -323,6 +324,7 @@ class PlainContent:
     def has_changed(self) -> bool:
         """Returns whether there may be more than at the last call."""
         status = os.fstat(self._file.fileno())
+        self.size_bytes = status.st_size
         before, self._seen = self._seen, (status.st_size, status.st_mtime_ns)
         return before != self._seen
 
@@ -431,6 +433,14 @@ class TailReader(LineReader):
             return None
         found = super().read(records_max)
         return found if found is not None or self._has_ended() else []
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``: the bytes up to the end of the file when it was last looked at."""
+        content = self._content
+        if not isinstance(content, PlainContent):
+            return None
+        at = self._begin + self._returned_bytes()
+        return PendingInput(bytes=max(0, content.size_bytes - at), read_bytes=at)
 
     def mark(self) -> bytes:
         """Returns the position of the next line."""

@@ -16,6 +16,7 @@ from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import SystemUnreachable
 from clonos.connectors.kit.payloads import decoded
 from clonos.connectors.kit.splits import next_number, stamped
+from clonos.operators.connector_contract import PendingInput
 
 if TYPE_CHECKING:
     from clonos.connectors.kit.payload_columns import PayloadColumns
@@ -65,6 +66,7 @@ class PartitionReader:
         self._split = Partition("", 0, 0, NO_END, "")
         self._next = 0  # offset of the next record
         self._known_end = 0  # end of the partition when it was opened
+        self._seen_end = 0  # end of the partition, as the client last learnt it
         self._has_ended = False
         self._down_s: float | None = None  # since when no broker has answered
 
@@ -83,7 +85,7 @@ class PartitionReader:
         first, self._known_end = bounds(client, found.topic, found.number)
         if not first <= self._next <= self._known_end:
             raise records_lost(found.topic, found.number, self._next, first, self._known_end)
-        self._has_ended = 0 <= found.end <= self._next
+        self._has_ended, self._seen_end = 0 <= found.end <= self._next, self._known_end
         client.raw.assign([client.place(found.topic, found.number, self._next)])
 
     def read(self, records_max: int) -> Any:
@@ -106,6 +108,13 @@ class PartitionReader:
             if time.monotonic() > deadline:
                 raise self._unreachable(f"offset {self._next} was not delivered within {REQUEST_S:.0f} s")
 
+    def pending(self) -> PendingInput:
+        """See ``connector_contract.PendingReader``: offsets up to the end, some of which hold no record that is read,
+        such as those of aborted transactions.
+        """
+        end, position = self._split.end, self._given if self._pieces else self._next
+        return PendingInput(max(0, (min(self._seen_end, end) if end >= 0 else self._seen_end) - position))
+
     def mark(self) -> bytes:
         """Returns the offset of the next record."""
         return b"%d" % (self._given if self._pieces else self._next)
@@ -126,6 +135,7 @@ class PartitionReader:
             given = [message for message in given if message.error() is None]
         end = self._split.end
         if given:
+            self._note_end()
             self._down_s = None
             self._next = given[-1].offset() + 1
             if 0 <= end <= self._next:
@@ -136,6 +146,14 @@ class PartitionReader:
         if not given and not failed:
             self._check_connection()
         return self._decoded(given)
+
+    def _note_end(self) -> None:
+        """Notes the end of the partition that the last answer of the broker told; sends nothing."""
+        assert self._client is not None, "a split is opened before it is read"
+        place = self._client.place(self._split.topic, self._split.number, self._next)
+        found = self._client.raw.get_watermark_offsets(place, cached=True)
+        if found is not None:
+            self._seen_end = max(self._seen_end, found[1])
 
     def _take_event(self, message: Any) -> None:
         """Takes over the end of the partition; control records count in its offset.

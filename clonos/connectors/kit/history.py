@@ -25,6 +25,8 @@ from clonos.operators.column_contract import (
     gives_columns,
 )
 from clonos.operators.connector_contract import (
+    PendingInput,
+    PendingSource,
     PushSource,
     Source,
     SplitReader,
@@ -32,6 +34,7 @@ from clonos.operators.connector_contract import (
     check_split,
     discovery_interval_ns,
     in_order,
+    pending_of,
 )
 from clonos.operators.split_source import AcknowledgedSource
 
@@ -213,6 +216,12 @@ class HistoryThenLive(HistorySource):
         both.sources = tuple(sources)
         return both
 
+    def pending(self, split: bytes, mark: bytes | None) -> PendingInput | None:
+        """See ``connector_contract.PendingSource``."""
+        part = part_of(split)
+        source = self.sources[part.place]
+        return source.pending(part.split, mark) if isinstance(source, PendingSource) else None
+
     def reader(self) -> PartReader:
         """Creates a reader."""
         return PartReader(self.sources)
@@ -253,6 +262,10 @@ class PartReader:
             raise self._late(error) from None
         self._is_at_cut = False
         return found
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``."""
+        return pending_of(self._reader)
 
     def mark(self) -> bytes:
         """See ``connector_contract.SplitReader``."""

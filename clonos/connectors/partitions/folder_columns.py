@@ -13,7 +13,7 @@ from clonos.connectors.object_stores.urls import name_of
 from clonos.connectors.partitions.folder_names import partition_values
 from clonos.core.model.errors import ClonosError
 from clonos.kernels.record_batch import RecordBatch
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, PendingInput, SplitReader, pending_of
 
 
 class FolderColumns:
@@ -135,6 +135,10 @@ class PartitionedReader:
         if records is None:
             return None
         return self._extended_rows(records) if isinstance(records, list) else self._extended(records)
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``."""
+        return pending_of(self._reader)
 
     def mark(self) -> bytes:
         """Returns the mark of the reader of the format."""

@@ -37,6 +37,7 @@ from clonos.connectors.redis.entry_sink import DATA_FIELD
 from clonos.connectors.redis.redis_server import REDIS, RedisServer
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import register
+from clonos.operators.connector_contract import PendingInput
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -158,6 +159,7 @@ class EntryReader:
     def __init__(self, source: EntrySource[Any]) -> None:
         self._source, self._client = source, source.server.client()
         self._at = EntryPlace("", FIRST, 0, FIRST)
+        self._added: int | None = None  # entries that were ever added, at the last read
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Goes to a place. Raises: SplitMalformed."""
@@ -172,6 +174,7 @@ class EntryReader:
         if at.end and number_of(at.last) >= number_of(at.end):
             return None
         found, state = self._patient_answer(most)
+        self._added = state.added
         check_lost(at, state, at.count + len(found) if len(found) < most else None)
         if at.end:
             end = number_of(at.end)
@@ -181,6 +184,11 @@ class EntryReader:
         if found:
             self._at = msgspec.structs.replace(at, last=found[-1][0].decode(), count=at.count + len(found))
         return self._records(found)
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``: not known before the first read, nor up to an end of the job."""
+        added, at = self._added, self._at
+        return None if added is None or at.end else PendingInput(max(0, added - at.count))
 
     def mark(self) -> bytes:
         """Returns the place after what was read."""

@@ -50,3 +50,5 @@ class TaskCounter(StrEnum):
     )
     BACKLOG_ELEMENTS = "backlog_elements"  # produced for it and not processed yet, 0 for a source; absent while unknown
     BACKLOG_BYTES = "backlog_bytes"  # for a source with a journal instead: received and not read yet
+    PENDING_RECORDS = "pending_records"  # of a source: that wait in the external system; absent while unknown
+    PENDING_BYTES = "pending_bytes"  # the same in bytes, where the external system counts these

@@ -66,6 +66,11 @@ TASK_GAUGES: Final[Mapping[str, tuple[TaskCounter, str]]] = {
     "clonos_over_soft_limit": (TaskCounter.OVER_SOFT_LIMIT, "1 while the slot is above the soft limit of a budget."),
     "clonos_backlog_elements": (TaskCounter.BACKLOG_ELEMENTS, "Elements produced for a task and not processed yet."),
     "clonos_backlog_bytes": (TaskCounter.BACKLOG_BYTES, "Bytes that a source has received and not read yet."),
+    "clonos_pending_records": (
+        TaskCounter.PENDING_RECORDS,
+        "Records that wait in the external system of a source; estimated where it counts bytes.",
+    ),
+    "clonos_pending_bytes": (TaskCounter.PENDING_BYTES, "Bytes that wait in the external system of a source."),
 }
 
 

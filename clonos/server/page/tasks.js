@@ -126,7 +126,7 @@ class Row {
     const blocked = task.rates.backpressure_ratio || 0;
     setText(this.busyText, format.percent(task.rates.busy_ratio));
     setText(this.blockedText, blocked >= 0.01 ? `${format.percent(blocked)} held back` : "");
-    setText(backlog, format.count(task.counters.backlog_elements ?? task.counters.backlog_bytes));
+    setText(backlog, format.count(task.counters.pending_records ?? task.counters.backlog_elements ?? task.counters.backlog_bytes));
     setText(this.pid, task.pid ? task.domain : isSettled ? "–" : "waits for one");
     setText(this.place, task.pid ? `pid ${task.pid} on ${task.host}` : "");
     setText(standbys, task.hot_standbys ? `${task.standbys} (${task.hot_standbys} hot)` : task.standbys);

@@ -48,6 +48,8 @@ logger = logging.getLogger("clonos.slot")
 WAIT_S_MAX = 3600.0
 STATE_BYTES_EVERY_NS = 1_000_000_000
 """Time between measurements of the state in columns, which look at each of its tables."""
+PENDING_EVERY_NS = 1_000_000_000
+"""Time between questions to the readers of a source how much waits."""
 
 
 class TaskThread:
@@ -89,6 +91,8 @@ class TaskThread:
         self._is_blocked = False
         self._executed_calls = 0
         self._state_bytes = self._state_bytes_ns = 0  # the latest measurement, and when the next one is due
+        self._pending: list[tuple[TaskCounter, int]] = []
+        self._pending_ns = 0  # when it is due again
         self._calls = CallThreads(self.name)
         self.journal_cursor: bytes | None = None  # after the journal that this incarnation has found
         self._cost_clock: CostClock | None = None
@@ -141,6 +145,15 @@ class TaskThread:
             self._state_bytes, self._state_bytes_ns = self._chain.state_bytes(), now_ns + STATE_BYTES_EVERY_NS
         return self._state_bytes
 
+    def pending(self) -> list[tuple[TaskCounter, int]]:
+        """Returns how much input of a source waits in the external system, as it was within the last second."""
+        if self._chain is not None and (now_ns := time.monotonic_ns()) >= self._pending_ns:
+            found, self._pending_ns = self._chain.pending(), now_ns + PENDING_EVERY_NS
+            figures = () if found is None else (found.records, found.bytes)
+            names = (TaskCounter.PENDING_RECORDS, TaskCounter.PENDING_BYTES)
+            self._pending = [(name, value) for name, value in zip(names, figures, strict=False) if value is not None]
+        return self._pending
+
     def busy_us(self) -> int:
         """Returns the time in which the task did not wait for input, in microseconds."""
         now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns
@@ -157,6 +170,7 @@ class TaskThread:
         found = [(TaskCounter.BUSY_US, self.busy_us()), (TaskCounter.BLOCKED_US, self.blocked_us())]
         if state_bytes := self.state_bytes():
             found.append((TaskCounter.STATE_BYTES, state_bytes))
+        found += self.pending()
         if self._running is not None and (replayed := self._running.log.replayed_calls):
             found.append((TaskCounter.REPLAYED_CALLS, replayed))
         if self._executed_calls:

@@ -25,7 +25,7 @@ from clonos.connectors.kafka.partitions import Partition, TopicChoice, index_of,
 from clonos.connectors.kafka.topic_ids import TopicIds
 from clonos.connectors.kit.external_system import MessagesLost, SystemRefused, SystemUnreachable
 from clonos.core.coordinator.coordinator_effects import Ending
-from clonos.operators.connector_contract import MalformedRecord
+from clonos.operators.connector_contract import MalformedRecord, PendingInput
 from tests.connectors.kafka.producing import produce, trim
 from tests.connectors.servers.kafka import PASSWORD, USER, KafkaServer
 from tests.speed import scaled
@@ -65,6 +65,26 @@ def test_each_partition_is_a_split_and_gives_its_records_in_order(broker: KafkaS
     parts = [Partition(topic, number, 0, 1_000, topic_id) for number in range(3)]
     assert [partition_of(split) for split in splits] == parts
     assert [read_all(source, split) for split in splits] == [list(range(number, 3_000, 3)) for number in range(3)]
+
+
+def test_a_reader_knows_how_many_records_it_has_not_read_of_a_partition_that_grows(broker: KafkaServer) -> None:
+    topic = broker.create_topic("waiting", 1)
+    produce(broker, topic, range(500), 0)
+    source = kafka.source(topic, servers=broker.servers, start="earliest", decode=int)
+    [split] = source.splits(1)
+    with closing(source.reader()) as reader:
+        reader.open(split, None)
+        assert reader.pending() == PendingInput(500)
+        read = len(reader.read(200))
+        assert reader.pending() == PendingInput(500 - read)
+        while read < 500:
+            read += len(reader.read(1_000))
+        produce(broker, topic, range(300), 0)
+        deadline = time.monotonic() + LIMIT_S
+        while read == 500:
+            read += len(reader.read(1))
+            assert time.monotonic() < deadline
+        assert reader.pending() == PendingInput(800 - read)
 
 
 def bounded(server: KafkaServer, topics: Any, **options: Any) -> Any:

@@ -14,7 +14,7 @@ from clonos import codecs
 from clonos.connectors import redis
 from clonos.connectors.kit.external_system import MessagesLost, PayloadMalformed, SystemRefused
 from clonos.connectors.redis import Entry
-from clonos.operators.connector_contract import MalformedRecord, Source
+from clonos.operators.connector_contract import MalformedRecord, PendingInput, Source
 from clonos.operators.event_time.stamped_records import StampedRecords
 from tests.connectors.redis.streams import add_stream, publish
 from tests.connectors.servers.redis import PASSWORD, READER, RedisProcess
@@ -51,6 +51,20 @@ def test_entries_come_in_order_and_again_from_each_mark(server: RedisProcess) ->
         with closing(source.reader()) as reader:
             reader.open(split, mark)
             assert reader.read(1) == [min(500 * number, 1_200)]
+
+
+def test_a_reader_knows_how_many_entries_it_has_not_read(server: RedisProcess) -> None:
+    publish(server, add_stream(server, "waiting"), range(120))
+    source = redis.source("waiting", url=server.full_url, decode=json.loads)
+    [split] = source.splits(1)
+    with closing(source.reader()) as reader:
+        reader.open(split, None)
+        assert reader.pending() is None
+        assert len(reader.read(50) or ()) == 50
+        assert reader.pending() == PendingInput(70)
+        publish(server, "waiting", range(30))
+        assert len(reader.read(50) or ()) == 50
+        assert reader.pending() == PendingInput(50)
 
 
 def test_an_entry_has_its_key_id_time_and_fields(server: RedisProcess) -> None:

@@ -67,6 +67,24 @@ def test_the_status_has_the_width_that_a_step_should_have_after_two_windows(
     assert caplog.messages == [f"count should change its width: {wanted}"]
 
 
+def test_records_that_wait_outside_of_the_job_count_in_what_a_step_needs(image: JobImage) -> None:
+    adviser = ScalingAdviser(image, SCALE)
+    for window in range(3):
+        status = _status(30 * window, 500, 0.6)
+        waiting = {"pending_records": 120_000 + 3_000 * window}
+        tasks = tuple(
+            replace(t, phase=TaskPhase.FINAL)
+            if t.name == "read/1"
+            else replace(t, counters={**t.counters, **waiting})
+            if t.name == "read/0"
+            else t
+            for t in status.tasks
+        )
+        adviser.observe(replace(status, tasks=tasks), WINDOW_NS * window)
+    (advice,) = adviser.advice
+    assert advice.text == "2 tasks to 3: 2,150 records/s are to be processed, and 2 tasks can take 1,667/s"
+
+
 def test_a_recovery_in_a_window_leaves_the_advice_as_it_was(image: JobImage) -> None:
     adviser = ScalingAdviser(image, SCALE)
     for window, incarnation in enumerate((1, 1, 2, 2)):
