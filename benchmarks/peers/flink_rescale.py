@@ -165,7 +165,7 @@ def ask(url: str, body: Any = None) -> Any:
 
 
 def waited(look: Any, what: str) -> Any:
-    """Returns what a look gives as soon as it gives something."""
+    """Returns what a look gives as soon as it gives something. Raises: TimeoutError: it gave nothing in time."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         try:
