@@ -203,6 +203,36 @@ class ScalingAdvice:
     text: str
 
 
+class RescalePhase(StrEnum):
+    """How far a change of the widths of a running job is."""
+
+    ORDERING = "ordering"  # the processes of new tasks start
+    CUTTING = "cutting"  # a checkpoint is awaited at which all tasks stand
+    SWITCHING = "switching"  # the tasks begin again with other widths
+    DONE = "done"
+    REFUSED = "refused"  # or given up, before anything had changed
+
+
+RESCALE_TEXTS: Final[Mapping[RescalePhase, str]] = {
+    RescalePhase.ORDERING: "processes for new tasks start",
+    RescalePhase.CUTTING: "all tasks are coming to the checkpoint at which their numbers change",
+    RescalePhase.SWITCHING: "the tasks begin with their new numbers",
+    RescalePhase.DONE: "the tasks have their new numbers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleState:
+    """Last change of widths that was asked for. ``widths``: numbers of tasks by vertex that differ from those now; none
+    once it has ended. ``text``: the phase in words, or why the widths stay. ``number``: of the request; 0 if an earlier
+    driver began it."""
+
+    number: int
+    phase: RescalePhase
+    widths: Mapping[str, int]
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """State of a job at one instant. ``checkpoint``: number of the last completed checkpoint, which also numbers the
@@ -220,6 +250,7 @@ class Status:
     moves: tuple[RecoveryState, ...] = ()  # of tasks that had not failed, to a slot without tasks
     savepoints: tuple[SavepointProgress, ...] = ()  # that are being written
     scaling: tuple[ScalingAdvice, ...] = ()  # of the steps that the option ``scale`` names, since the first window
+    rescale: RescaleState | None = None  # None: none was asked for
     alarms: tuple[str, ...] = ()
     alarms_count: int = 0  # raised since the driver began, with those that ``alarms`` has no more
     totals: Mapping[str, int] = field(default_factory=dict)

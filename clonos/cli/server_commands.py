@@ -44,6 +44,11 @@ def add_commands(commands: Any) -> None:
     savepoint = _add(commands, "savepoint", "take a savepoint of a job")
     savepoint.add_argument("path", nargs="?", metavar="URL", help="where to; without it the job decides")
     savepoint.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
+    rescale = _add(commands, "rescale", "change how many tasks steps of a running job have")
+    rescale.add_argument(
+        "widths", nargs="+", metavar="STEP=TASKS", help="such as count=4; several steps change together"
+    )
+    rescale.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
     stop = _add(commands, "stop", "stop a job with a final checkpoint")
     stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
     stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
@@ -247,6 +252,36 @@ def _savepoint(parsed: argparse.Namespace) -> int:
     raise RequestFailed(409, f"{job_id} has ended before the savepoint {place} was written.")
 
 
+def _rescale(parsed: argparse.Namespace) -> int:
+    """Requests other widths, and waits until the tasks have them unless told otherwise."""
+    from clonos.cli.server_client import RequestFailed
+    from clonos.job.continuing.start_widths import pairs_of
+
+    client = _client_of(parsed)
+    job_id = client.find(parsed.job)
+    reply = client.post(f"/jobs/{job_id}/rescale", {"widths": dict(pairs_of(parsed.widths))})
+    wanted = ", ".join(f"{step} {reply['widths'][step]}" for step, _ in pairs_of(parsed.widths))
+    if parsed.no_wait:
+        _report(parsed, reply, f"other numbers of tasks of {parsed.job} were requested: {wanted}")
+        return ENDED
+    while reply["number"]:
+        status = client.get(f"/jobs/{job_id}/status")
+        found = status["rescale"]
+        if status["job"]["status"] in ENDED_STATUSES:
+            raise RequestFailed(409, f"{job_id} has ended before its numbers of tasks had changed.")
+        if found is None or found["number"] != reply["number"]:
+            raise RequestFailed(
+                409, f"the driver of {job_id} has started again: clonos status {job_id} shows its tasks."
+            )
+        if found["phase"] == "refused":
+            raise RequestFailed(409, f"{job_id} keeps its numbers of tasks: {found['text']}.")
+        if found["phase"] == "done":
+            break
+        time.sleep(LOOK_EVERY_S)
+    _report(parsed, reply, f"{job_id} has these numbers of tasks: {wanted}")
+    return ENDED
+
+
 def _stop(parsed: argparse.Namespace) -> int:
     return _end(parsed, "stop", {"savepoint": parsed.savepoint, "drain": True})
 
@@ -292,6 +327,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "status": _status,
     "logs": _logs,
     "savepoint": _savepoint,
+    "rescale": _rescale,
     "stop": _stop,
     "cancel": _cancel,
     "delete": _delete,

@@ -56,7 +56,8 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
 
 
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yields the error, the last recoveries, savepoints under way, advice about widths, skew and the last alarms."""
+    """Yields the error, the last recoveries, savepoints and changes of widths under way, advice, skew and the last
+    alarms."""
     if error := document["job"]["error"]:
         yield f"error: {error}"
     for recovery in document["recoveries"][:3]:
@@ -64,6 +65,8 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"recovery of {recovery['task']}: {recovery['cause']}, {took}"
     for savepoint in document["savepoints"]:
         yield savepoint["text"]
+    if (rescale := document["rescale"]) is not None and rescale["phase"] != "done":
+        yield f"change of widths: {rescale['text']}"
     for advice in document["scaling"]:
         yield f"width of {advice['step']}: {advice['text']}"
     for skew in document["skew"]:

@@ -198,9 +198,11 @@ class Handle:
         """
         return self._widths.change({**(widths or {}), **tasks}, timeout)
 
-    def begin_rescale(self, widths: Mapping[str, int]) -> dict[str, int]:
-        """Begins to change the numbers of tasks of steps; returns the number of each step as it will be. The
-        log says when it is, or why it stays. Raises: RescaleRefused."""
+    def begin_rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Begins to change the numbers of tasks of steps; returns the number of the request, 0 if there is nothing to
+        change, and what each step will have. The log says when it has, or why it has not.
+
+        Raises: RescaleRefused. TimeoutError: the tasks do not run yet."""
         return self._widths.begin(widths)
 
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:

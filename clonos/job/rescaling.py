@@ -71,16 +71,16 @@ class RequestedWidths:
         request = self._begin(widths, deadline_s)
         return self._outcome(request, began_s, deadline_s)
 
-    def begin(self, widths: Mapping[str, int]) -> dict[str, int]:
-        """Begins a change and returns the number of tasks of each step as it will be. The log says when it is done,
-        or why it was given up. Raises: as ``change``, without TimeoutError."""
+    def begin(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Begins a change; returns the number of the request, 0 if the steps have these numbers of tasks, and what each
+        step will have. The log says when the change is done, or why it was given up. Raises: as ``change``."""
         began_s = time.monotonic()
         request = self._begin(widths, began_s)
         if request:
             arguments = request, began_s
             threading.Thread(target=self._log_outcome, args=arguments, name="rescale", daemon=True).start()
         plan = self._driver.ask(_plan)
-        return self._by_step(plan.with_widths(self._by_vertex(widths)))
+        return request, self._by_step(plan.with_widths(self._by_vertex(widths)))
 
     def _begin(self, widths: Mapping[str, int], deadline_s: float | None) -> int:
         """Requests other widths; returns the number of the request, 0 if the job has these widths."""
@@ -90,10 +90,10 @@ class RequestedWidths:
                 self._wait(deadline_s)
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
                 raise RescaleRefused(self._job, "another change of widths is under way")
-            request = next(self._requests)
             now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
             if wanted.items() <= now.items():
                 return 0
+            request = next(self._requests)
             self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items()))))
             while not self._driver.ask(lambda coordinator: _has_answered(coordinator, request)):
                 self._wait(None)

@@ -158,7 +158,7 @@ class RunControl:
             case "GET", "logs":
                 query = request.get("query") or {}
                 return self._log.document(int(query.get("after", 0)))
-            case "POST", "savepoint" | "stop" | "cancel":
+            case "POST", "savepoint" | "rescale" | "stop" | "cancel":
                 return self._change(verb, body)
         raise RunRequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
 
@@ -167,6 +167,9 @@ class RunControl:
             raise RunRequestRefused(409, f"the job {self._handle.graph.name} has ended.")
         if verb == "savepoint":
             return {"savepoint": self._handle.begin_savepoint(body.get("path") or None)}
+        if verb == "rescale":
+            number, widths = self._handle.begin_rescale(body["widths"])
+            return {"number": number, "widths": widths}
         drain = verb == "stop"
         logger.warning("another terminal has requested to %s %s", verb, self._handle.graph.name)
         self._handle.stop(drain, savepoint=body.get("savepoint"))

@@ -114,6 +114,7 @@ class RunDocuments:
             "savepoints": [{"path": each.path, "text": each.text} for each in status.savepoints],
             "skew": self._skew(status, rates, rates_over_s),
             "scaling": [asdict(each) for each in status.scaling],
+            "rescale": None if status.rescale is None else asdict(status.rescale),
             "totals": dict(status.totals),
         }
 

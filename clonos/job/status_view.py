@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import assert_never
 
 from clonos.connectors.html_table import html_table
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
 from clonos.core.model.ids import TaskId
 from clonos.core.model.metric_series import late_records
 from clonos.core.model.plan import Plan
@@ -15,7 +17,17 @@ from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.wire.control_messages import Register, SlotStatus, TaskStatus
 from clonos.core.wire.printable import escaped
-from clonos.status import CheckpointState, Phase, RecoveryState, SlotState, Status, TaskState
+from clonos.status import (
+    RESCALE_TEXTS,
+    CheckpointState,
+    Phase,
+    RecoveryState,
+    RescalePhase,
+    RescaleState,
+    SlotState,
+    Status,
+    TaskState,
+)
 
 PHASES = {
     JobPhase.IDLE: Phase.STARTING,
@@ -49,9 +61,32 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         tasks=_tasks(plan, coordinator, counters),
         recoveries=tuple(_recovery(each) for each in coordinator.recoveries if not each.is_move),
         moves=tuple(_recovery(each) for each in coordinator.recoveries if each.is_move),
+        rescale=_rescale(coordinator),
         alarms=alarms,
         totals=dict(totals),
     )
+
+
+def _rescale(coordinator: Coordinator) -> RescaleState | None:
+    widths: tuple[tuple[str, int], ...] = ()
+    number = coordinator.rescale.request
+    match coordinator.rescale:
+        case Steady(request=0, refusal=""):
+            return None
+        case Steady(refusal=""):
+            phase = RescalePhase.DONE
+        case Steady(refusal=refusal):
+            return RescaleState(number, RescalePhase.REFUSED, {}, refusal)
+        case Ordering(widths=widths):
+            phase = RescalePhase.ORDERING
+        case Cutting(widths=widths):
+            phase = RescalePhase.CUTTING
+        case Switching():
+            phase, widths = RescalePhase.SWITCHING, coordinator.completed.widths
+        case state:
+            assert_never(state)
+    now = {vertex.name: vertex.parallelism for vertex in coordinator.plan.vertices}
+    return RescaleState(number, phase, {name: to for name, to in widths if now.get(name) != to}, RESCALE_TEXTS[phase])
 
 
 def _slot(register: Register, status: SlotStatus | None) -> SlotState:

@@ -86,7 +86,7 @@ def _asked(image: JobImage, asked: Sequence[str]) -> dict[str, int]:
 
     Raises: WidthMalformed, WidthsRefused.
     """
-    return by_vertex(image, _pairs(asked))
+    return by_vertex(image, pairs_of(asked))
 
 
 def by_vertex(image: JobImage, asked: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -109,7 +109,7 @@ def by_vertex(image: JobImage, asked: Iterable[tuple[str, int]]) -> dict[str, in
     return found
 
 
-def _pairs(asked: Sequence[str]) -> Iterator[tuple[str, int]]:
+def pairs_of(asked: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yields the steps and numbers of texts such as ``count=4`` and ``count=4,sum=2``. Raises: WidthMalformed."""
     for each in filter(None, map(str.strip, ",".join(asked).split(","))):
         step, _, tasks = each.rpartition("=")

@@ -30,6 +30,7 @@ from clonos.server.job_api.documents import (
     PeekedRows,
     PeekRequest,
     RecoveryList,
+    RescaleRequest,
     SavepointRequest,
     SeriesDocument,
     StatusDocument,
@@ -133,6 +134,11 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
     async def savepoint(job_id: str, request: SavepointRequest) -> Response:
         """Requests a savepoint."""
         return await _forwarded(known, job_id, "savepoint", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/rescale", status_code=202, response_model=Accepted)
+    async def rescale(job_id: str, request: RescaleRequest) -> Response:
+        """Requests other numbers of tasks of steps."""
+        return await _forwarded(known, job_id, "rescale", request.model_dump_json().encode())
 
     @app.post(f"{JOB}/peek", response_model=PeekedRows)
     async def peek(job_id: str, request: PeekRequest) -> Response:

@@ -91,7 +91,14 @@ def _empty(name: str, record: JobRecord) -> dict[str, Any]:
                 key: [] for key in ("tasks", "slots", "edges", "recoveries", "savepoints", "scaling", "skew", "alarms")
             }
             at = _time(record.ended_at_ms or record.created_at_ms)
-            return {"at": at, **lists, "totals": {}, "injection_allowed": False, "savepoints_supported": False}
+            return {
+                "at": at,
+                **lists,
+                "rescale": None,
+                "totals": {},
+                "injection_allowed": False,
+                "savepoints_supported": False,
+            }
         case "checkpoints":
             return CheckpointList(checkpoints=[]).model_dump()
         case "recoveries":

@@ -31,6 +31,7 @@ from clonos.server.job_api.documents import (
     PeekedRows,
     PeekRequest,
     RecoveryList,
+    RescaleRequest,
     SavepointRequest,
     SeriesDocument,
     StatusDocument,
@@ -113,7 +114,12 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
         _check(watch, job_id)
         summary = await asyncio.to_thread(watch.summary_now)
         outputs = await asyncio.to_thread(source.outputs)
-        return JobDocument(**summary.model_dump(), plan=watch.plan, options=dict(source.options()), outputs=outputs)
+        return JobDocument(
+            **summary.model_dump(),
+            plan=await asyncio.to_thread(source.plan),
+            options=dict(source.options()),
+            outputs=outputs,
+        )
 
     @app.get(f"{JOB}/status")
     async def status(job_id: str) -> StatusDocument:
@@ -195,6 +201,14 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         """Requests a savepoint, which is there when its manifest is; the log says so. The answer has its place."""
         await check_running(job_id)
         return Accepted(savepoint=await asyncio.to_thread(source.savepoint, request.path))
+
+    @app.post(f"{JOB}/rescale", status_code=202)
+    async def rescale(job_id: str, request: RescaleRequest) -> Accepted:
+        """Requests other numbers of tasks of steps. The answer has what each step will have; the status and the log say
+        how far it is, and why it was given up if it was."""
+        await check_running(job_id)
+        number, widths = await asyncio.to_thread(source.rescale, request.widths)
+        return Accepted(number=number, widths=widths)
 
     @app.post(f"{JOB}/stop", status_code=202)
     async def stop(job_id: str, request: StopRequest) -> Accepted:

@@ -6,13 +6,15 @@ unit. A field that is ``null`` is not known, unless it says otherwise.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from clonos.job.job_status import JobStatus as JobStatus
 
 PEEK_ROWS_MAX = 100
+WIDTH_MAX = 1 << 16
+"""Number of tasks above which a request is not a mistake that max_parallelism would name."""
 ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
 
 
@@ -210,6 +212,17 @@ class ScalingDocument(BaseModel):
     text: str
 
 
+class RescaleDocument(BaseModel):
+    """Last change of widths that was asked for. ``number``: of the request; 0 if an earlier driver began it. ``phase``:
+    ordering, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by vertex. ``text``:
+    the phase in words, or why the widths stay."""
+
+    number: int
+    phase: str
+    widths: dict[str, int]
+    text: str
+
+
 class StatusDocument(BaseModel):
     """State of a job at one instant. ``skew``: a sentence for each busy task that gets far more than the others."""
 
@@ -221,6 +234,7 @@ class StatusDocument(BaseModel):
     recoveries: list[RecoveryDocument]
     savepoints: list[SavepointDocument]
     scaling: list[ScalingDocument]
+    rescale: RescaleDocument | None = None
     skew: list[str]
     alarms: list[AlarmDocument]
     totals: dict[str, int]
@@ -286,11 +300,16 @@ class LogDocument(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Answer to an accepted request. ``tasks``: those whose process was killed. ``savepoint``: where it will be."""
+    """Answer to an accepted request. ``tasks``: those whose process was killed. ``savepoint``: where it will be.
+    ``widths``: the number of tasks that each step will have. ``number``: of the request for other widths, see
+    ``RescaleDocument``; 0 if the job has them.
+    """
 
     accepted: bool = True
     tasks: list[str] = []
     savepoint: str | None = None
+    widths: dict[str, int] = {}
+    number: int = 0
 
 
 class ErrorText(BaseModel):
@@ -310,6 +329,12 @@ class SavepointRequest(BaseModel):
     """Request of a savepoint. ``path``: where to; null lets the job choose."""
 
     path: str | None = None
+
+
+class RescaleRequest(BaseModel):
+    """Request of other numbers of tasks of steps, by their names."""
+
+    widths: dict[str, Annotated[int, Field(ge=1, le=WIDTH_MAX, strict=True)]] = Field(min_length=1)
 
 
 class StopRequest(BaseModel):

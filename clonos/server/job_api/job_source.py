@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from clonos.api.graph import JobGraph
@@ -101,6 +102,10 @@ class JobSource(Protocol):
     def savepoint(self, path: str | None) -> str | None:
         """Requests a savepoint; returns its place. Raises: RequestDenied."""
 
+    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Requests other numbers of tasks of steps; returns the number of the request, and what each step will have.
+        Raises: RequestDenied."""
+
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, as texts. Raises: RequestDenied."""
 
@@ -130,7 +135,7 @@ class HandleSource:
 
     def plan(self) -> PlanDocument:
         """Returns the plan."""
-        return plan_document(self._handle.graph, self._handle.image)
+        return plan_document(self._handle.graph, replace(self._handle.image, plan=self._handle.plan))
 
     def options(self) -> Mapping[str, Any]:
         """Returns the options; passwords in URLs are masked."""
@@ -193,6 +198,17 @@ class HandleSource:
             return self._handle.begin_savepoint(path)
         except ClonosError as error:
             raise RequestDenied("savepoint_refused", str(error)) from None
+
+    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Requests other numbers of tasks of steps; returns the number of the request, 0 if there is nothing to change,
+        and what each step will have. The log says when it has, or why it has not.
+
+        Raises: RequestDenied: the steps cannot have them.
+        """
+        try:
+            return self._handle.begin_rescale(widths)
+        except (ClonosError, TimeoutError) as error:
+            raise RequestDenied("rescale_refused", str(error)) from None
 
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, each as its ``repr``.

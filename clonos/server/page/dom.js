@@ -90,7 +90,7 @@ export function toast(text) {
 /** Asks for a confirmation. Resolves to the values of the fields, or to null. */
 export function ask(title, text, action, { isDanger = false, fields = [] } = {}) {
   return new Promise((resolve) => {
-    const inputs = fields.map((field) => el(field.kind === "file" ? "input" : "input", { id: `field-${field.name}`, name: field.name, type: field.kind || "text", required: field.isRequired, accept: field.accept, autocomplete: "off", placeholder: field.placeholder }));
+    const inputs = fields.map((field) => el(field.kind === "file" ? "input" : "input", { id: `field-${field.name}`, name: field.name, type: field.kind || "text", required: field.isRequired, min: field.min, accept: field.accept, autocomplete: "off", placeholder: field.placeholder }));
     const labels = fields.map((field, index) => el("div", { class: "field" }, el("label", { for: inputs[index].id, text: field.label }), inputs[index]));
     const cancel = el("button", { type: "button", text: "Back", on: { click: () => dialog.close() } });
     const confirm = el("button", { type: "submit", class: isDanger ? "is-danger" : "is-main", text: action });

@@ -76,6 +76,12 @@ export class Graph {
     new ResizeObserver(() => this.place()).observe(this.element);
   }
 
+  /** Draws the graph again, because vertices have changed. */
+  redraw() {
+    this.width = 0;
+    this.place();
+  }
+
   /** Draws the graph for the width at hand. */
   place() {
     const width = Math.max(280, Math.floor(this.element.clientWidth));

@@ -46,6 +46,7 @@ export class JobView {
     this.identity = el("p", { class: "identity" });
     this.buttons = [
       el("button", { type: "button", text: "Savepoint", on: { click: () => this.savepoint() } }),
+      el("button", { type: "button", text: "Rescale", on: { click: () => this.rescale() } }),
       el("button", { type: "button", text: "Stop", on: { click: () => this.stopJob() } }),
       el("button", { type: "button", class: "is-danger", text: "Cancel", on: { click: () => this.cancelJob() } }),
     ];
@@ -114,13 +115,26 @@ export class JobView {
     this.tasks.update(status);
     this.alarms.add(status.alarms);
     this.savepoints.update(isOver ? [] : status.savepoints);
-    this.load.update(isOver ? [] : [...status.scaling.map((advice) => `${advice.step}: ${advice.text}`), ...status.skew]);
+    this.showWidths(status.tasks);
+    const change = status.rescale && status.rescale.phase !== "done" ? [status.rescale.phase === "refused" ? `The numbers of tasks stay: ${status.rescale.text}` : `Change of the numbers of tasks: ${status.rescale.text}`] : [];
+    this.load.update(isOver ? [] : [...change, ...status.scaling.map((advice) => `${advice.step}: ${advice.text}`), ...status.skew]);
     this.showFigures(status);
     const totals = this.totals(status);
     const at = new Date(status.at) / 1000;
     if (!isOver) for (const curves of this.curves) curves.add(at, totals);
     if (job.checkpoint !== this.lastCheckpoint || isOver) { this.lastCheckpoint = job.checkpoint; this.loadCheckpoints(); }
     if (!this.latency.element.hidden || !this.userMetrics.element.hidden || isOver || this.ticks++ % 5 === 0) this.loadMetrics();
+  }
+
+  /** Draws the graph again when vertices have other numbers of tasks. */
+  showWidths(tasks) {
+    let hasChanged = false;
+    for (const vertex of tasks.length ? this.job.plan.vertices : []) {
+      const found = tasks.filter((task) => task.vertex === vertex.name).length;
+      hasChanged ||= found !== vertex.tasks;
+      vertex.tasks = found;
+    }
+    if (hasChanged) this.graph.redraw();
   }
 
   ticks = 0;
@@ -181,6 +195,15 @@ export class JobView {
   async savepoint() {
     const values = await ask("Take a savepoint", "The job goes on. The savepoint is yours: it is never deleted.", "Take it", { fields: [{ name: "path", label: "Where to (empty: a place that the job chooses)", placeholder: "s3://bucket/savepoints" }] });
     if (values) await this.request("/savepoint", { path: values.path || null }, "A savepoint was requested");
+  }
+
+  async rescale() {
+    const { vertices } = this.job.plan;
+    const fields = vertices.map((vertex, index) => ({ name: `width-${index}`, kind: "number", min: 1, label: vertex.steps.join(", "), placeholder: `${vertex.tasks} now` }));
+    const values = await ask("Change the numbers of tasks", "All tasks stand for a moment, and go on with the numbers that you enter. An empty field leaves the number as it is.", "Change", { fields });
+    if (!values) return;
+    const asked = vertices.map((vertex, index) => [vertex.name, Number(values[`width-${index}`])]).filter(([, tasks]) => tasks);
+    if (asked.length) await this.request("/rescale", { widths: Object.fromEntries(asked) }, "Other numbers of tasks were requested");
   }
 
   async stopJob() {

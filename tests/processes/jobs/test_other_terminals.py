@@ -101,6 +101,11 @@ def test_a_job_of_run_is_watched_saved_and_stopped_by_its_name_or_its_store(
         assert (document["job"]["status"], len(document["tasks"])) == ("RUNNING", 2)
         assert "endless" in _printed(capsys, "jobs")
         assert "count/0" in _printed(capsys, "status", ".clonos/endless")
+        assert main(["rescale", "endless", "count=3"]) == ENDED
+        assert "has these numbers of tasks: count 3" in capsys.readouterr().err
+        assert "count/2" in _printed(capsys, "status", "endless")
+        assert main(["rescale", "endless", "none=3"]) == JOB_AT_FAULT
+        assert 'there is no step "none"' in capsys.readouterr().err
         assert _printed(capsys, "savepoint", "endless", "kept").strip() == str(tmp_path / "kept")
         assert "savepoint of endless written" in _printed(capsys, "logs", "endless")
         assert "not" in _printed(capsys, "state", "show", "endless", "count")

@@ -14,6 +14,7 @@ from clonos.io.system.wall_clock import wall_ns
 from clonos.server.job_api.app import job_app
 from clonos.server.job_api.documents import JobStatus, PlanDocument, PlanEdge, StepDocument, VertexDocument
 from clonos.server.job_api.guard import Role, role_by_token
+from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.job_api.job_watch import JobWatch
 from clonos.server.job_api.log_ring import LogRing
 from clonos.server.job_api.server_thread import LOOPBACK, ServerThread, listen_tcp
@@ -131,6 +132,10 @@ class HostileSource:
 
     def savepoint(self, path: str | None) -> None:
         """Does nothing."""
+
+    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Refuses with a script."""
+        raise RequestDenied("rescale_refused", SCRIPT)
 
     def peek(self, step: str, count: int) -> list[str]:
         """Rows with scripts."""

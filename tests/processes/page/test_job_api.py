@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.jobs.test_width_changes import wait_until
 from tests.processes.page.paged_job import LIMIT_S, PagedJob, paged_job
 from tests.speed import scaled
 
@@ -71,6 +72,8 @@ def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_
             "accepted": True,
             "savepoint": None,
             "tasks": ["count-row/0"],
+            "widths": {},
+            "number": 0,
         }
         seen: list[str] = []
         names: set[str] = set()
@@ -104,6 +107,26 @@ def test_a_kill_is_refused_without_the_option_and_a_stop_keeps_what_was_read(tmp
         document = job.ask("")
         assert (document["status"], document["stopped"]) == ("FINISHED", True)
     assert len(job.rows()) == 200
+
+
+def test_widths_change_on_request_and_plan_and_status_show_the_new_ones(tmp_path: Path) -> None:
+    with paged_job(tmp_path) as job:
+        job.gate.open_to(100)
+        _until_live(job)
+        refused = job.ask("/rescale", {"widths": {"none": 3}})["error"]
+        assert refused["code"] == "rescale_refused"
+        assert 'there is no step "none"' in refused["message"]
+        assert job.ask("/rescale", {"widths": {"count": 0}})["error"]["code"] == "invalid_request"
+        assert job.ask("/rescale", {"widths": {"count": 1}})["number"] == 0
+        asked = job.ask("/rescale", {"widths": {"count": 3}})
+        assert (asked["number"], asked["widths"]["row"]) == (1, 3)
+        wait_until(lambda: job.ask("/status")["rescale"]["phase"] == "done")
+        widths = {vertex["name"]: vertex["tasks"] for vertex in job.ask("")["plan"]["vertices"]}
+        assert widths["count-row"] == 3
+        assert sum(task["vertex"] == "count-row" for task in job.ask("/status")["tasks"]) == 3
+        job.gate.end(300)
+        assert job.handle.wait(LIMIT_S).has_finished
+    assert len(job.rows()) == 600
 
 
 def test_a_request_without_the_token_gets_the_same_refusal_for_every_path(tmp_path: Path) -> None:
