@@ -85,10 +85,13 @@ def launch(
     found = start.find()
     start.stage(graph)
     try:
-        return _prepared(graph, settings, session, listener, opener, start, found)
+        launched = _prepared(graph, settings, session, listener, opener, start, found)
     except BaseException:
         start.undo()
         raise
+    for alarm in start.alarms:
+        listener(alarm)
+    return launched
 
 
 def compiled(

@@ -26,6 +26,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     plan_fingerprint,
 )
 from clonos.core.checkpoint.plan_shape import differences, shape_of
+from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
@@ -80,6 +81,7 @@ class JobStart:
         self._savepoint: SavepointStart | None = None
         self._change: WidthChange | None = None  # of a job that goes on with other widths
         self._stages: tuple[Stage, ...] = ()  # rows to withdraw before a task runs
+        self.alarms: list[Alarm] = []  # of rows that may come again of tasks that do not run any more
 
     # ------------------------------------------------------------------ reading
 
@@ -271,7 +273,7 @@ class JobStart:
                 self._staged.remove_others()
         self._prepare_outputs(image, record.job_id, is_taken_over)
         if not is_taken_over:
-            withdraw_rows(image, record.job_id, self.store.term, self._stages)
+            self.alarms = withdraw_rows(image, record.job_id, self.store.term, self._stages)
             if self.is_resume:
                 remove_leftovers(self.store)  # after the withdrawal, which reads snapshots of void checkpoints
         if self._change is not None:

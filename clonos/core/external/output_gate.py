@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.external.external_output import ExternalOutput, KeeperLink, Requirement, held_by
+from clonos.core.external.repeated_output import repeated_output
 from clonos.core.external.source_journal import SourceJournal
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
-from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, ThreadId, journal_of, log_of, view_name
+from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, ThreadId, journal_of, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.effect_collector import EffectCollector
@@ -125,24 +126,10 @@ class OutputGate:
         system that does not know what it has gives only the first number.
         """
         assert self.external is not None
-        generation = view_name(self.generation)
-        if not knows_output and self.may_come_again:
-            self.shell.warn(
-                f"output from {next_number} on of {self.name} may have left before the rollback and may leave again,"
-                " with other content",
-                task=self.task,
-                first=next_number,
-                generation=generation,
-            )
-        elif superseded_next is not None and superseded_next > next_number:
-            self.shell.warn(
-                f"output {next_number} to {superseded_next - 1} of {self.name} had left before"
-                " the rollback and may leave again, with other content",
-                task=self.task,
-                first=next_number,
-                next=superseded_next,
-                generation=generation,
-            )
+        alarm = repeated_output(self.name, self.generation, next_number, superseded_next, knows_output)
+        if alarm is not None and (knows_output or self.may_come_again):
+            text, fields = alarm
+            self.shell.warn(text, task=self.task, **fields)
         if knows_output and self.lacks_log:
             self.lacks_log = False
             for link in self.keepers.values():

@@ -17,6 +17,8 @@ from itertools import pairwise
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.plan_shape import PlanShape, shape_of
+from clonos.core.coordinator.coordinator_effects import Alarm
+from clonos.core.external.repeated_output import repeated_output
 from clonos.core.model.ids import view_number
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.object_files import ObjectMissing
@@ -102,15 +104,16 @@ def stages_of_begun(begun_as: Sequence[PlanShape], image: JobImage) -> tuple[Sta
     return (tuple(sorted((name, 0) for name in {name for each in before for name in each})),)
 
 
-def withdraw_rows(image: JobImage, job_id: str, term: int, stages: Sequence[Stage]) -> None:
+def withdraw_rows(image: JobImage, job_id: str, term: int, stages: Sequence[Stage]) -> list[Alarm]:
     """Registers with external systems in place of tasks, one stage after the other. Each stage is a generation of its
     own term; ``term`` is that of the last stage.
 
     So their later rows are withdrawn, and what may still run of a task writes nothing. May be repeated, also after it
-    was interrupted.
+    was interrupted. Returns alarms of the rows that stay and may come again.
 
     Raises: what sinks raise.
     """
+    alarms: list[Alarm] = []
     number_of = {vertex.name: number for number, vertex in enumerate(image.plan.vertices)}
     running = {image.plan.task_name(task) for task in image.plan.tasks}
     for stage_term, rows in enumerate(stages, term + 1 - len(stages)):
@@ -126,10 +129,11 @@ def withdraw_rows(image: JobImage, job_id: str, term: int, stages: Sequence[Stag
                 found = writer.register(WriterIdentity(job_id, name, generation, generation), next_row)
             finally:
                 writer.close()
-            if found.superseded_next is not None or not found.knows_output:
-                end = found.superseded_next
-                span = f"from {next_row} on" if end is None else f"{next_row} to {end - 1}"
-                logger.warning("output %s of %s may leave again, with other content", span, name)
+            if (alarm := repeated_output(name, generation, *found)) is not None:
+                text, fields = alarm
+                logger.warning("%s %s", text, fields)
+                alarms.append(Alarm(text, tuple(fields.items())))
+    return alarms
 
 
 def _replaces_rows(sink: object) -> bool:

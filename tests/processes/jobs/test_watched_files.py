@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clonos.connectors import files
 from clonos.core.coordinator.coordinator_effects import Ending
+from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
 from tests.speed import scaled
 
@@ -45,12 +48,17 @@ class Watched:
 
     def wait(self) -> None:
         """Until all that was added is committed, once."""
+        self.wait_for(lambda: (self.folder / "output").exists() and len(self.output()) >= self.written)
+        assert self.output() == list(range(self.written))
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Asks again and again."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
-            if (self.folder / "output").exists() and len(self.output()) >= self.written:
-                break
+            if condition():
+                return
             waiting.wait(0.02)
-        assert self.output() == list(range(self.written))
+        raise AssertionError(f"never: {condition}")
 
     def output(self) -> list[int]:
         """Committed rows."""
@@ -70,6 +78,28 @@ def test_files_that_arrive_later_are_read_once_despite_kills_and_a_resume(tmp_pa
         assert handle.wait(LIMIT_S).ending is Ending.DRAINED
     watched.add(6)
     with watched.job().start(resume=True) as handle:
+        watched.wait()
+        handle.stop(drain=True)
+        assert handle.wait(LIMIT_S).ending is Ending.DRAINED
+    assert watched.output() == list(range(watched.written))
+
+
+def test_files_that_arrive_around_changes_of_widths_are_read_once_also_from_before_the_changes(tmp_path: Path) -> None:
+    watched, checkpoints = Watched(tmp_path), []
+    for width in (4, 2, 4):
+        watched.add(6)
+        options: Any = {"widths": (f"lines={width}",), "checkpoint_every": "1s", "checkpoints_retained": 100}
+        with watched.job().start(resume=True, **options) as handle:
+            watched.add(6)
+            watched.wait()
+            handle.stop(drain=width == 4)
+            handle.wait(LIMIT_S)
+        store = CheckpointStore(str(tmp_path / "store"))
+        store.find_job()
+        checkpoints.append(store.checkpoints()[-1])
+    watched.add(6)
+    with watched.job().start(resume=True, checkpoint=checkpoints[0]) as handle:
+        watched.add(6)
         watched.wait()
         handle.stop(drain=True)
         assert handle.wait(LIMIT_S).ending is Ending.DRAINED
