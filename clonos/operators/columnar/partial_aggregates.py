@@ -65,7 +65,7 @@ class PartialAggregates(PartialStep):
         kind = self._kind
         if kind is None or not kind.given.equals(batch.schema):
             kind = self._kind = self.kind_of(batch.schema)
-        if kind.schema is None or not self._pays or batch.num_rows < self.rows_min:
+        if kind.schema is None or batch.num_rows < self.rows_min:
             self.out.columns(batch)
         elif not self._is_event_time:
             self._pass_on(batch, self.partials(kind, batch, None))
@@ -96,7 +96,6 @@ class PartialAggregates(PartialStep):
 
     def _pass_on(self, batch: RecordBatch, partials: Any | None) -> None:
         """Passes the partial aggregates of a batch on, or the batch if they are hardly fewer."""
-        self._pays = partials is not None
         self.out.columns(batch if partials is None else partials)
 
     def partials(self, kind: _Kind, batch: RecordBatch, panes: Any) -> Any | None:

@@ -69,7 +69,7 @@ class PartialRows(PartialStep):
             self.out.rows(found, found_times)
 
     def _is_gain(self, runs: Collection[list[Any]]) -> bool:
-        """Returns whether the parts of some rows are fewer than they; a small batch says nothing of the next one."""
+        """Returns whether the parts of some rows are fewer than they."""
         # Told before functions of the user run: each record calls them once.
         parts = sum(len({*state_keys([key for key, _ in run])}) for run in runs)
         return parts * self.gain_min <= sum(map(len, runs))

@@ -2,6 +2,7 @@
 
 The step after the exchange merges them, windows as they merge panes. Each batch is aggregated for itself and passed on
 at once, so nothing waits here for a watermark or a barrier, and a replay, which has the same batches, makes the same.
+A small batch says nothing of the next one, so that no batch decides for another.
 
 Records of panes behind the watermark of this task pass as they are: the windows decide which of them are late. So do
 batches that would hardly become smaller, and all batches of a task that has been idle: the watermark of the windows may
@@ -34,12 +35,11 @@ class PartialStep(Operator):
     """Rows of a batch below which it passes as it is."""
 
     gain_min: ClassVar[float] = 2
-    """Records for each partial aggregate below which batches pass as they are, up to the next barrier."""
+    """Records for each partial aggregate below which a batch passes as it is."""
 
     def __init__(self, step: str, spans: Spans | None, is_event_time: bool) -> None:
         """Creates the operator for the step ``step`` after the exchange; ``spans``: its windows, None without them."""
         self.state_step, self._spans, self._is_event_time = step, spans, is_event_time
-        self._pays = True
 
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
@@ -47,9 +47,6 @@ class PartialStep(Operator):
 
     def open(self, scope: Scope) -> None:
         self._reached = scope.state.table(WATERMARK)
-
-    def prepare(self, checkpoint: int) -> None:
-        self._pays = True  # a task that takes over begins here, and must make the same batches
 
     def on_watermark(self, watermark: Watermark) -> None:
         if self._is_event_time:

@@ -140,7 +140,7 @@ def test_windows_by_the_clock_take_partial_aggregates() -> None:
     assert made == [2, 2, 1]
 
 
-def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_after: int) -> list[int]:
+def forms_of_batches(rows: list[dict[str, Any]], records_max: int) -> list[int]:
     """Rows of each batch that the windows get."""
     graph = JobGraph("job")
     windowed(graph, ColumnsOf(rows), Tumbling("100s"), is_event_time=False)
@@ -155,21 +155,16 @@ def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_after
         process(port, batch)
 
     chain.process_columns = seeing
-    for number in range(len(rows)):
-        running.read(records_max)
-        running.drain()
-        if number + 1 == barrier_after:
-            running.barrier(1)
-    running.finish()
+    running.finish(records_max)
     return seen
 
 
-def test_batches_that_hardly_become_smaller_pass_as_they_are_until_the_next_barrier(
+def test_a_batch_that_hardly_becomes_smaller_passes_and_decides_for_no_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(PartialAggregates, "rows_min", 3)
-    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abc" + "aaa" * 3]
-    assert forms_of_batches(rows, 3, barrier_after=2) == [3, 3, 1, 1]
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abc" + "aaa" + "cba" + "aaa"]
+    assert forms_of_batches(rows, 3) == [3, 1, 3, 1]
 
 
 def partial_steps(build: Any) -> int:
