@@ -141,7 +141,7 @@ def _prepared(
             what = built_of(graph.file, image, settings, deployment.hash_seed)
             living = slots_to_take_over(graph.name, retained, what, image, start.why_not_taken_over())
             retained.begin(what, living)
-        image = start.as_slots_have(image) if living else image
+        needed, image = _slots_needed(image, settings), (start.as_slots_have(image) if living else image)
         data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
         record = start.begin(image, hash_seed, bool(living))
         log_notes(image, settings.core.keepers)
@@ -149,7 +149,7 @@ def _prepared(
         begin = Begin(
             term=store.term,
             job_id=record.job_id,
-            slots_needed=_slots_needed(image, settings),
+            slots_needed=needed,  # for the tasks after a cut, which slots do not have yet
             resume=start.resumed,
             retained=start.retained(settings.core.checkpoints_retained),
             versions=versions(hash_seed=deployment.hash_seed),

@@ -317,7 +317,9 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
     if divided is None and state.declared.with_widths(dict(state.completed.widths)) == state.plan:
         divided = state.completed  # the tasks are the same
     if divided is not None:
+        tasks_before = len(state.plan.tasks)
         switch(state, view, state.plan, divided, is_known=True)
+        state.slots_needed -= max(0, tasks_before - len(state.plan.tasks))
     elif switching.asked_ns is None:
         state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked(state.awake_ns))
         state.emit(DivideState(state.completed))
@@ -325,7 +327,8 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
 
 def switch(state: CoordinatorState, view: View, before: Plan, divided: CheckpointMetadata, *, is_known: bool) -> None:
     """Begins the generation after a cut. A task of the same name stays where it was in ``view``, which has the tasks of
-    the plan ``before``, unless all are to be placed anew."""
+    the plan ``before``, unless all are to be placed anew. How many slots are needed does not change here: another
+    coordinator begins with the number for the tasks of the cut."""
     assigned = [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
     state.adopt_plan(divided)
     plan, domains = state.plan, state.domains()
@@ -336,7 +339,6 @@ def switch(state: CoordinatorState, view: View, before: Plan, divided: Checkpoin
     ready = Readiness({}, {}, [entry.snapshot for entry in divided.tasks], state.ledger.incarnations)
     placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
     addresses = tuple(state.addresses[slot] for slot in domains)
-    state.slots_needed -= max(0, len(before.tasks) - len(plan.tasks))
     install_view(state, view_machine.Switch(divided, placed, addresses, predecessors, is_known))
 
 

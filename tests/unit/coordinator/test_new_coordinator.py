@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.checkpoint.plan_shape import shape_of
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     Effect,
@@ -13,13 +15,20 @@ from clonos.core.coordinator.coordinator_effects import (
     RequestSlots,
     StoodDown,
 )
-from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopRequested, Ticked
+from clonos.core.coordinator.coordinator_events import (
+    Begin,
+    OutputCommitted,
+    RescaleRequested,
+    SlotGone,
+    StopRequested,
+    Ticked,
+)
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, TriggerCheckpoint
 from clonos.core.wire.recovery_messages import SinkFenced
-from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, live_chain, of_kind, sent
 
 
 def _restart(harness: CoordinatorHarness, silent: tuple[int, ...] = ()) -> CoordinatorHarness:
@@ -276,3 +285,32 @@ def test_a_job_that_shall_stop_and_cannot_be_taken_over_ends_as_aborted() -> Non
     for slot in named:
         again.do(SlotGone(slot, "killed"))
     assert [ended.ending for ended in of_kind(again.tick(100), JobDone)] == [Ending.ABORTED]
+
+
+def test_a_coordinator_that_goes_on_from_a_cut_with_fewer_tasks_replaces_lost_slots() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.do(RescaleRequested(7, (("map", 1), ("sink", 1))))
+    while not harness.view.cut:
+        harness.tick(100)
+    harness.tick(300)
+    harness.divides = False
+    harness.acknowledge(harness.view.cut)
+    harness.durable(harness.view.cut)
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    registers, named = harness.coordinator.slots, tuple(harness.slots)
+    cut = _divided(harness.coordinator.completed)
+    again.do(Begin(2, "job-1", 0, cut, awaits_slots=True, named=named, registers=registers, only_adopts=True))
+    again.slots = dict(harness.slots)
+    again.tick(500)
+    assert len(again.view.placements) == 4
+    effects = again.gone(*[placement.hosting_slot for placement in again.view.placements[1:]])
+    assert [request.count for request in of_kind(effects, RequestSlots)] == [1], "4 slots of 6 are needed, and 3 live"
+
+
+def _divided(cut: CheckpointMetadata) -> CheckpointMetadata:
+    """A cut of the chain, with the tasks of its widths."""
+    plan = chain_plan().with_widths(dict(cut.widths))
+    return msgspec.structs.replace(cut, tasks=cut.tasks[: len(plan.tasks)], plan=shape_of(plan))
