@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+import gzip
 import hashlib
 import io
+import itertools
 import logging
 import os
 import random as standard
 import secrets
+import sqlite3
 import sys
+import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date, datetime
+from email.utils import formatdate
 from functools import partial, wraps
 from os import urandom
 from pathlib import Path
@@ -59,6 +66,56 @@ OPENED = io.StringIO("a\nb\n")
 STARTED = clock.now()
 STREAM = Job("other").source(values([1]))
 total = 0
+
+
+DRAW = partial(standard.random)
+RUN = str(uuid.uuid4())
+NUMBERED: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
+
+
+@dataclass
+class Stamped:
+    """A record that gets the time of its making."""
+
+    name: str
+    at: float = field(default_factory=time.time)
+
+
+class Plain:
+    """A class without a text of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def distinct(text: str) -> Any:
+    return {word for word in text.split()}  # noqa: C416  a display, not a call
+
+
+def sets_precision(record: Any) -> Any:
+    decimal.getcontext().prec = record
+    return record
+
+
+class Opening:
+    """A process class whose thread goes on after open."""
+
+    def open(self, context: Any) -> None:
+        self.started = time.time()
+        threading.Thread(target=print).start()
+
+    def process(self, value: Any, context: Any) -> None:
+        context.emit(value)
+
+
+class Connected:
+    """A process class that asks a database for each record."""
+
+    def open(self, context: Any) -> None:
+        self.database = sqlite3.connect("limits.db")
+
+    def process(self, value: Any, context: Any) -> None:
+        context.emit(self.database.execute("select 1").fetchone())
 
 
 class Stats:
@@ -182,6 +239,24 @@ def enclosing() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         (Counting(), "changes self.calls (no checkpoint has it"),
         (standard.random, "the step map calls random.Random.random (use random of clonos)"),
         (partial(imports_inside), "calls ids.uuid4 (use uuid4 of clonos)"),
+        (lambda record: formatdate(usegmt=True), "calls formatdate (use clock.now() of clonos)"),
+        (
+            lambda record: datetime.fromtimestamp(record),
+            "calls datetime.fromtimestamp (it has the time zone of the machine",
+        ),
+        (lambda record: numpy.datetime64("now"), "takes the present time (use clock.now() of clonos)"),
+        (lambda record: record.sample(frac=0.1), "calls sample() (give random_state=, or choose by a hash of the key)"),
+        (lambda record: DRAW(), "calls DRAW (use random of clonos)"),
+        (lambda record: RUN, "uses RUN, which uuid.uuid4() has set while the file was loaded"),
+        (lambda record: NUMBERED[record], "adds to the defaultdict NUMBERED (no checkpoint has it"),
+        (lambda record: decimal.setcontext(record), "calls decimal.setcontext (it is a setting of the process"),
+        (
+            lambda record: Stamped(record),
+            "makes Stamped, whose at is what time.time gives (use clock.time() of clonos)",
+        ),
+        (lambda record: repr(Plain(record)), "gives the repr of an object, which has its address (give the class a"),
+        (lambda record: list(distinct(record)), "a lambda of the step map gives a set an order"),
+        (sets_precision, "sets decimal.getcontext().prec (it outlives the call: use decimal.localcontext())"),
     ],
 )
 def test_a_function_that_a_replay_would_not_repeat_is_warned_of(function: Any, what: str) -> None:
@@ -272,6 +347,12 @@ class Remembering:
         self.client.update(b"")
 
 
+def test_a_process_class_may_open_what_it_needs_but_no_thread_and_no_request_for_each_record() -> None:
+    assert "Opening.open of the step process calls threading.Thread (use plain calls" in warning(Opening, "process")
+    assert len(warning(Opening, "process").splitlines()) == 1
+    assert "calls self.database.execute (put @service above" in warning(Connected, "process")
+
+
 @pytest.mark.parametrize("function", [Remembering, Remembering()])
 def test_a_container_that_init_has_made_is_known_by_each_method_that_changes_it(function: Any) -> None:
     text = warning(function, "process")
@@ -316,6 +397,12 @@ def right(record: Any) -> Any:
     http.get("http://localhost").raise_for_status()
     try:
         rate("EUR")
+        gzip.decompress(io.BytesIO(b"").read())
+        with gzip.open(io.BytesIO(b"")) as file:
+            file.read()
+        requests.Request("GET", record).prepare()
+        datetime.fromtimestamp(5, tz=dt.UTC)
+        record.sample(frac=0.1, random_state=7)
     except requests.RequestException:
         return uuid4(), random.random(), random.numpy(), clock.time(), clock.now()
     return words, seen, uuid.UUID(int=5), uuid.uuid5(uuid.NAMESPACE_DNS, "a"), datetime.fromisoformat(record), len(SEEN)

@@ -100,10 +100,10 @@ def test_the_sum_is_unknown_while_one_split_does_not_report(head: Head) -> None:
 def test_bytes_are_also_records_of_the_mean_length_that_was_read(head: Head) -> None:
     source = Counted(a=PendingInput(bytes=900, read_bytes=100))
     made, _ = head(source, [b"a"])
-    made._splits[0].buffered(1)
+    made.poll(1)
     assert made.pending() == PendingInput(None, 900)
     made.read(0, 2)
-    made._splits[0].buffered(1)
+    made.poll(1)
     source.reported["a"] = PendingInput(bytes=860, read_bytes=140)
     assert made.pending() == PendingInput(43 + 2, 860)
 
@@ -120,7 +120,7 @@ def test_an_exception_is_reported_once_and_the_source_reads_on(head: Head, caplo
     assert taken.records == ["a"] * 4
 
 
-def test_a_source_without_the_contract_is_unknown_and_one_that_has_ended_has_nothing(head: Head) -> None:
+def test_a_source_without_the_contract_is_unknown_and_an_ended_source_has_nothing(head: Head) -> None:
     source = Given([b"1", b"2"])
     made, _ = head(source, source.splits(1))
     assert made.pending() is None

@@ -24,6 +24,7 @@ from clonos.api.checks.code.replacements import (
     FRAMES,
     KEEP_IN_STATE,
     MUTATORS,
+    THREADS,
     UNDECLARED_EFFECT,
     Replacement,
     replacement_of,
@@ -90,14 +91,19 @@ def checked_functions(graph: StepGraph) -> Iterator[CheckedFunction]:
                 if step.kind == "map_batches":
                     yield from _checked(step, reached, of_frames=True)
             yield from _without_source(step, function, is_recorded=is_recorded)
+            opened = _opened_by(function) if step.kind == "process" else None
+            if opened is not None:
+                yield from _checked(step, opened, only=THREADS)
 
 
 def _checked(
-    step: Step, reached: Reached, *, is_recorded: bool = False, of_frames: bool = False
+    step: Step, reached: Reached, *, is_recorded: bool = False, of_frames: bool = False, only: str = ""
 ) -> Iterator[CheckedFunction]:
     function = reached.function
     try:
-        found = findings_from(reached, is_recorded=is_recorded, has_effects=step.has_effects, of_frames=of_frames)
+        found = findings_from(
+            reached, is_recorded=is_recorded, has_effects=step.has_effects, of_frames=of_frames, only=only
+        )
         source = source_of(function)
     except Exception as error:  # noqa: BLE001  objects of the user may raise anything, and a look never stops a job
         logger.debug("%s of the step %s was not looked at: %r", function.__qualname__, step.name, error)
@@ -166,6 +172,13 @@ def _parts_of(found: list[Finding]) -> str:
     if len(distinct) > FINDINGS_MAX:
         parts.append(f"and {len(distinct) - FINDINGS_MAX} more")
     return "; ".join(parts)
+
+
+def _opened_by(function: Any) -> Reached | None:
+    """Returns the ``open`` of a process class of the user's. It may read files, but a thread of it would go on."""
+    cls = function if isinstance(function, type) else type(function)
+    member = inspect.getattr_static(cls, "open", None)
+    return Reached(member, function, True) if isinstance(member, FunctionType) and is_user_function(member) else None
 
 
 def _functions_of(function: Any, *, is_process: bool) -> Iterator[Reached]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import ast
 import io
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from clonos.api.checks.code.code_scope import CONTAINERS, UNKNOWN, CodeScope, Reached, is_of_library
+from clonos.api.checks.code.code_scope import (
+    CONTAINERS,
+    UNKNOWN,
+    CodeScope,
+    Reached,
+    factories_of,
+    full_name,
+    is_of_library,
+    is_of_user,
+)
 from clonos.api.checks.code.replacements import (
     ATTRIBUTES,
     CALL_IN_STEP,
@@ -38,6 +50,12 @@ IN_ORDER: Final = frozenset(
     f"builtins.{name}" for name in ("list", "tuple", "enumerate", "iter", "zip", "map", "filter", "str", "repr", "dict")
 )
 """Builtins that give what they get in its order."""
+
+ADDRESS: Final = Replacement(
+    "CLN602", "give the class a __repr__, or use its fields: an address differs between processes"
+)
+INSTANTS: Final = re.compile(r"numpy\.datetime64|pandas\.(?:[\w.]+\.)?(?:Timestamp|to_datetime)")
+"""Functions that take "now" for the present time."""
 
 OPEN_MODE: Final = frozenset("wax+")
 HTTP_EFFECTS: Final = frozenset(
@@ -126,6 +144,27 @@ class _Looking:
         match node:
             case ast.Call(func=ast.Attribute(value=holder, attr=method)):
                 yield from self._change(holder, method)
+                if method == "sample" and _draws_rows(node):
+                    yield (
+                        f"calls {method}()",
+                        Replacement("CLN202", "give random_state=, or choose by a hash of the key"),
+                    )
+            case ast.Call(func=ast.Name() as function, args=[value]) if self._has_address(function, value):
+                yield f"gives the {ast.unparse(function)} of an object, which has its address", ADDRESS
+            case ast.FormattedValue(value=value) if self._has_address(None, value):
+                yield "gives the text of an object, which has its address", ADDRESS
+            case ast.Subscript(value=value, ctx=ast.Load()) if isinstance(scope.value_of(value), defaultdict):
+                yield f"adds to the defaultdict {ast.unparse(value)}", Replacement(CONTAINERS_CHANGED, KEEP_IN_STATE)
+            case ast.Constant(value="now" | "today") if self._is_instant(node):
+                yield "takes the present time", Replacement("CLN101", "use clock.now() of clonos")
+            case ast.Attribute(value=ast.Call(func=function), ctx=ast.Store()) if scope.name_of(function) in (
+                "decimal.getcontext",
+                "_decimal.getcontext",
+            ):
+                yield (
+                    f"sets {ast.unparse(node)}",
+                    Replacement(ATTRIBUTES, "it outlives the call: use decimal.localcontext()"),
+                )
             case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
                 yield from self._change(value, "")
             case ast.AugAssign(target=ast.Name(id=name) as target) if scope.container(target):
@@ -158,10 +197,26 @@ class _Looking:
         if call is not None and (writes := _opened_to_write(name, call)):
             yield f"calls {ast.unparse(node)}", writes
             return
-        arguments = 0 if call is None else len(call.args) + len(call.keywords)
-        found = replacement_of(name, is_called=call is not None, arguments=arguments)
-        if found is not None and not _is_exception(scope.value_of(node)) and not _is_in_memory(name, call):
+        places = 0 if call is None else len(call.args)
+        arguments = 0 if call is None else places + len(call.keywords)
+        value = scope.value_of(node)
+        is_called = call is not None or isinstance(value, partial)
+        found = replacement_of(name, is_called=is_called, arguments=arguments, places=places)
+        if found is not None and not _is_exception(value) and not self._is_in_memory(name, call):
             yield f"{'uses' if call is None else 'calls'} {ast.unparse(node)}", found
+        for field, factory in factories_of(value) if isinstance(value, type) and is_of_user(value) else ():
+            if made := replacement_of(full_name(factory), is_called=True, arguments=0):
+                yield f"makes {value.__name__}, whose {field} is what {full_name(factory)} gives", made
+
+    def _is_in_memory(self, name: str, call: ast.Call | None) -> bool:
+        """Returns whether a call opens a database or a file that is in memory only."""
+        if call is None or not call.args:
+            return False
+        first = call.args[0]
+        if "sqlite3" in name:
+            return isinstance(first, ast.Constant) and first.value == ":memory:"
+        cls = self._scope.type_of(first)
+        return cls is not None and issubclass(cls, io.IOBase)
 
     def _change(self, node: ast.AST, method: str) -> Iterator[tuple[str, Replacement]]:
         """Yields which container a call of ``method``, or an assignment to an item without one, changes."""
@@ -175,6 +230,23 @@ class _Looking:
             value = scope.value_of(node)
             if (value is UNKNOWN and is_sure) or isinstance(value, CONTAINERS):
                 yield f"changes {ast.unparse(node)}", Replacement(CONTAINERS_CHANGED, KEEP_IN_STATE)
+
+    def _has_address(self, function: ast.Name | None, node: ast.expr) -> bool:
+        """Returns whether the text of an object of the user's is the default one. ``function``: repr, str or None."""
+        name = "" if function is None else self._scope.name_of(function)
+        if function is not None and name not in ("builtins.repr", "builtins.str"):
+            return False
+        cls: Any = self._scope.type_of(node)
+        if cls is None or not is_of_user(cls) or cls.__repr__ is not object.__repr__:
+            return False
+        return name == "builtins.repr" or bool(cls.__str__ is object.__str__)
+
+    def _is_instant(self, node: ast.Constant) -> bool:
+        """Returns whether a text is the argument of a function that takes it for an instant."""
+        parent = self._parents.get(id(node))
+        if not isinstance(parent, ast.Call) or node not in parent.args[:1]:
+            return False
+        return bool(INSTANTS.fullmatch(self._scope.name_of(parent.func)))
 
     # ------------------------------------------------------------------ the order of sets
 
@@ -234,7 +306,7 @@ def _held(scope: CodeScope, node: ast.Name | ast.Attribute) -> tuple[str, Replac
         return f"uses the open file {text}", OPEN_IN_SLOT
     if isinstance(value, Iterator):
         return f"takes from the iterator {text}", MAKE_A_LIST
-    if isinstance(node, ast.Name) and (call := scope.time_read_into(node.id)):
+    if isinstance(node, ast.Name) and (call := scope.drawn_into(node.id)):
         return f"uses {text}, which {call}() has set while the file was loaded", CALL_IN_STEP
     is_own = isinstance(node, ast.Attribute) and scope.is_myself(node.value) and scope.is_retained
     if is_own and value is UNKNOWN and scope.is_made_in_init(text.rpartition(".")[2], Iterator):
@@ -251,10 +323,10 @@ def _opened_to_write(name: str, call: ast.Call) -> Replacement | None:
     return replacement_of("shutil.move", is_called=True, arguments=2) if is_written else None
 
 
-def _is_in_memory(name: str, call: ast.Call | None) -> bool:
-    """Returns whether a call opens a database that is in memory only."""
-    first = call.args[0] if call is not None and call.args else None
-    return "sqlite3" in name and isinstance(first, ast.Constant) and first.value == ":memory:"
+def _draws_rows(call: ast.Call) -> bool:
+    """Returns whether a call of ``sample`` is one of a frame that draws rows without a seed."""
+    names = {each.arg for each in call.keywords}
+    return bool(names & {"n", "frac", "fraction", "weights"}) and not names & {"random_state", "seed"}
 
 
 def _is_without_order(body: list[ast.stmt]) -> bool:

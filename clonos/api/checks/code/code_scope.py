@@ -17,18 +17,20 @@ from pathlib import PurePath
 from queue import Queue, SimpleQueue
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
 
 from clonos.api.checks.code.function_source import calls_for_globals, source_of
+from clonos.api.checks.code.replacements import replacement_of
 
 LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos_standby"})
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 CONTAINERS: Final = (list, dict, set, bytearray, deque)
 HOLDERS: Final = (*CONTAINERS, Queue, SimpleQueue)
-TIMES: Final = (int, float, date, str)
-CLOCKS: Final = (
-    *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns"),
-    *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"),
-)
+SIMPLE: Final = (int, float, date, str, bytes, UUID)
+CAUSAL: Final = ("clonos_services.clock.", "clonos_services.random.", "clonos_services.identity.")
+"""Modules of services that read clocks and draw at random."""
 SETS: Final = (set, frozenset)
 GIVE_SETS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
 VIEWS: Final = frozenset({"keys", "items"})
@@ -164,7 +166,8 @@ class CodeScope:
         if value is iter or value is open:
             return type(iter(())) if value is iter else io.TextIOWrapper
         if isinstance(value, FunctionType):
-            return self._class_of(value.__annotations__.get("return"), value.__globals__)
+            annotation = value.__annotations__.get("return")
+            return self._class_of(annotation, value.__globals__) or self._type_returned(value)
         if isinstance(function, ast.Attribute):
             of_holder = self.type_of(function.value)
             if of_holder is not None and issubclass(of_holder, SETS) and function.attr in GIVE_SETS:
@@ -172,6 +175,19 @@ class CodeScope:
             if of_holder is not None and issubclass(of_holder, PurePath) and function.attr in GIVE_PATHS:
                 return of_holder
         return None
+
+    def _type_returned(self, function: FunctionType) -> type | None:
+        """Returns the class of what a function of the user returns in all places; None if it does not show."""
+        source = source_of(function) if is_user_function(function) else None
+        if source is None or isinstance(source.node, ast.Lambda):
+            return None
+        scope = CodeScope(Reached(function), source.node)
+        scope._depth = self._depth + 1
+        given = [
+            each.value for each in ast.walk(source.node) if isinstance(each, ast.Return) and each.value is not None
+        ]
+        types = {scope.type_of(each) for each in given}
+        return types.pop() if len(types) == 1 else None
 
     def _class_of(self, annotation: Any, members: dict[str, Any] | None = None) -> type | None:
         """Returns the class that an annotation names, as an object, a text or a syntax tree."""
@@ -229,15 +245,26 @@ class CodeScope:
         if isinstance(node, ast.Name) and node.id in self.imported:
             return self.imported[node.id]
         value = self.value_of(node)
+        while isinstance(value, partial):
+            value = value.func
         if value is not UNKNOWN and not isinstance(value, CONTAINERS):
             return full_name(value)
         if isinstance(node, ast.Attribute):
-            if owner := self.name_of(node.value):
+            if owner := self.name_of(node.value) or self._maker_of(node.value):
                 return f"{owner}.{node.attr}"
             cls = self.type_of(node.value)
             if cls is not None and not is_of_user(cls) and not cls.__module__.startswith(SEEDED):
                 return f"{full_name(cls)}.{node.attr}"
         return ""
+
+    def _maker_of(self, node: ast.AST) -> str:
+        """Returns the full name of what ``__init__`` or ``open`` calls to make an attribute of the object, such as
+        ``sqlite3.connect``."""
+        if not isinstance(node, ast.Attribute) or not self.is_myself(node.value):
+            return ""
+        calls = ((scope, given) for scope, given in self._given_to_myself(node.attr) if isinstance(given, ast.Call))
+        names = (scope.name_of(given.func) for scope, given in calls if scope.type_of(given) is None)
+        return next((name for name in names if not name.startswith(SEEDED)), "")
 
     # ------------------------------------------------------------------ what outlives a call
 
@@ -279,13 +306,13 @@ class CodeScope:
                     attributes = [each.attr for each in targets if isinstance(each, ast.Attribute)]
                     yield from ((scope, node.value) for attribute in attributes if attribute == name)
 
-    def time_read_into(self, name: str) -> str:
-        """Returns which call has read a clock into a global of the module; "" if none has."""
+    def drawn_into(self, name: str) -> str:
+        """Returns which call has read a clock, or drawn at random, what a global of the module is; "" if none has."""
         code, members = self._function.__code__, self._function.__globals__
-        if name in self._local or name in self.free or not isinstance(members.get(name), TIMES):
+        if name in self._local or name in self.free or not isinstance(members.get(name), SIMPLE):
             return ""
         calls = calls_for_globals(code.co_filename).get(name, ())
-        return next((call for call in calls if _is_clock(_resolved(call, members))), "")
+        return next((call for call in calls if _is_drawn(_resolved(call, members))), "")
 
     # ------------------------------------------------------------------ functions that are reached
 
@@ -360,6 +387,18 @@ def _functions(value: Any, owner: Any, is_retained: bool) -> Iterator[Reached]:
             yield Reached(called, value, True)
 
 
+def factories_of(cls: type) -> list[tuple[str, Any]]:
+    """Returns the fields of a class to which a function gives their default, with these functions."""
+    fields = getattr(cls, "__dataclass_fields__", None)
+    if isinstance(fields, dict):
+        return [(name, each.default_factory) for name, each in fields.items() if callable(each.default_factory)]
+    if issubclass(cls, msgspec.Struct):
+        return [
+            (each.name, each.default_factory) for each in msgspec.structs.fields(cls) if callable(each.default_factory)
+        ]
+    return []
+
+
 def is_user_function(function: FunctionType) -> bool:
     """Returns whether a function is code of the user, neither of the library nor installed."""
     return not is_of_library(function) and not function.__code__.co_filename.startswith((*INSTALLED, "<"))
@@ -391,8 +430,10 @@ def full_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _is_clock(name: str) -> bool:
-    return name in CLOCKS or name.startswith("clonos_services.clock.")
+def _is_drawn(name: str) -> bool:
+    """Returns whether a call gives something else each time that a file is loaded."""
+    found = replacement_of(name, is_called=True, arguments=0)
+    return name.startswith(CAUSAL) or (found is not None and found.code.startswith(("CLN1", "CLN2")))
 
 
 def _resolved(dotted: str, members: dict[str, Any]) -> str:

@@ -28,12 +28,13 @@ FUNCTIONS_MAX: Final = 500
 
 
 def findings_from(
-    start: Reached, *, is_recorded: bool = False, has_effects: bool = False, of_frames: bool = False
+    start: Reached, *, is_recorded: bool = False, has_effects: bool = False, of_frames: bool = False, only: str = ""
 ) -> list[Finding]:
     """Returns what a function does, and what the functions of the user do that it may run, to any depth.
 
     ``is_recorded``: its result is recorded, so it may read clocks and make calls. ``has_effects``: its step declares
-    effects. ``of_frames``: only what is wrong with a batch that is a part of the records.
+    effects. ``of_frames``: only what is wrong with a batch that is a part of the records. ``only``: the first
+    characters of the codes that are looked for.
     """
     look = look_at_frames if of_frames else look_at
     found: dict[tuple[str, int, int], Finding] = {}
@@ -50,6 +51,7 @@ def findings_from(
         helper = "" if reached.function is start.function else source.name
         for node, what, replacement in looked.findings:
             is_allowed = has_effects and replacement.code == UNDECLARED_EFFECT
+            is_allowed = is_allowed or not replacement.code.startswith(only)
             if is_allowed or source.is_silent(replacement.code) or (is_recorded and replacement.code not in COUNTED):
                 continue
             place = (getattr(node, "lineno", source.line), getattr(node, "col_offset", 0) + 1)

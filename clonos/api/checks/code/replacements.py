@@ -13,7 +13,8 @@ class NameUse(Enum):
     LOADED = auto()  # called, or passed on
     CALLED = auto()
     CALLED_WITHOUT_ARGUMENTS = auto()
-    CALLED_WITHOUT_SECOND = auto()  # with one positional argument or none
+    CALLED_WITHOUT_PLACE = auto()  # without positional arguments
+    CALLED_WITHOUT_SECOND = auto()  # with one argument or none
 
 
 class Replacement(NamedTuple):
@@ -42,6 +43,7 @@ ATTRIBUTES: Final = "CLN503"
 CONTAINERS_CHANGED: Final = "CLN504"
 ITERATORS: Final = "CLN505"
 SET_ORDER: Final = "CLN601"
+THREADS: Final = "CLN701"
 UNNAMED: Final = "CLN801"
 UNDECLARED_EFFECT: Final = "CLN802"
 FLOAT_KEYS: Final = "CLN803"
@@ -74,7 +76,7 @@ THEMES: Final = {
     ITERATORS: "an iterator that outlives the call is advanced",
     SET_ORDER: "the order of a set",
     "CLN602": "a hash or an id",
-    "CLN701": "threads, pools and event loops",
+    THREADS: "threads, pools and event loops",
     UNNAMED: "a step with state has no name of its own",
     UNDECLARED_EFFECT: "a call with an effect in a step without effects=True",
     FLOAT_KEYS: "a key that is a float",
@@ -106,6 +108,7 @@ CALL_IN_STEP: Final = Replacement(
     TIME_AT_LOAD, "all records have the same, and a resumed job another: call clock.now() in the function"
 )
 
+_ZONE: Final = "it has the time zone of the machine: give tz=timezone.utc, or another zone"
 _CLOCK: Final = "use clock.now() of clonos"
 _RANDOM: Final = "use random of clonos"
 _NUMPY_RANDOM: Final = "use random.numpy() of clonos"
@@ -119,6 +122,9 @@ _CLIENTS: Final = (
     "requests|httpx|aiohttp|urllib3|boto3|botocore|kafka|confluent_kafka|pika|nats|paho|smtplib|ftplib|imaplib|poplib"
     "|xmlrpc|paramiko|grpc|websocket|websockets|slack_sdk|stripe|openai|anthropic|google"
 )
+_MADE_ONLY: Final = r"(?:requests|urllib\.request|httpx)\.(?:\w+\.)*(?:\w*Request|quote|unquote|\w+Error|Timeout|URL)\b"
+"""What only makes a request, and sends none."""
+
 _DATABASES: Final = (
     "_?sqlite3|redis|psycopg|psycopg2|psycopg_pool|pymongo|motor|sqlalchemy|mysql|pymysql|MySQLdb|asyncpg|aiosqlite"
     "|cassandra|elasticsearch|opensearchpy|pyodbc|oracledb|snowflake|clickhouse_connect|clickhouse_driver|memcache"
@@ -142,11 +148,13 @@ RULES: Final = (
     _rule("CLN101", r"time\.((?:time|monotonic)(?:_ns)?)", r"use clock.\1() of clonos"),
     _rule("CLN101", r"time\.clock_gettime(?:_ns)?", "use clock.time() of clonos"),
     _rule("CLN101", r"time\.(?:localtime|gmtime|ctime|asctime)", _CLOCK, NameUse.CALLED_WITHOUT_ARGUMENTS),
+    _rule("CLN303", r"time\.(?:localtime|mktime|ctime)", _ZONE, NameUse.CALLED),
+    _rule("CLN303", r"datetime\.datetime\.fromtimestamp", _ZONE, NameUse.CALLED_WITHOUT_SECOND),
     _rule("CLN101", r"time\.strftime", _CLOCK, NameUse.CALLED_WITHOUT_SECOND),
     _rule("CLN101", r"datetime\.datetime\.(?:now|utcnow|today)", _CLOCK),
     _rule("CLN101", r"datetime\.date\.today", "use clock.now().date() of clonos"),
     _rule("CLN101", r"(?:pandas|pendulum|arrow|whenever|dateutil|django)\b[\w.]*\.(?:now|utcnow|today)", _CLOCK),
-    _rule("CLN101", r"email\.utils\.(?:localtime|formatdate)", _CLOCK, NameUse.CALLED_WITHOUT_ARGUMENTS),
+    _rule("CLN101", r"email\.utils\.(?:localtime|formatdate)", _CLOCK, NameUse.CALLED_WITHOUT_PLACE),
     _rule("CLN102", r"time\.perf_counter((?:_ns)?)", r"use clock.monotonic\1(exact=True) of clonos"),
     _rule("CLN102", r"time\.(?:process_time|thread_time)(?:_ns)?", "leave it out: a successor needs another time"),
     _rule("CLN201", r"random\.[a-z]\w*|random\.Random\.\w+|random\.SystemRandom\.\w+", _RANDOM),
@@ -189,7 +197,9 @@ RULES: Final = (
     _rule("CLN304", r"builtins\.input", _READ_BEFORE, NameUse.CALLED),
     _rule("CLN306", rf"{_PATH}(?:{_WRITES_PATH})|shutil\.(?:copy\w*|move|rmtree|make_archive)", _WRITE_BY_SINK),
     _rule("CLN306", rf"(?:os|posix|nt)\.(?:{_WRITES_OS})", _WRITE_BY_SINK, NameUse.CALLED),
-    _rule("CLN401", rf"(?:{_CLIENTS}|http\.client|urllib\.request)\..+", _CALL_RECORDED, NameUse.CALLED),
+    _rule(
+        "CLN401", rf"(?!{_MADE_ONLY})(?:{_CLIENTS}|http\.client|urllib\.request)\..+", _CALL_RECORDED, NameUse.CALLED
+    ),
     _rule(
         "CLN402",
         r"_?socket\.(?:socket|create_connection|gethostbyname|getaddrinfo|gethostbyaddr)(?:\..+)?|ssl\.\w+",
@@ -198,10 +208,17 @@ RULES: Final = (
     ),
     _rule("CLN403", rf"(?:{_DATABASES})(?:\..+|$)", _IN_SERVICE, NameUse.CALLED),
     _rule(
-        "CLN701",
+        THREADS,
         r"threading\.(?:Thread|Timer)|_thread\.start_new_thread|concurrent\.futures\..+|asyncio\.\w+(?:\..+)?"
         r"|multiprocessing\..+|joblib\..+|signal\.\w+|anyio\..+|trio\..+",
         _PLAIN_CALLS,
+        NameUse.CALLED,
+    ),
+    _rule(
+        ATTRIBUTES,
+        r"decimal\.setcontext|locale\.setlocale|numpy\.seterr|pandas\.[\w.]*set_option|sys\.set\w+|_decimal\.setcontext"
+        r"|(?:os|posix|nt)\.(?:putenv|unsetenv|chdir|umask)|socket\.setdefaulttimeout",
+        "it is a setting of the process, which outlives the call: make it in open() of a process class",
         NameUse.CALLED,
     ),
     _rule(STREAMS, r"clonos\.job\.description\.Job", JOIN_IT.advice, NameUse.CALLED),
@@ -226,20 +243,19 @@ SURE_MUTATORS: Final = frozenset({"append", "appendleft", "extend", "setdefault"
 """Methods that show by their names that the object is a container."""
 
 
-def replacement_of(name: str, *, is_called: bool, arguments: int) -> Replacement | None:
+def replacement_of(name: str, *, is_called: bool, arguments: int, places: int = 0) -> Replacement | None:
     """Returns what to write instead of a name that is loaded or called; None if a replay repeats it.
 
-    ``arguments``: how many a call has.
+    ``arguments``: how many a call has, ``places`` of them without a name.
     """
     for rule in RULES:
-        if found := rule.names.fullmatch(name):
-            return (
-                Replacement(rule.code, found.expand(rule.advice)) if _is_meant(rule.use, is_called, arguments) else None
-            )
+        found = rule.names.fullmatch(name)
+        if found is not None and _is_meant(rule.use, is_called, arguments, places):
+            return Replacement(rule.code, found.expand(rule.advice))
     return None
 
 
-def _is_meant(use: NameUse, is_called: bool, arguments: int) -> bool:
+def _is_meant(use: NameUse, is_called: bool, arguments: int, places: int) -> bool:
     match use:
         case NameUse.LOADED:
             return True
@@ -247,5 +263,7 @@ def _is_meant(use: NameUse, is_called: bool, arguments: int) -> bool:
             return is_called
         case NameUse.CALLED_WITHOUT_ARGUMENTS:
             return is_called and not arguments
+        case NameUse.CALLED_WITHOUT_PLACE:
+            return is_called and not places
         case NameUse.CALLED_WITHOUT_SECOND:
             return is_called and arguments < 2  # the second one is the time

@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "limit": (lambda stream: stream.rebalance().limit(500, name="step"), "counts the records that it passes on"),
     "merge": (lambda stream: stream.merge_ordered(stream, name="step"), "its records have no key"),
     "all records": (lambda stream: stream.rebalance().aggregate(n=count(), name="step"), "its records have no key"),
-    "flush": (lambda stream: stream.rebalance().sink(Outbox(), flush=every("90s"), name="step"), "rows wait in it"),
+    "flush": (lambda stream: stream.rebalance().sink(Outbox(), flush=every("90s"), name="step"), "records wait in it"),
 }
 
 
