@@ -205,7 +205,7 @@ class CodeScope:
         elif isinstance(annotation, ast.AST):
             annotation = self.value_of(annotation)
         annotation = getattr(annotation, "__origin__", annotation)
-        return annotation if isinstance(annotation, type) else None
+        return annotation if isinstance(annotation, type) and annotation is not Any else None
 
     @cached_property
     def _annotations(self) -> dict[str, ast.AST]:
