@@ -124,7 +124,7 @@ class RequestedWidths:
 
     def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:
         checkpoint = 0
-        while request and not isinstance(found := self._check(request), Steady):
+        while request and not isinstance(found := self._check(request), Steady) and found.request == request:
             match found:
                 case Cutting(checkpoint=named) if named:
                     checkpoint = named

@@ -336,10 +336,7 @@ class Coordinator:
     def rescale_refusal(self, request: int) -> str:
         """Returns why a requested change of widths was refused or given up, as a sentence without its end; empty if it
         was not, or is not known."""
-        rescale = self._state.rescale
-        if isinstance(rescale, rescale_machine.Steady) and rescale.request == request and rescale.refusal:
-            return rescale.refusal
-        return self._state.refused_beside.get(request, "")
+        return self._state.rescale_refusals.get(request, "")
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:

@@ -44,6 +44,9 @@ from clonos.core.wire.control_messages import Completed, Register, Release, Slot
 RECOVERIES_MAX = 1_000
 """Maximum number of recoveries whose timeline is remembered. Older ones are dropped."""
 
+RESCALE_REFUSALS_MAX = 100
+"""Maximum number of refused changes of widths whose reason is remembered."""
+
 # ------------------------------------------------------------------ phases of the job
 
 
@@ -182,7 +185,7 @@ class CoordinatorState:
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
         self.rescale: rescale_machine.State = rescale_machine.Steady()
-        self.refused_beside: dict[int, str] = {}  # why requests were refused while another change was under way
+        self.rescale_refusals: dict[int, str] = {}  # why the last requests of other widths came to nothing
         self.assignment: tuple[Assignment, ...] = ()  # by the view in force
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}
@@ -270,6 +273,12 @@ class CoordinatorState:
         """Checkpoint at whose barrier all tasks are suspended, by the next view; 0 if there is none."""
         rescale = self.rescale
         return rescale.checkpoint if isinstance(rescale, rescale_machine.Cutting) else CheckpointId(0)
+
+    def note_rescale_refused(self, request: int, reason: str) -> None:
+        """Remembers why a request of other widths came to nothing, for who asks when another one has followed."""
+        self.rescale_refusals[request] = reason
+        while len(self.rescale_refusals) > RESCALE_REFUSALS_MAX:
+            del self.rescale_refusals[next(iter(self.rescale_refusals))]
 
     def is_switch_due(self, view: View) -> bool:
         """Returns whether the last completed checkpoint is a cut from which the generation of this view has not gone

@@ -278,6 +278,7 @@ def give_up_rescale(state: CoordinatorState, reason: str) -> None:
     state.slots_needed -= slots_added(state, rescale.widths)
     advance_checkpoints(state, checkpoint_events.CutGivenUp())
     state.rescale = rescale_machine.step(rescale, rescale_machine.GivenUp(reason))
+    state.note_rescale_refused(rescale.request, reason)
     state.is_placement_due = True
     state.emit(Alarm(f"the widths stay as they are: {reason}"))
 

@@ -24,17 +24,16 @@ from clonos.core.placement.survivability import names_of
 
 ENDED = "a task has read all of its input"
 BESIDE = "another change of widths is under way"
-REFUSALS_REMEMBERED = 100
 
 
 def request(state: CoordinatorState, event: RescaleRequested) -> None:
     """Begins to change widths, or refuses to."""
     if not isinstance(state.rescale, Steady):
-        refused_beside(state, event.request)
+        state.note_rescale_refused(event.request, BESIDE)
         return
     reason = _why_refused(state, event)
     if reason:
-        _step(state, rescale_machine.Refused(event.request, reason))
+        _refuse(state, event.request, reason)
         return
     plan = state.plan.with_widths(dict(event.widths))
     widths = tuple((vertex.name, vertex.parallelism) for vertex in plan.vertices)
@@ -46,16 +45,14 @@ def request(state: CoordinatorState, event: RescaleRequested) -> None:
 def refuse(state: CoordinatorState, event: RescaleRequested) -> None:
     """Refuses to change widths while the job does not run."""
     if isinstance(state.rescale, Steady):
-        _step(state, rescale_machine.Refused(event.request, "the job does not run"))
+        _refuse(state, event.request, "the job does not run")
     else:
-        refused_beside(state, event.request)
+        state.note_rescale_refused(event.request, BESIDE)
 
 
-def refused_beside(state: CoordinatorState, request: int) -> None:
-    """Refuses a request while another change is under way, which goes on."""
-    state.refused_beside[request] = BESIDE
-    while len(state.refused_beside) > REFUSALS_REMEMBERED:
-        del state.refused_beside[next(iter(state.refused_beside))]
+def _refuse(state: CoordinatorState, request: int, reason: str) -> None:
+    _step(state, rescale_machine.Refused(request, reason))
+    state.note_rescale_refused(request, reason)
 
 
 def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:

@@ -159,6 +159,19 @@ def test_a_change_of_widths_is_refused_while_another_one_is_under_way() -> None:
     assert harness.coordinator.rescale_refusal(7) == ""
 
 
+def test_the_reason_of_a_change_that_was_given_up_is_known_when_another_one_has_begun() -> None:
+    harness = cutting()
+    harness.gone(harness.of(0).hosting_slot)
+    reason = refusal_of(harness)
+    harness.do(RescaleRequested(8, ()))
+    assert harness.coordinator.rescale_refusal(7) == reason
+    harness.do(StopRequested(drain=True))
+    harness.tick(100)
+    harness.do(RescaleRequested(9, ()))
+    assert harness.coordinator.rescale_refusal(7) == reason
+    assert harness.coordinator.rescale_refusal(9) == "the job is being stopped"
+
+
 @pytest.mark.parametrize(
     ("widths", "reason"),
     [
