@@ -33,7 +33,9 @@ class LastLines(logging.Handler, Generic[Line]):
         super().__init__()
         self._lines: deque[Line] = deque(maxlen=LINES_MAX)
         self._number = 0
-        self._lines_lock = threading.Lock()
+        self._lines_lock = threading.RLock()  # a signal handler logs in the thread that it interrupts, perhaps in emit
+        self._came: deque[tuple[logging.LogRecord, str, str | None]] = deque()
+        self._is_keeping = False
 
     @abstractmethod
     def line(self, number: int, record: logging.LogRecord, text: str, task: str | None) -> Line:
@@ -47,8 +49,18 @@ class LastLines(logging.Handler, Generic[Line]):
         writer = _OF_TASK.match(text)
         task = getattr(record, "task", None) or (writer[1] if writer else None)
         with self._lines_lock:
-            self._number += 1
-            self._lines.append(self.line(self._number, record, text, None if task is None else str(task)))
+            self._came.append((record, text, None if task is None else str(task)))
+            if not self._is_keeping:  # else the call that this one has interrupted keeps this line after its own
+                self._keep_all()
+
+    def _keep_all(self) -> None:
+        self._is_keeping = True
+        try:
+            while self._came:
+                self._lines.append(self.line(self._number + 1, *self._came.popleft()))
+                self._number += 1
+        finally:
+            self._is_keeping = False
 
     @property
     def last(self) -> int:

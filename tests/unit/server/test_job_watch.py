@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from dataclasses import replace
 
 import pytest
 
 from clonos.core.model.progress import TaskPhase
 from clonos.job.last_lines import ANSWER_LINES_MAX, LINES_MAX
-from clonos.server.job_api.documents import JobStatus
+from clonos.server.job_api.documents import JobStatus, LogLine
 from clonos.server.job_api.job_watch import JobWatch, RecoveryNumbers
 from clonos.server.job_api.log_ring import LogRing
 from clonos.status import Phase, RecoveryState, Status
@@ -99,6 +101,33 @@ def test_a_failed_job_is_failing_until_its_processes_have_ended(final: JobStatus
     summary = watch.document().job
     assert (summary.status, summary.error) == (final, "why")
     assert summary.ended_at is not None
+
+
+def _logged(text: str) -> logging.LogRecord:
+    return logging.makeLogRecord({"msg": text, "name": "clonos", "levelname": "WARNING"})
+
+
+class Interrupted(LogRing):
+    """A ring whose first line is being made when a signal handler of the same thread logs another one."""
+
+    def line(self, number: int, record: logging.LogRecord, text: str, task: str | None) -> LogLine:
+        if text == "first":
+            self.handle(_logged("of the signal"))
+        return super().line(number, record, text, task)
+
+
+def test_a_line_of_a_signal_handler_that_interrupts_another_line_comes_after_it() -> None:
+    ring = Interrupted()
+    logs = threading.Thread(target=ring.handle, args=(_logged("first"),), daemon=True)
+    logs.start()
+    logs.join(timeout=30)
+    assert not logs.is_alive(), "the thread waits for a lock that it has"
+    ring.handle(_logged("third"))
+    assert [(line.number, line.text) for line in ring.after(0).lines] == [
+        (1, "first"),
+        (2, "of the signal"),
+        (3, "third"),
+    ]
 
 
 def test_the_log_answers_with_the_lines_after_a_number_in_pieces_and_forgets_old_ones() -> None:
