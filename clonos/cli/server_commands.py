@@ -255,12 +255,13 @@ def _savepoint(parsed: argparse.Namespace) -> int:
 def _rescale(parsed: argparse.Namespace) -> int:
     """Requests other widths, and waits until the tasks have them unless told otherwise."""
     from clonos.cli.server_client import RequestFailed
-    from clonos.job.continuing.start_widths import pairs_of
+    from clonos.job.continuing.start_widths import widths_of
 
+    widths = widths_of(parsed.widths)
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
-    reply = client.post(f"/jobs/{job_id}/rescale", {"widths": dict(pairs_of(parsed.widths))})
-    wanted = ", ".join(f"{step} {reply['widths'][step]}" for step, _ in pairs_of(parsed.widths))
+    reply = client.post(f"/jobs/{job_id}/rescale", {"widths": widths})
+    wanted = ", ".join(f"{step} {reply['widths'][step]}" for step in widths)
     if parsed.no_wait:
         _report(parsed, reply, f"other numbers of tasks of {parsed.job} were requested: {wanted}")
         return ENDED

@@ -77,7 +77,7 @@ class RequestedWidths:
         began_s = time.monotonic()
         request = self._begin(widths, began_s)
         if request:
-            arguments = request, began_s
+            arguments = request, began_s, tuple(widths)
             threading.Thread(target=self._log_outcome, args=arguments, name="rescale", daemon=True).start()
         plan = self._driver.ask(_plan)
         return request, self._by_step(plan.with_widths(self._by_vertex(widths)))
@@ -133,13 +133,14 @@ class RequestedWidths:
             self._wait(deadline_s)
         return Rescaled(self._by_step(self._driver.ask(_plan)), checkpoint, time.monotonic() - began_s)
 
-    def _log_outcome(self, request: int, began_s: float) -> None:
+    def _log_outcome(self, request: int, began_s: float, steps: tuple[str, ...]) -> None:
         try:
             done = self._outcome(request, began_s, None)
         except RescaleRefused as error:
             logger.error("%s", error)
         else:
-            logger.warning("%s has other numbers of tasks after %.1f s: %s", self._job, done.duration_s, done.widths)
+            now = ", ".join(f"{step} {done.widths[step]}" for step in steps)
+            logger.warning("%s has these numbers of tasks after %.1f s: %s", self._job, done.duration_s, now)
 
     def _wait(self, deadline_s: float | None) -> None:
         """Waits a moment. Raises: RescaleRefused: the job has ended. TimeoutError."""

@@ -22,7 +22,6 @@ from clonos.core.model.plan import LIMIT_KIND, Plan, refusals
 from clonos.core.model.progress import TaskPhase
 from clonos.core.placement.survivability import names_of
 
-ENDED = "a task has read all of its input"
 BESIDE = "another change of widths is under way"
 
 
@@ -59,8 +58,13 @@ def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:
     if state.is_draining:
         return "the job is being stopped"
     if state.ledger.finals:
-        return ENDED
+        return _ended_text(state)
     return refusal(state.plan, dict(event.widths))
+
+
+def _ended_text(state: CoordinatorState) -> str:
+    tasks = sorted(state.ledger.finals)
+    return f"{names_of(state.plan, tasks)} {'has' if len(tasks) == 1 else 'have'} read all input"
 
 
 def refusal(plan: Plan, widths: dict[str, int]) -> str:
@@ -72,9 +76,9 @@ def refusal(plan: Plan, widths: dict[str, int]) -> str:
     groups = {plan.scaling_group[names[name]] for name in widths}
     for number, vertex in enumerate(plan.vertices):
         if plan.scaling_group[number] in groups and vertex.is_journalled:
-            return f"{vertex.name} keeps a journal of its input, which has an order"
+            return f'"{vertex.name}" keeps its number of tasks: it keeps a journal of its input, which has an order'
         if plan.scaling_group[number] in groups and any(step.kind == LIMIT_KIND for step in vertex.steps):
-            return f"{vertex.name} lets a limited number of records through"
+            return f'"{vertex.name}" keeps its number of tasks: it lets a limited number of records through'
     return "; ".join(refusals(plan, widths))
 
 
@@ -120,7 +124,7 @@ def _cut(state: CoordinatorState, cutting: Cutting) -> None:
     """Names the cut once the job is quiet, and begins its checkpoint once every slot has the view with it."""
     if not cutting.checkpoint:
         if state.ledger.finals:
-            give_up_rescale(state, ENDED)
+            give_up_rescale(state, _ended_text(state))
         elif _is_quiet(state):
             _step(state, rescale_machine.Quiet(CheckpointId(state.ledger.highest + 1), state.awake_ns))
             state.is_placement_due = True
@@ -130,7 +134,7 @@ def _cut(state: CoordinatorState, cutting: Cutting) -> None:
     elif all(pending.number != cutting.checkpoint for pending in state.ledger.pending) and isinstance(
         state.checkpoints, Collecting
     ):
-        give_up_rescale(state, ENDED if state.ledger.finals else "the checkpoint did not complete")
+        give_up_rescale(state, _ended_text(state) if state.ledger.finals else "the checkpoint did not complete")
 
 
 def _is_quiet(state: CoordinatorState) -> bool:

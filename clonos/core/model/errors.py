@@ -155,7 +155,7 @@ class ReplayDiverged(JobError):
             f" Before its failure it asked for {self.logged}; its replay asks for {self.asked}."
             f"\nLikely cause: {self.cause}."
             "\nTake time, randomness and data from the services of clonos, keep variables as state, sort sets; clonos"
-            " check finds most such lines (docs/determinism.md)."
+            " check finds most such lines (docs/determinism.md). Then go on from the last checkpoint with --resume."
         )
 
 

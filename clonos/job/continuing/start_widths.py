@@ -15,12 +15,12 @@ logger = logging.getLogger("clonos.run")
 
 
 class WidthMalformed(JobError):
-    """A value of ``widths`` does not name a step and its number of tasks."""
+    """A value of ``widths``, or of a command, does not name a step and its number of tasks."""
 
     given: str
 
     def __str__(self) -> str:
-        return f"widths has {self.given!r}, and STEP=TASKS is expected, such as count=4 (--width count=4)."
+        return f"{self.given!r} gives no step one number of tasks: STEP=TASKS is expected, such as count=4."
 
 
 class WidthsRefused(JobError):
@@ -69,15 +69,13 @@ def at_widths(
         raise WidthsRefused(plan.job_name, reasons)
     found = plan.with_widths(changed | wanted)
     for vertex, was in zip(found.vertices, plan.vertices, strict=True):
+        is_asked, tasks = group[vertex.name] in of_groups, f"{vertex.parallelism} task{'s'[: vertex.parallelism != 1]}"
         if vertex.parallelism != vertex.declared:
-            why = "as --width says" if group[vertex.name] in of_groups else "as it did before"
-            logger.warning(
-                "%s runs in %d tasks, %s (the code says %d)", vertex.name, vertex.parallelism, why, vertex.declared
-            )
+            why = "as --width says" if is_asked else "as it did before"
+            logger.warning("%s runs in %s, %s (the code says %d)", vertex.name, tasks, why, vertex.declared)
         elif vertex.parallelism != was.parallelism:
-            logger.warning(
-                "%s runs in %d tasks, as the code says (it ran in %d)", vertex.name, vertex.parallelism, was.parallelism
-            )
+            why = "as --width says" if is_asked else "as the code says"
+            logger.warning("%s runs in %s, %s (it ran in %d)", vertex.name, tasks, why, was.parallelism)
     return replace(image, plan=found)
 
 
@@ -106,6 +104,15 @@ def by_vertex(image: JobImage, asked: Iterable[tuple[str, int]]) -> dict[str, in
         if as_many != tasks:
             raise WidthsRefused(plan.job_name, (_contradiction(plan, vertex_of, other, as_many, step, tasks),))
         found[plan.vertices[number].name] = tasks
+    return found
+
+
+def widths_of(asked: Sequence[str]) -> dict[str, int]:
+    """Returns the numbers of texts such as ``count=4``. Raises: WidthMalformed: also if a step has two numbers."""
+    found: dict[str, int] = {}
+    for step, tasks in pairs_of(asked):
+        if found.setdefault(step, tasks) != tasks:
+            raise WidthMalformed(f"{step}={found[step]},{step}={tasks}")
     return found
 
 

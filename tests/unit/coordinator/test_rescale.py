@@ -127,7 +127,7 @@ def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:
     assert not written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).is_cut
     harness.durable(CUT)
     harness.tick(300)
-    assert (harness.view.cut, refusal_of(harness)) == (0, "a task has read all of its input")
+    assert (harness.view.cut, refusal_of(harness)) == (0, "source/0 has read all input")
 
 
 def test_a_cut_that_takes_too_long_is_given_up() -> None:
@@ -179,8 +179,8 @@ def test_the_reason_of_a_change_that_was_given_up_is_known_when_another_one_has_
         ({"mop": 3}, "the job has no step mop; it has source, map, limit"),
         ({"map": 0}, '"map" cannot have 0 tasks: 1 to 128 (max_parallelism) are possible'),
         ({"map": 129}, '"map" cannot have 129 tasks: 1 to 128 (max_parallelism) are possible'),
-        ({"source": 3}, "source keeps a journal of its input, which has an order"),
-        ({"limit": 3}, "limit lets a limited number of records through"),
+        ({"source": 3}, '"source" keeps its number of tasks: it keeps a journal of its input, which has an order'),
+        ({"limit": 3}, '"limit" keeps its number of tasks: it lets a limited number of records through'),
     ],
 )
 def test_widths_that_a_job_cannot_have_are_refused_with_the_reason(widths: dict[str, int], reason: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clonos.connectors import sqlite, stdout, values
+from clonos.core.checkpoint.plan_shape import shape_of
 from clonos.core.model.options import Options
 from clonos.job import Job
-from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused, at_widths
+from clonos.job.continuing.start_widths import WidthMalformed, WidthsRefused, at_widths, widths_of
 from clonos.job.description import graph_of
 from clonos.operators.job_image import JobImage
 
@@ -61,7 +62,20 @@ def test_two_numbers_for_one_step_are_refused() -> None:
 def test_a_text_without_a_number_is_quoted_alone(asked: str, part: str) -> None:
     with pytest.raises(WidthMalformed) as refused:
         at_widths(_image(), (asked,), None)
-    assert f"widths has {part!r}, and" in str(refused.value)
+    assert str(refused.value).startswith(f"{part!r} gives no step one number of tasks: STEP=TASKS is expected")
+
+
+def test_two_numbers_of_one_step_in_a_command_are_refused() -> None:
+    assert widths_of(["count=4,sum=2", "count=4"]) == {"count": 4, "sum": 2}
+    with pytest.raises(WidthMalformed, match="'count=4,count=5' gives no step one number of tasks"):
+        widths_of(["count=4", "count=5"])
+
+
+def test_the_log_names_the_option_also_when_it_gives_the_number_of_the_code(caplog: pytest.LogCaptureFixture) -> None:
+    stored = shape_of(at_widths(_image(), ("read=1",), None).plan)
+    assert "read-double runs in 1 task, as --width says (the code says 2)" in caplog.text
+    at_widths(_image(), ("read=2",), stored)
+    assert "read-double runs in 2 tasks, as --width says (it ran in 1)" in caplog.text
 
 
 def _connected() -> JobImage:
