@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clonos.api.emission import at_end, changes
+from clonos.api.graph import JobGraph
 from clonos.operators.emission_times import Emission
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.columns.column_jobs import ColumnJob
@@ -86,7 +87,8 @@ def test_the_twin_of_lookups_sees_a_result_that_is_missing_repeated_or_strange()
 
 @pytest.mark.parametrize("emit", EMISSIONS[:3])
 def test_the_twin_of_totals_sees_a_result_that_is_missing_repeated_or_strange(emit: Emission) -> None:
-    totals = next(each for each in (TotalsOfColumns(Random(seed)) for seed in range(99)) if each.is_of(emit, 1))
+    drawn = (TotalsOfColumns(Random(seed), JobGraph("columns")) for seed in range(99))
+    totals = next(each for each in drawn if each.is_of(emit, 1))
     records = [{"n": number} for number in (3, 4, 5)]
     rows = [(0, 1, 3, 3, 3, "3"), (0, 2, 7, 3, 4, "4"), (0, 3, 12, 3, 5, "5")]
     rows = rows[-1:] if emit == at_end() else rows

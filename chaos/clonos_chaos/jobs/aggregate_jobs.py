@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from statistics import stdev
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from clonos.agg import (
     aggregate,
@@ -39,8 +38,8 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.operators.emission_times import Emission
-from clonos.operators.kinds.partial_rows import PartialRows
 from clonos_chaos.jobs.api_jobs import KEY_FUNCTIONS, ApiJob, Immediate, Offsets, Parts, Row, drawn
+from clonos_chaos.jobs.eager_parts import with_eager_parts
 from clonos_chaos.jobs.fuzz_jobs import next_of
 
 STAGE: Final = 2
@@ -125,20 +124,6 @@ def agrees(found: Any, expected: Any) -> bool:
     if isinstance(expected, float):
         return isinstance(found, float) and math.isclose(found, expected, rel_tol=TOLERANCE)
     return type(found) is type(expected) and found == expected
-
-
-class EagerRows(PartialRows):
-    """Partial aggregates of all batches, whether or not they are fewer than the records."""
-
-    rows_min: ClassVar[int] = 1
-    gain_min: ClassVar[float] = 0
-
-
-def with_eager_parts(graph: JobGraph) -> None:
-    """Makes the last step of a graph, which has ``split_hot_keys=True``, aggregate parts of all batches."""
-    step = graph.steps[-1]
-    splits: Any = step.splits
-    graph._steps[-1] = replace(step, splits=partial(EagerRows, *splits.args))
 
 
 class AggregateJob(ApiJob):

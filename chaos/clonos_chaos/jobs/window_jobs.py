@@ -29,6 +29,7 @@ from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.window_cells import END
 from clonos.operators.windows.window_results import Window
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
+from clonos_chaos.jobs.eager_parts import draws_split, with_eager_parts
 from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder
 
 MS: Final = 1_000_000
@@ -195,7 +196,8 @@ class WindowJob(ApiJob):
         if rng.random() < 0.5:
             windows: Stream[Row] = keyed.apply(emit, parallelism=parallelism)
         else:
-            gathered = _gathered(keyed, rng.random(), parallelism)
+            may_be_split = spec.name in ("tumbling", "sliding")
+            gathered = _gathered(keyed, rng.random(), parallelism, may_be_split and draws_split(rng))
             windows = gathered.flat_map(partial(_of_result, emit))
             if has_late:
                 return windows.union(gathered.side_output(LATE).map(partial(_late, stage)))
@@ -329,11 +331,18 @@ def _left(stage: int, spec: Spec, key: int, window: Window, rows: list[Row]) -> 
     return [_with_entry(row, stage * 100 + number, shown) for row in rows]
 
 
-def _gathered(keyed: WindowedStream[Any, Row], choice: float, parallelism: int) -> Stream[Any]:
+def _gathered(keyed: WindowedStream[Any, Row], choice: float, parallelism: int, is_split: bool) -> Stream[Any]:
     """Adds an aggregate that has all rows of a window: of bounded size, with ``merge`` or without it."""
+    if choice >= 0.5:
+        return keyed.aggregate(list, list.append, parallelism=parallelism)
+    found: Stream[Any]
     if choice < 0.25:  # of equal ranks the rows are in the order in which panes are merged
-        return keyed.aggregate(rows=bottom_k(10_000, by=_no_rank), parallelism=parallelism)
-    return keyed.aggregate(list, list.append, merge=list.extend if choice < 0.5 else None, parallelism=parallelism)
+        found = keyed.aggregate(rows=bottom_k(10_000, by=_no_rank), parallelism=parallelism, split_hot_keys=is_split)
+    else:
+        found = keyed.aggregate(list, list.append, merge=list.extend, parallelism=parallelism, split_hot_keys=is_split)
+    if is_split:
+        with_eager_parts(found._graph)
+    return found
 
 
 def _no_rank(row: Row) -> int:

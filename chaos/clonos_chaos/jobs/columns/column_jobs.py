@@ -237,7 +237,7 @@ class ColumnJob(ApiJob):
             stream, output = chosen.add(stream), chosen.output
             self.end_complaints = partial(chosen.complaints, found)
         elif rng.random() < TOTALS_SHARE:
-            totals = TotalsOfColumns(rng)
+            totals = TotalsOfColumns(rng, graph)
             stream, output = totals.add(stream), totals.output
             self.end_complaints = partial(totals.complaints, found)
         if end is not None:

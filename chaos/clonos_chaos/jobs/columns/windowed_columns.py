@@ -5,20 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from clonos.agg import collect, count, count_distinct, first, last, max_, min_, quantile, sum_, top_k, variance
 from clonos.api.graph import JobGraph
-from clonos.api.step import Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Cumulative, Session, Sliding, Tumbling, WindowKind
 from clonos.expressions.building import col
-from clonos.operators.columnar.partial_aggregates import PartialAggregates
-from clonos.operators.columnar.window_forms import SpansForm
-from clonos.operators.operator import Operator
+from clonos_chaos.jobs.eager_parts import draws_split, with_eager_parts
 
 Record = dict[str, Any]
 Columns = Stream[Record]
@@ -35,29 +30,6 @@ LISTS: Final[dict[str, tuple[Any, Callable[[Any], Any], Callable[[list[int]], An
     "median": (quantile("n", 0.5), float, lambda numbers: float(sorted(numbers)[(len(numbers) - 1) // 2])),
 }
 """Aggregates whose state is a log: each with what a result is compared as, and what it must be."""
-
-
-@dataclass(frozen=True)
-class EagerForm(SpansForm):
-    """Form of windows with partial aggregates of all batches in front of their exchange."""
-
-    def before_exchange(self, step: str) -> Callable[[], Operator] | None:
-        """See ``ColumnForm``."""
-        make: Any = super().before_exchange(step)
-        return make and partial(EagerPartials, *make.args)
-
-
-class EagerPartials(PartialAggregates):
-    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
-
-    rows_min: ClassVar[int] = 1
-    gain_min: ClassVar[float] = 0
-
-
-def _eager(step: Step) -> Step:
-    """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
-    form = step.form
-    return replace(step, form=EagerForm(**vars(form))) if isinstance(form, SpansForm) else step
 
 
 class WindowedColumns:
@@ -81,6 +53,12 @@ class WindowedColumns:
         self._has_spread = rng.random() < 0.3
         self._has_ends = rng.random() < 0.5
         self._grows = (self._size_s, self._every_s) == (6, 2) and self._parallelism == 2  # no draw: other worlds stay
+        self._is_split = self._gap_s is None and draws_split(rng)
+        if self._is_split:
+            self._lists = [name for name in self._lists if name != "all"]
+            if self._is_selected:  # so it has to give columns
+                self._has_floats = self._has_spread = self._has_ends = False
+                self._lists, self._lateness_s = [], None
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -109,12 +87,13 @@ class WindowedColumns:
                 low=min_("n"),
                 high=max_("n"),
                 parallelism=self._parallelism,
+                split_hot_keys=self._is_split,
                 **floats,
                 **lists,
             )
         )
         if self._is_eager:
-            self._graph._steps[-1] = _eager(self._graph.steps[-1])
+            with_eager_parts(self._graph)
         if self._is_selected:
             results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
         return cast(Columns, results)

@@ -14,6 +14,7 @@ from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
 from clonos.api.windows import Range
 from clonos.operators.windows.window_results import Window
+from clonos_chaos.jobs.eager_parts import draws_split, with_eager_parts
 from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, check, key_of_row, marked, micros, name_of
 from clonos_chaos.jobs.graphs.graph_windows import number_of, rank
 from clonos_chaos.jobs.window_jobs import MS
@@ -162,9 +163,21 @@ class Totalling(GraphStep):
 
     has_times = False
 
+    def __init__(self, stage: int, rng: Random) -> None:
+        super().__init__(stage, rng)
+        self.is_split = draws_split(rng)
+
     def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
         keyed = rows.key_by(key_of_row)
-        totals = keyed.aggregate(n=count(), total=sum_(number_of), emit=at_end(), parallelism=self.parallelism)
+        totals = keyed.aggregate(
+            n=count(),
+            total=sum_(number_of),
+            emit=at_end(),
+            parallelism=self.parallelism,
+            split_hot_keys=self.is_split,
+        )
+        if self.is_split:
+            with_eager_parts(totals._graph)
         return totals.map(partial(_totals, self.stage))
 
     def twin(self, items: list[Item]) -> list[Item]:

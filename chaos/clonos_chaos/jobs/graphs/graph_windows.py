@@ -21,6 +21,7 @@ from clonos.api.windows import CountSliding, CountTumbling, Cumulative, Global, 
 from clonos.operators.aggregates.quantiles import EXACT_MAX
 from clonos.operators.windows.triggers import Trigger, TriggerContext
 from clonos.operators.windows.window_results import Window
+from clonos_chaos.jobs.eager_parts import draws_split, with_eager_parts
 from clonos_chaos.jobs.graphs.graph_rows import (
     LATE,
     GraphStep,
@@ -126,6 +127,8 @@ class Windowing(GraphStep):
         self.lateness = rng.choice((None, "20ms"))
         if self.how == "gather" and self.spec.every < self.spec.size:  # no draw of its own, as above
             self.how = "frames"
+        may_be_split = self.is_keyed and not self.options and "session" not in self.spec.name
+        self.is_split = may_be_split and draws_split(rng)
 
     @property
     def key(self) -> Callable[[Row], Any]:
@@ -156,7 +159,10 @@ class Windowing(GraphStep):
         if self.how == "frames":
             return self.frames(rows, late, parallelism)
         merge = list.extend if self.how == "merge" else None
-        gathered = windows.aggregate(list, list.append, merge=merge, parallelism=parallelism)
+        has_parts = self.is_split and merge is not None
+        gathered = windows.aggregate(list, list.append, merge=merge, parallelism=parallelism, split_hot_keys=has_parts)
+        if has_parts:
+            with_eager_parts(gathered._graph)
         late.append(gathered.side_output(LATE))
         return gathered.flat_map(partial(_of_result, emit))
 
@@ -188,7 +194,10 @@ class Totals(Windowing):
             top=top_k(2, by=rank),
             all=aggregate(list, list.append, list.extend, sorted),
             parallelism=self.parallelism if self.is_keyed else None,
+            split_hot_keys=self.is_split,
         )
+        if self.is_split:
+            with_eager_parts(totals._graph)
         late.append(totals.side_output(LATE))
         return totals.map(partial(_totals_row, self.stage))
 
