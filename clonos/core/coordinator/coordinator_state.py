@@ -207,7 +207,7 @@ class CoordinatorState:
         self.requests: dict[int, None] = {}  # requested checkpoints that have not begun
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
-        self.is_draining, self.drain_number = False, CheckpointId(0)
+        self.is_draining, self.drain_number, self.numbers_unknown_to = False, CheckpointId(0), CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}

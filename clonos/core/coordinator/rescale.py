@@ -6,6 +6,8 @@ generation there: its logs are empty, and nothing is under way outside of the jo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import rescale_machine
 from clonos.core.coordinator.checkpoint_ledger import Pending
@@ -126,7 +128,11 @@ def _cut(state: CoordinatorState, cutting: Cutting) -> None:
         if state.ledger.finals:
             give_up_rescale(state, _ended_text(state))
         elif _is_quiet(state):
-            _step(state, rescale_machine.Quiet(CheckpointId(state.ledger.highest + 1), state.awake_ns))
+            ledger = state.ledger
+            if state.numbers_unknown_to > ledger.highest:
+                ledger = replace(ledger, highest=state.numbers_unknown_to)
+                state.checkpoints = replace(state.checkpoints, ledger=ledger)
+            _step(state, rescale_machine.Quiet(CheckpointId(ledger.highest + 1), state.awake_ns))
             state.is_placement_due = True
     elif not cutting.is_triggered:
         if _is_known(state, cutting.checkpoint):

@@ -18,9 +18,13 @@ from clonos.core.coordinator.failover import (
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import SlotId, ViewNumber
+from clonos.core.model.ids import CheckpointId, SlotId, ViewNumber
 from clonos.core.wire.authorization import fits
 from clonos.core.wire.control_messages import SlotAddress, SlotStatus, View
+
+NUMBERS_UNKNOWN = 100
+"""Checkpoint numbers that an earlier coordinator may have used since its last completed checkpoint without a snapshot
+that tells of them. A task may have gone on after the barrier of such a number, so it can be no cut."""
 
 
 def on_view_reported(state: CoordinatorState, event: Received) -> None:
@@ -133,6 +137,7 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
         incarnations=tuple(p.incarnation for p in highest_view.placements),
     )
     state.checkpoints = replace(state.checkpoints, ledger=ledger)
+    state.numbers_unknown_to = CheckpointId(ledger.highest + NUMBERS_UNKNOWN)
     _run(state)
     for status in list(state.statuses.values()):
         for each in status.tasks:

@@ -28,7 +28,14 @@ from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, term_of, vi
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, TriggerCheckpoint
 from clonos.core.wire.recovery_messages import SinkFenced
-from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, live_chain, of_kind, sent
+from tests.harnesses.coordinator_harness import (
+    CoordinatorHarness,
+    chain_plan,
+    live_chain,
+    of_kind,
+    sent,
+    written_metadata,
+)
 
 
 def _restart(harness: CoordinatorHarness, silent: tuple[int, ...] = ()) -> CoordinatorHarness:
@@ -308,6 +315,28 @@ def test_a_coordinator_that_goes_on_from_a_cut_with_fewer_tasks_replaces_lost_sl
     assert len(again.view.placements) == 4
     effects = again.gone(*[placement.hosting_slot for placement in again.view.placements[1:]])
     assert [request.count for request in of_kind(effects, RequestSlots)] == [1], "4 slots of 6 are needed, and 3 live"
+
+
+def test_a_cut_after_a_takeover_has_a_number_that_the_earlier_coordinator_has_not_used() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.tick(5_000)
+    assert harness.pending() == [2]  # tasks have passed its barrier, and store their snapshots
+    again = CoordinatorHarness(harness.plan, Options())
+    again.do(Ticked(0))
+    registers, named, completed = harness.coordinator.slots, tuple(harness.slots), harness.coordinator.completed
+    again.do(Begin(2, "job-1", 0, completed, awaits_slots=True, named=named, registers=registers, only_adopts=True))
+    again.slots = dict(harness.slots)
+    again.tick(500)
+    again.do(RescaleRequested(1, ()))
+    while not again.view.cut:
+        again.tick(100)
+    assert again.view.cut > 2, "a task that has gone on after the barrier would count as standing at it"
+    again.tick(300)
+    assert again.pending() == [again.view.cut]
+    cut = again.view.cut
+    assert written_metadata(again.acknowledge(cut)).is_cut
 
 
 def _divided(cut: CheckpointMetadata) -> CheckpointMetadata:
