@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from clonos.cli.checking.check_formats import CheckFormat, codes_text, formatted
 from clonos.cli.log_lines import report
-from clonos.core.model.errors import JobError
+from clonos.core.model.errors import ClonosError, JobError, short_report
 
 if TYPE_CHECKING:
     from clonos.api.checks.code.job_findings import JobFinding
+
+
+NOT_CHECKED: Final = 2
 
 
 def add_check(commands: Any) -> None:
@@ -32,10 +36,16 @@ def add_check(commands: Any) -> None:
 
 
 def run_check(parsed: argparse.Namespace) -> int:
-    """Prints the findings. Returns 1 if there are any, 0 without.
+    """Prints the findings. Returns 1 if there are any, 0 without, and 2 if nothing could be looked at: the file has no
+    such job, or the settings are wrong."""
+    try:
+        return _checked(parsed)
+    except ClonosError as error:
+        report(f"clonos: {short_report(error)}", logging.ERROR)
+        return NOT_CHECKED
 
-    Raises: JobError: the file has no such job, or the settings are wrong.
-    """
+
+def _checked(parsed: argparse.Namespace) -> int:
     from clonos.cli.checking.check_settings import settings_for
 
     if parsed.codes:

@@ -199,7 +199,7 @@ def test_codes_are_chosen_on_the_command_line_and_in_pyproject(found: Found, pro
 def test_wrong_settings_are_one_sentence(check: Check, project: Path, settings: str, sentence: str) -> None:
     project.joinpath("pyproject.toml").write_text(f"[tool.clonos.check]\n{settings}\n", "utf-8")
     ended = check(project, "job.py")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -268,7 +268,7 @@ def test_a_wrong_command_line_is_one_sentence(
     check: Check, project: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     ended = check(project, *arguments)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert sentence in ended.stderr
 
 
