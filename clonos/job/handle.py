@@ -194,7 +194,7 @@ class Handle:
         ``widths``: steps whose names are no identifiers, ``{"count by word": 4}``. ``timeout``: seconds to wait.
 
         Raises: RescaleRefused: the job keeps its numbers of tasks, for the reason that the error gives. TimeoutError:
-        the change takes longer, and goes on.
+        the change takes longer, and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
         """
         return self._widths.change({**(widths or {}), **tasks}, timeout)
 

@@ -64,7 +64,7 @@ class RequestedWidths:
         """Changes the numbers of tasks of steps, and waits until the tasks run. ``timeout``: seconds.
 
         Raises: RescaleRefused: it was refused or given up, or the job has ended. TimeoutError: the change takes longer,
-        and goes on.
+        and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
         """
         began_s = time.monotonic()
         deadline_s = None if timeout is None else began_s + timeout
@@ -85,9 +85,9 @@ class RequestedWidths:
     def _begin(self, widths: Mapping[str, int], deadline_s: float | None) -> int:
         """Requests other widths; returns the number of the request, 0 if the job has these widths."""
         wanted = self._by_vertex(widths)
+        while self._driver.ask(lambda coordinator: coordinator.phase) in BEFORE_TASKS_RUN:
+            self._wait(deadline_s, "do not run yet, so nothing was requested")
         with self._lock:
-            while self._driver.ask(lambda coordinator: coordinator.phase) in BEFORE_TASKS_RUN:
-                self._wait(deadline_s)
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
                 raise RescaleRefused(self._job, "another change of widths is under way")
             now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
@@ -96,7 +96,7 @@ class RequestedWidths:
             request = next(self._requests)
             self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items()))))
             while not self._driver.ask(lambda coordinator: _has_answered(coordinator, request)):
-                self._wait(None)
+                self._wait(None, "")
         self._check(request)
         return request
 
@@ -130,7 +130,7 @@ class RequestedWidths:
                     checkpoint = named
                 case Switching(divided=metadata) if metadata is not None:
                     checkpoint = metadata.checkpoint
-            self._wait(deadline_s)
+            self._wait(deadline_s, "have not changed in time; the change goes on")
         return Rescaled(self._by_step(self._driver.ask(_plan)), checkpoint, time.monotonic() - began_s)
 
     def _log_outcome(self, request: int, began_s: float, steps: tuple[str, ...]) -> None:
@@ -142,12 +142,14 @@ class RequestedWidths:
             now = ", ".join(f"{step} {done.widths[step]}" for step in steps)
             logger.warning("%s has these numbers of tasks after %.1f s: %s", self._job, done.duration_s, now)
 
-    def _wait(self, deadline_s: float | None) -> None:
-        """Waits a moment. Raises: RescaleRefused: the job has ended. TimeoutError."""
+    def _wait(self, deadline_s: float | None, state: str) -> None:
+        """Waits a moment. ``state``: what holds of the tasks, for the error after the deadline.
+
+        Raises: RescaleRefused: the job has ended. TimeoutError."""
         if self._driver.result.done():
             raise RescaleRefused(self._job, "it has ended")
         if deadline_s is not None and time.monotonic() >= deadline_s:
-            raise TimeoutError(f"the widths of {self._job} have not changed in time; the change goes on")
+            raise TimeoutError(f"the tasks of {self._job} {state}")
         wait([self._driver.result], LOOK_EVERY_S)
 
 
