@@ -26,7 +26,7 @@ _providers: Final = itertools.count()
 
 
 class SparkSlots:
-    """Slot provider on the executors of ``context``. One thread calls ``order`` and ``close``."""
+    """Slot provider on the executors of ``context``. One thread calls ``order``, ``withdraw`` and ``close``."""
 
     def __init__(self, context: SparkContext, listener: Listener) -> None:
         self._context = context
@@ -34,6 +34,7 @@ class SparkSlots:
         self._tag = f"clonos-slots-{next(_providers)}"
         self._path = import_path()
         self._threads: list[threading.Thread] = []
+        self._withdrawn: set[int] = set()
         self._is_closing = False
 
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
@@ -46,6 +47,27 @@ class SparkSlots:
         thread.start()
         return number
 
+    def withdraw(self, order: int) -> bool:
+        """Cancels the job of a slot for which Spark has no free core yet. Returns whether that was so."""
+        if order in self._withdrawn or not self._waits_for_core(order):
+            return False
+        self._withdrawn.add(order)
+        self._context.cancelJobsWithTag(self._tag_of(order))
+        return True
+
+    def _waits_for_core(self, order: int) -> bool:
+        tracker = self._context.statusTracker()
+        of_jvm: Any = self._context._jsc.sc().statusTracker()  # Python's has no jobs by tag
+        jobs = [tracker.getJobInfo(job) for job in of_jvm.getJobIdsForTag(self._tag_of(order))]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return any(jobs) and all(
+            stage is None or not (stage.numActiveTasks or stage.numCompletedTasks or stage.numFailedTasks)
+            for stage in stages
+        )
+
+    def _tag_of(self, order: int) -> str:
+        return f"{self._tag}-{order}"
+
     def close(self) -> None:
         """Cancels the jobs of running slots and waits for their end."""
         self._is_closing = True
@@ -56,12 +78,13 @@ class SparkSlots:
 
     def _run(self, number: int, launch_spec: bytes) -> None:
         self._context.addJobTag(self._tag)
+        self._context.addJobTag(self._tag_of(number))
         self._context.setLocalProperty("spark.job.description", f"clonos slot {number}")
         try:
             self._context.parallelize([number], 1).mapPartitions(slot_job(launch_spec, self._path)).collect()
             reason = ""
         except (Py4JError, PySparkException) as error:  # PySparkException: when a SparkSession exists
-            reason = "" if self._is_closing else failure_reason(error)
+            reason = "" if self._is_closing or number in self._withdrawn else failure_reason(error)
         self._listener(SlotEnded(number, reason))
 
 

@@ -26,6 +26,10 @@ class NoSlots:
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
         return next(self._numbers)
 
+    def withdraw(self, order: int) -> bool:
+        """Returns False: there is nothing to withdraw."""
+        return False
+
     def close(self) -> None:
         """Does nothing: nothing is open."""
 

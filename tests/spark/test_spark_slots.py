@@ -4,6 +4,7 @@ import os
 import signal
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import cloudpickle
 import pytest
@@ -20,6 +21,8 @@ from tests.speed import scaled
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
 LIMIT_S = scaled(60.0)
+CORES = 8
+"""Cores of the executors of the session."""
 
 
 @pytest.fixture
@@ -107,3 +110,24 @@ def test_a_spark_connect_session_is_refused() -> None:
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
     with pytest.raises(JobError, match="Spark Connect"):
         context_of(connect())
+
+
+def test_an_order_that_waits_for_a_core_is_withdrawn_and_never_begins(
+    context: SparkContext, ends: SlotEnds, tmp_path: Path
+) -> None:
+    pipes = [tmp_path / f"pipe {number}" for number in range(CORES)]
+    with closing(SparkSlots(context, ends)) as provider:
+        for pipe in pipes:
+            os.mkfifo(pipe)
+            provider.order(_launch_spec(pipe, waits=True))
+        pids = [int(_lines(pipe)[1]) for pipe in pipes]
+        waiting = provider.order(_launch_spec(tmp_path / "never", waits=True))
+        for _ in range(int(LIMIT_S * 50)):
+            if provider.withdraw(waiting):
+                break
+            Event().wait(0.02)
+        assert ends.next() == SlotEnded(waiting, "")
+        assert not provider.withdraw(waiting)
+        os.kill(pids[0], signal.SIGKILL)
+        assert ends.next().order != waiting
+    assert not (tmp_path / "never").exists()

@@ -30,6 +30,12 @@ class RequestSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawRequests:
+    """Let the provider withdraw the requests for slots that wait for a free core. A slot that comes all the same is
+    welcome."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseSlot:
     """Let the provider end the process of this slot, which is not used again."""
 
@@ -156,6 +162,7 @@ class StoodDown:
 Effect = (
     Send
     | RequestSlots
+    | WithdrawRequests
     | ReleaseSlot
     | WriteMetadata
     | CommitOutput

@@ -33,9 +33,10 @@ from clonos.core.coordinator.failover import (
     renew_view,
     request_missing,
     update_life,
+    withdraw_requests,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.rescale_machine import Cutting, Switching
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Switching
 from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, trigger_sources, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, ViewNumber, term_of
@@ -316,8 +317,8 @@ def _resolve_mutual_suspicions(state: CoordinatorState) -> None:
 
 def _request_slots_again(state: CoordinatorState) -> None:
     wait_ns = state.options.slots_wait_ms * NANOSECONDS
-    if state.slots_requested and state.awake_ns - state.requested_ns >= wait_ns:
-        state.slots_requested = 0
+    if not isinstance(state.rescale, Ordering) and state.awake_ns - state.requested_ns >= wait_ns:
+        withdraw_requests(state)
     if state.unplaced_since_ns is not None and state.awake_ns - state.unplaced_since_ns >= wait_ns:
         refuse(state, len(state.addresses))
         return

@@ -27,6 +27,7 @@ from clonos.core.coordinator.coordinator_effects import (
     ReleaseSlot,
     RequestSlots,
     Send,
+    WithdrawRequests,
 )
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
@@ -223,6 +224,13 @@ def request_missing(state: CoordinatorState) -> None:
     state.emit(RequestSlots(missing, tuple(domains) if len(domains) == 1 else ()))
 
 
+def withdraw_requests(state: CoordinatorState) -> None:
+    """Withdraws the requests for slots that have not registered: else they would take cores whenever some are free."""
+    if state.slots_requested:
+        state.slots_requested = 0
+        state.emit(WithdrawRequests())
+
+
 # ------------------------------------------------------------------ checkpoints
 
 
@@ -259,6 +267,11 @@ def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.Recover
 def slots_added(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
     """Returns how many slots more than the running tasks the tasks of other widths need."""
     return max(0, sum(width for _, width in widths) - len(state.plan.tasks))
+
+
+def slots_dropped(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
+    """Returns how many slots fewer than the running tasks the tasks of other widths need."""
+    return max(0, len(state.plan.tasks) - sum(width for _, width in widths))
 
 
 def give_up_cut(state: CoordinatorState, reason: str) -> None:

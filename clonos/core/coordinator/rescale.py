@@ -15,7 +15,13 @@ from clonos.core.coordinator.checkpoint_machine import Collecting
 from clonos.core.coordinator.coordinator_events import RescaleRequested, Ticked
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.coordinator.event_handlers import hold_requested
-from clonos.core.coordinator.failover import advance_checkpoints, give_up_rescale, request_missing, slots_added
+from clonos.core.coordinator.failover import (
+    advance_checkpoints,
+    give_up_rescale,
+    request_missing,
+    slots_added,
+    slots_dropped,
+)
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
 from clonos.core.coordinator.sources import sources_to_end, trigger_sources
@@ -89,11 +95,12 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     if not state.is_running or isinstance(state.rescale, Steady):
         return
     match state.rescale:
-        case Ordering(begun_ns=begun_ns):
-            if len(state.addresses) >= state.slots_needed:
+        case Ordering(begun_ns=begun_ns, widths=widths):
+            wanted = state.slots_needed - slots_dropped(state, widths)
+            if len(state.addresses) >= wanted:
                 _step(state, rescale_machine.SlotsThere(state.awake_ns))
             elif state.awake_ns - begun_ns > state.options.slots_wait_ms * NANOSECONDS:
-                give_up_rescale(state, f"{len(state.addresses)} of {state.slots_needed} processes came in time")
+                give_up_rescale(state, _too_few_text(state, wanted))
         case Cutting(begun_ns=begun_ns):
             if state.awake_ns - begun_ns > state.options.rescale_timeout_ms * NANOSECONDS:
                 give_up_rescale(state, _late_text(state, state.rescale))
@@ -102,6 +109,13 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
         case Switching():
             if not state.is_switch_due(state.view) and not state.recovering_tasks:
                 _step(state, rescale_machine.Settled())
+
+
+def _too_few_text(state: CoordinatorState, wanted: int) -> str:
+    text = f"{len(state.addresses)} of {wanted} processes were there after {state.options.slots_wait_ms / 1_000:g} s. "
+    if state.refusals:
+        return text + f"The last process that could not be started: {state.refusal}"
+    return text + "Free cores or add executors, ask for fewer tasks, or raise slots_wait"
 
 
 def _late_text(state: CoordinatorState, cutting: Cutting) -> str:

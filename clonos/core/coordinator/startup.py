@@ -37,6 +37,7 @@ from clonos.core.coordinator.failover import (
     install_view,
     request_missing,
     update_life,
+    withdraw_requests,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
@@ -206,7 +207,7 @@ def _start(state: CoordinatorState) -> None:
         for address in state.addresses.values():
             sizes[address.domain] = sizes.get(address.domain, 0) + 1
         state.release(surplus_slot(state, sizes), "there are enough slots")
-    state.slots_requested = 0
+    withdraw_requests(state)
     domains = state.domains()
     plan = state.plan
     assignment = first_assignment(state, frozenset())

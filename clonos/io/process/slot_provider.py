@@ -28,6 +28,10 @@ class SlotProvider(Protocol):
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
         """Starts one more slot, outside ``avoid_domains`` if possible. Returns the order's number at once."""
 
+    def withdraw(self, order: int) -> bool:
+        """Withdraws an order that waits for a free core. Returns whether it waited; the listener is called all the
+        same."""
+
     def close(self) -> None:
         """Ends every running slot and waits for it; their ends are reported too."""
 

@@ -48,6 +48,10 @@ class ThreadSlots:
             reason = f"it raised {type(error).__name__}: {error}"
         self._listener(SlotEnded(number, reason))
 
+    def withdraw(self, order: int) -> bool:
+        """Returns False: threads start at once."""
+        return False
+
     def close(self) -> None:
         """Ends every slot and waits for it."""
         self._has_to_end.set()

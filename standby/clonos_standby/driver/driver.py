@@ -33,6 +33,7 @@ from clonos.core.coordinator.coordinator_effects import (
     Send,
     SlotsRefused,
     StoodDown,
+    WithdrawRequests,
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import (
@@ -388,6 +389,9 @@ class Driver:
             case RequestSlots(count, avoid_domains):
                 for _ in range(count):
                     self._order(avoid_domains)
+            case WithdrawRequests():
+                self._orders.withdraw(self._provider.withdraw)
+                self._update_admission()
             case ReleaseSlot(slot, reason):
                 logger.info("%s is released: %s", slot_name(slot), indented(reason) or "the job is done")
             case WriteMetadata():

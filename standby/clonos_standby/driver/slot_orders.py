@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from clonos.core.model.ids import SlotId
@@ -38,6 +39,13 @@ class SlotOrders:
     def has_unregistered(self) -> bool:
         """Returns whether a requested slot has not registered."""
         return any(order.slot is None for order in self.running())
+
+    def withdraw(self, withdraws: Callable[[int], bool]) -> None:
+        """Withdraws the orders whose slot has not registered, if the provider ``withdraws`` them. A slot that registers
+        for one of them later is refused."""
+        for order in self.running():
+            if order.slot is None and withdraws(order.number):
+                order.has_ended = True
 
     def take(self, register: Register) -> bool:
         """Takes a registration; returns True when this driver launched the slot or took it over.
