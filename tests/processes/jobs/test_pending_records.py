@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +19,7 @@ RECORDS = 100_000
 
 def _held(gate: Path, record: int) -> int:
     """Waits until the gate is open."""
-    while not gate.exists():  # clonos: ok CLN301 it delays the record and does not change it
-        time.sleep(0.01)
+    wait_until(gate.exists)  # clonos: ok it delays the record and does not change it
     return record
 
 
