@@ -105,7 +105,10 @@ class RunOptions:
     data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's address
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # slots in addition to one per task
-    scale: ScaleBounds = ()  # steps whose width should follow the load, with the fewest and the most tasks of each
+    scale: ScaleBounds = ()  # steps whose width follows the load, with the fewest and the most tasks of each
+    scale_dry_run: bool = False  # only show the widths that they should have
+    scale_window_ms: int = 30_000  # time over which their load is measured; two such windows ask for more tasks
+    scale_down_after_ms: int = 600_000  # time for which they have to need fewer tasks, before there are fewer
     scale_policy: ScalingPolicy = ScalingPolicy.LAG  # what their widths should be chosen for
     scale_catch_up_ms: int = 120_000  # time in which they should work off lag
     scale_latency_ms: int = 0  # target of the policy ``latency``: 99 % of the records should take no longer

@@ -80,7 +80,9 @@ class Handle:
         self._requested = RequestedCheckpoints(graph.name, self._launched.driver, self._launched.start.store)
         self._widths = RequestedWidths(self._launched.image, self._launched.driver)
         self._began_s = time.monotonic()
-        self._adviser = ScalingAdviser(self.image, settings.run) if settings.run.scale else None
+        self._adviser: ScalingAdviser | None = None
+        if settings.run.scale:
+            self._adviser = ScalingAdviser(self.image, settings.run, lambda: self.plan, self.rescale)
         try:
             self._exporters = start_exporters(settings.run, self.status, self.checkpoints)
         except BaseException:
@@ -338,8 +340,10 @@ class Handle:
             return
         self._is_closed = True
         if self._adviser is not None:
-            self._adviser.close()
+            self._adviser.stop()
         self._launched.close()
+        if self._adviser is not None:
+            self._adviser.close()
         for exporter in self._exporters:
             exporter.close()
         self._launched.deployment.close()

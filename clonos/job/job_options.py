@@ -69,8 +69,11 @@ class StartOptions(TypedDict, total=False):
     sharing_depth: int | None
     scale: Mapping[str, tuple[int, int]]
     scale_catch_up: Duration
+    scale_down_after: Duration
+    scale_dry_run: bool
     scale_latency: Duration
     scale_policy: Literal["throughput", "lag", "latency"] | ScalingPolicy
+    scale_window: Duration
     slot_trace: Text
     slots_wait: Duration
     snapshot_chain_max: int

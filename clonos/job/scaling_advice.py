@@ -1,7 +1,7 @@
-"""Advice about the widths of a running job: what the autoscaler would do, window by window.
+"""Scaling of a running job: what the autoscaler decides, window by window.
 
-Nobody does it yet. A thread reads the counters of the tasks once a window, the autoscaler of ``clonos.core.scaling``
-decides, and the status of the job shows it with its reason.
+A thread reads the counters of the tasks once a window, the autoscaler of ``clonos.core.scaling`` decides, the status of
+the job shows it with its reason, and the job changes its widths, unless it is a dry run.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from clonos.config import RunOptions, SlotKind
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import nearest
-from clonos.core.model.plan import refusals
+from clonos.core.model.plan import Plan, refusals
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.scaling.autoscaler import (
     Advice,
@@ -30,6 +30,7 @@ from clonos.core.scaling.load import LoadSample, TaskSample, load_between
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import monotonic_ns
 from clonos.job.prometheus.job_counters import quantile
+from clonos.job.rescaling import Rescaled, RescaleRefused
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
 
@@ -92,13 +93,23 @@ def _splits(image: JobImage, members: tuple[int, ...]) -> int | None:
 
 
 def scaling_settings(run: RunOptions) -> ScalingSettings:
-    """Returns the settings of the autoscaler from those of a run. Raises: JobError: a target of latency is missing."""
+    """Returns the settings of the autoscaler from those of a run.
+
+    Raises: JobError: a target of latency is missing, or a time is wrong.
+    """
     if run.scale_policy is ScalingPolicy.LATENCY and not run.scale_latency_ms:
         raise JobError('scale_policy="latency" needs the target: set scale_latency, as in scale_latency="200ms".')
+    if not 0 < run.scale_window_ms <= run.scale_down_after_ms:
+        raise JobError(
+            f"scale_window is {run.scale_window_ms} ms and scale_down_after {run.scale_down_after_ms} ms: set a"
+            " scale_window above 0, and a scale_down_after that is at least as long."
+        )
     return ScalingSettings(
         policy=run.scale_policy,
         latency_target_ms=run.scale_latency_ms,
         catch_up_s=max(1, run.scale_catch_up_ms) / MILLISECONDS_PER_S,
+        window_s=run.scale_window_ms / MILLISECONDS_PER_S,
+        seconds_down=run.scale_down_after_ms / MILLISECONDS_PER_S,
     )
 
 
@@ -109,10 +120,21 @@ def check_scale(image: JobImage, run: RunOptions) -> None:
 
 
 class ScalingAdviser:
-    """Adviser of one job. ``observe`` takes the status at the end of each window; the thread of ``start`` calls it."""
+    """Adviser of one job. ``observe`` takes the status at the end of each window; the thread of ``start`` calls it.
 
-    def __init__(self, image: JobImage, run: RunOptions) -> None:
-        self._plan = image.plan
+    ``plan``: returns the plan with the widths of now. ``rescale``: changes widths by step, waits, and raises
+    RescaleRefused if they stay; a dry run does not call it.
+    """
+
+    def __init__(
+        self,
+        image: JobImage,
+        run: RunOptions,
+        plan: Callable[[], Plan],
+        rescale: Callable[[Mapping[str, int]], Rescaled],
+    ) -> None:
+        self._plan, self._plan_now, self._rescale = image.plan, plan, rescale
+        self._is_dry_run = run.scale_dry_run
         self._groups, self._settings = scaling_groups(image, run), scaling_settings(run)
         self._autoscaler, self._memory = Autoscaler(image.plan, self._groups, self._settings), ScalingMemory()
         self._knows_hosts = run.slots in (SlotKind.PROCESS, SlotKind.THREAD)
@@ -135,8 +157,12 @@ class ScalingAdviser:
             if self._over.wait(self._settings.window_s):
                 return
 
+    def stop(self) -> None:
+        """Lets no change of widths begin any more."""
+        self._over.set()
+
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread. The job must have ended: a change of widths that is under way ends with it."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -158,16 +184,44 @@ class ScalingAdviser:
             ScalingAdvice(each.group, each.width, each.wanted, each.sentence + self._obstacle(each))
             for each in decision.advice
         )
+        possible = {each.group: each.wanted for each in decision.advice if not self._obstacle(each)}
+        widths = {} if self._is_dry_run else {name: possible[name] for name in decision.widths if name in possible}
         for each in self._advice:
-            if each.wanted not in (each.width, wanted_before.get(each.step)):
+            if each.step in widths:
+                logger.warning("%s changes its width: %s", each.step, each.text)
+            elif each.wanted not in (each.width, wanted_before.get(each.step)):
                 logger.warning("%s should change its width: %s", each.step, each.text)
+        if widths and not self._over.is_set():
+            self._change(widths)
+
+    def _change(self, widths: Mapping[str, int]) -> None:
+        """Changes widths. A refusal is remembered with its reason. The next window begins after the change."""
+        try:
+            done = self._rescale(widths)
+        except RescaleRefused as error:
+            self._memory = self._autoscaler.after_refusal(self._memory, widths, monotonic_ns(), error.reason)
+            after = f", but the change was not made: {error.reason}"
+            logger.warning("%s", error)
+        else:
+            after = f"; changed in {done.duration_s:.1f} s"
+            for step in widths:
+                logger.warning("%s has %d tasks after %.1f s", step, done.widths[step], done.duration_s)
+        now = {vertex.name: vertex.parallelism for vertex in self._plan_now().vertices}
+        width_of = {group.name: now[self._plan.vertices[group.vertices[0]].name] for group in self._groups}
+        self._advice = tuple(
+            ScalingAdvice(each.step, width_of[each.step], width_of[each.step], each.text + after)
+            if each.step in widths
+            else each
+            for each in self._advice
+        )
+        self._before = None
 
     def _obstacle(self, advice: Advice) -> str:
         """Returns why the width of a group cannot change as it should, as the end of a sentence; "" if it can."""
         if advice.wanted == advice.width:
             return ""
         first = next(group.vertices[0] for group in self._groups if group.name == advice.group)
-        reasons = refusals(self._plan, {self._plan.vertices[first].name: advice.wanted})
+        reasons = refusals(self._plan_now(), {self._plan.vertices[first].name: advice.wanted})
         return f", but {reasons[0]}" if reasons else ""
 
     def _sample(self, status: Status, at_ns: int) -> LoadSample:

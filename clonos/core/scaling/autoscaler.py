@@ -1,6 +1,6 @@
 """The autoscaler: a pure function from what it remembers and the load of a window to what it decides.
 
-It does not know whether anybody does what it decides: it sees widths in the load. So a dry run decides as a real one
+It sees in the load whether a change was made, and is told of a refusal. So a dry run decides as a real one
 on the same load, and a change by hand counts as one of its own.
 
 A group of vertices that forward edges connect has one width, and one line of advice with its reason in a sentence.
@@ -72,6 +72,7 @@ class ScalingSettings:
     factor_max: int = 4  # a change multiplies or divides by at most this
     rescales_per_hour: int = 6
     effect_share_min: float = 1 / 3  # of the predicted gain; below it a change has not helped
+    refused_s: float = 600.0  # for which a direction is closed in which the job did not make a change
     closed_s: float = 1_800.0  # for which a direction is closed in which a change did not help, the first time
 
     @property
@@ -97,6 +98,7 @@ class Closed:
 
     until_ns: int
     reason: str
+    is_refused: bool = False  # the job did not make the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +188,18 @@ class Autoscaler:
             asked[group.name] = replace(groups[group.name], asked=self._trial(group, needs[group.name], load, to))
         return replace(memory, groups=asked), Decision(tuple(advice))
 
-    def after_refusal(self, memory: ScalingMemory, at_ns: int) -> ScalingMemory:
-        """Returns what is remembered after a change was not made: it counts as one, and is asked for anew."""
-        groups = {
-            name: replace(group, windows_short=0, spare=(), asked=None, back_to=None)
-            for name, group in memory.groups.items()
-        }
+    def after_refusal(self, memory: ScalingMemory, widths: Mapping[str, int], at_ns: int, reason: str) -> ScalingMemory:
+        """Returns what is remembered after a change to ``widths`` was not made, for ``reason``, a clause: it counts as
+        one, and its groups do not change in its direction for a while.
+        """
+        until_ns = at_ns + round(self._settings.refused_s * NANOSECONDS_PER_S)
+        groups = {}
+        for name, group in memory.groups.items():
+            closed = dict(group.closed)
+            if name in widths:
+                way = ScalingDirection.UP if widths[name] > group.width else ScalingDirection.DOWN
+                closed[way] = Closed(until_ns, reason, is_refused=True)
+            groups[name] = replace(group, windows_short=0, spare=(), asked=None, back_to=None, closed=closed)
         return replace(memory, groups=groups, changes_ns=(*memory.changes_ns, at_ns))
 
     # ------------------------------------------------------------------ needs
@@ -415,7 +423,8 @@ class Autoscaler:
             share = here.busy_share * here.hot_key_share
             return f"they do not help: the key {here.hot_key} alone takes {share:.0%} of the time of one task"
         if ScalingDirection.UP in mine.closed:
-            return f"the last change did not help: {mine.closed[ScalingDirection.UP].reason}"
+            closed = mine.closed[ScalingDirection.UP]
+            return f"the {'change was not made' if closed.is_refused else 'last change did not help'}: {closed.reason}"
         if group.splits is not None and mine.width >= group.splits:
             return _few_splits(group.splits)
         if mine.width >= group.width_max:
@@ -428,7 +437,8 @@ class Autoscaler:
 
     def _why_not_narrower(self, mine: GroupMemory, memory: ScalingMemory) -> str:
         if ScalingDirection.DOWN in mine.closed:
-            return mine.closed[ScalingDirection.DOWN].reason
+            closed = mine.closed[ScalingDirection.DOWN]
+            return f"the change was not made: {closed.reason}" if closed.is_refused else closed.reason
         if len(memory.changes_ns) >= (self._settings.rescales_per_hour + 1) // 2:
             return f"the job has changed {len(memory.changes_ns)} times in the last hour"
         return "not for long enough yet"

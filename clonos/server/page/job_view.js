@@ -274,7 +274,7 @@ class Load {
   constructor() {
     this.list = el("ul", { class: "load" });
     const { element, note } = panel("Widths and skew", this.list);
-    setText(note, "nobody changes a width by itself");
+    setText(note, "only steps that scale= names change their width by themselves");
     this.element = element;
     this.element.hidden = true;
     this.rows = new KeyedList(this.list, (sentence) => sentence.index, () => {

@@ -243,16 +243,31 @@ def test_windows_with_a_recovery_between_them_do_not_count_as_two_in_a_row() -> 
     assert widths == [False, False, True]
 
 
-def test_changes_that_were_refused_count_and_are_asked_for_again() -> None:
+def test_a_change_that_was_refused_is_asked_for_again_after_ten_minutes() -> None:
     plant = job()
     autoscaler, memory = Autoscaler(plant.plan, groups_of(plant), ScalingSettings()), ScalingMemory()
+    asked_s, sentences = [], []
+    for load in loads_of(plant, 1_200):
+        memory, decision = autoscaler.step(memory, load)
+        sentences.append(decision.advice[1].sentence)
+        if decision.widths:
+            asked_s.append(load.end_ns // 1_000_000_000)
+            memory = autoscaler.after_refusal(memory, decision.widths, load.end_ns, "there is no further slot")
+    first_s, second_s = asked_s
+    assert 600 <= second_s - first_s <= 700
+    assert sentences[-1] == "1 task: more are needed, but the change was not made: there is no further slot"
+
+
+def test_changes_that_were_refused_count() -> None:
+    plant = job()
+    autoscaler, memory = Autoscaler(plant.plan, groups_of(plant), ScalingSettings(refused_s=0.0)), ScalingMemory()
     asked, sentence = 0, ""
     for load in loads_of(plant, 1_200):
         memory, decision = autoscaler.step(memory, load)
         sentence = decision.advice[1].sentence
         if decision.widths:
             asked += 1
-            memory = autoscaler.after_refusal(memory, load.end_ns)
+            memory = autoscaler.after_refusal(memory, decision.widths, load.end_ns, "there is no further slot")
     assert asked == 6
     assert sentence == "1 task: more are needed, but the job has changed 6 times in the last hour"
 
