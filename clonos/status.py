@@ -204,28 +204,28 @@ class ScalingAdvice:
 
 
 class RescalePhase(StrEnum):
-    """How far a change of the widths of a running job is."""
+    """How far a change of the widths or places of a running job is."""
 
     ORDERING = "ordering"  # the processes of new tasks start
     CUTTING = "cutting"  # a checkpoint is awaited at which all tasks stand
-    SWITCHING = "switching"  # the tasks begin again with other widths
+    SWITCHING = "switching"  # the tasks begin again, with other widths or in other slots
     DONE = "done"
     REFUSED = "refused"  # or given up, before anything had changed
 
 
 RESCALE_TEXTS: Final[Mapping[RescalePhase, str]] = {
     RescalePhase.ORDERING: "processes for new tasks start",
-    RescalePhase.CUTTING: "all tasks are coming to the checkpoint at which their numbers change",
-    RescalePhase.SWITCHING: "the tasks begin with their new numbers",
-    RescalePhase.DONE: "the tasks have their new numbers",
+    RescalePhase.CUTTING: "all tasks are coming to the checkpoint at which they change",
+    RescalePhase.SWITCHING: "the tasks begin again from the checkpoint",
+    RescalePhase.DONE: "the tasks run again",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleState:
-    """Last change of widths that was asked for. ``widths``: numbers of tasks by vertex that differ from those now; none
-    once it has ended. ``text``: the phase in words, or why the widths stay. ``number``: of the request; 0 if an earlier
-    driver began it."""
+    """Last change of widths or places that was asked for. ``widths``: numbers of tasks by vertex that differ from
+    those now; none once it has ended. ``text``: the phase in words, or why nothing changes. ``number``: of the request;
+    0 if an earlier driver began it."""
 
     number: int
     phase: RescalePhase

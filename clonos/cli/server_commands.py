@@ -44,9 +44,12 @@ def add_commands(commands: Any) -> None:
     savepoint = _add(commands, "savepoint", "take a savepoint of a job")
     savepoint.add_argument("path", nargs="?", metavar="URL", help="where to; without it the job decides")
     savepoint.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
-    rescale = _add(commands, "rescale", "change how many tasks steps of a running job have")
+    rescale = _add(commands, "rescale", "change how many tasks steps of a running job have, and where its tasks run")
     rescale.add_argument(
-        "widths", nargs="+", metavar="STEP=TASKS", help="such as count=4; several steps change together"
+        "widths", nargs="*", metavar="STEP=TASKS", help="such as count=4; several steps change together"
+    )
+    rescale.add_argument(
+        "--place-anew", action="store_true", help="spread all tasks over the processes that the job has now"
     )
     rescale.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
     stop = _add(commands, "stop", "stop a job with a final checkpoint")
@@ -253,33 +256,39 @@ def _savepoint(parsed: argparse.Namespace) -> int:
 
 
 def _rescale(parsed: argparse.Namespace) -> int:
-    """Requests other widths, and waits until the tasks have them unless told otherwise."""
+    """Requests other widths and places, and waits until the tasks have them unless told otherwise."""
     from clonos.cli.server_client import RequestFailed
     from clonos.job.continuing.start_widths import widths_of
 
-    widths = widths_of(parsed.widths)
+    asked = widths_of(parsed.widths)
+    if not asked and not parsed.place_anew:
+        raise RequestFailed(400, "nothing to change: name steps, such as count=4, or give --place-anew.")
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
-    reply = client.post(f"/jobs/{job_id}/rescale", {"widths": widths})
-    wanted = ", ".join(f"{step} {reply['widths'][step]}" for step in widths)
+    reply = client.post(f"/jobs/{job_id}/rescale", {"widths": asked, "place_anew": parsed.place_anew})
+    wanted = ", ".join(f"{step} {reply['widths'][step]}" for step in asked)
     if parsed.no_wait:
-        _report(parsed, reply, f"other numbers of tasks of {parsed.job} were requested: {wanted}")
+        what = f"other numbers of tasks of {parsed.job} were requested: {wanted}"
+        _report(parsed, reply, what if asked else f"other places of the tasks of {parsed.job} were requested")
         return ENDED
     while reply["number"]:
         status = client.get(f"/jobs/{job_id}/status")
         found = status["rescale"]
         if status["job"]["status"] in ENDED_STATUSES:
-            raise RequestFailed(409, f"{job_id} has ended before its numbers of tasks had changed.")
+            raise RequestFailed(409, f"{job_id} has ended before its tasks had changed.")
         if found is None or found["number"] != reply["number"]:
             raise RequestFailed(
-                409, f"the driver of {job_id} has started again: clonos status {job_id} shows its tasks."
+                409,
+                f"another change was asked for since, or the driver of {job_id} has started again:"
+                f" clonos status {job_id} shows its tasks.",
             )
         if found["phase"] == "refused":
-            raise RequestFailed(409, f"{job_id} keeps its numbers of tasks: {found['text']}.")
+            raise RequestFailed(409, f"{job_id} goes on as before: {found['text']}.")
         if found["phase"] == "done":
             break
         time.sleep(LOOK_EVERY_S)
-    _report(parsed, reply, f"{job_id} has these numbers of tasks: {wanted}")
+    done = f"{job_id} has these numbers of tasks: {wanted}" if asked else f"the tasks of {job_id} are placed anew"
+    _report(parsed, reply, done)
     return ENDED
 
 

@@ -66,7 +66,7 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
     for savepoint in document["savepoints"]:
         yield savepoint["text"]
     if (rescale := document["rescale"]) is not None and rescale["phase"] != "done":
-        yield f"change of widths: {rescale['text']}"
+        yield f"change of widths or places: {rescale['text']}"
     for advice in document["scaling"]:
         yield f"width of {advice['step']}: {advice['text']}"
     for skew in document["skew"]:

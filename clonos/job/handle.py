@@ -195,17 +195,28 @@ class Handle:
 
         ``widths``: steps whose names are no identifiers, ``{"count by word": 4}``. ``timeout``: seconds to wait.
 
-        Raises: RescaleRefused: the job keeps its numbers of tasks, for the reason that the error gives. TimeoutError:
-        the change takes longer, and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
+        Raises: RescaleRefused: the job goes on as before, for the reason that the error gives. TimeoutError: the change
+        takes longer, and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
         """
         return self._widths.change({**(widths or {}), **tasks}, timeout)
 
-    def begin_rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    def place_anew(
+        self, widths: Mapping[str, int] | None = None, /, *, timeout: float | None = None, **tasks: int
+    ) -> Rescaled:
+        """Spreads all tasks over the slots that the job has now, as at its start, and waits until they run again. With
+        ``widths``, or steps as keywords, their numbers of tasks change too. Takes and raises what ``rescale`` does.
+
+        A source with a journal stays where it is.
+        """
+        return self._widths.change({**(widths or {}), **tasks}, timeout, is_placed_anew=True)
+
+    def begin_rescale(self, widths: Mapping[str, int], *, is_placed_anew: bool = False) -> tuple[int, dict[str, int]]:
         """Begins to change the numbers of tasks of steps; returns the number of the request, 0 if there is nothing to
-        change, and what each step will have. The log says when it has, or why it has not.
+        change, and what each step will have. The log says when it has, or why it has not. ``is_placed_anew``: all tasks
+        are spread over the slots too, as by ``place_anew``.
 
         Raises: RescaleRefused. TimeoutError: the tasks do not run yet."""
-        return self._widths.begin(widths)
+        return self._widths.begin(widths, is_placed_anew=is_placed_anew)
 
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output

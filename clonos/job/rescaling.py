@@ -17,6 +17,7 @@ from typing import Final
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_events import RescaleRequested
 from clonos.core.coordinator.coordinator_state import JobPhase
+from clonos.core.coordinator.rescale import BESIDE
 from clonos.core.coordinator.rescale_machine import Cutting, State, Steady, Switching
 from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
@@ -31,19 +32,19 @@ BEFORE_TASKS_RUN: Final = (JobPhase.IDLE, JobPhase.LISTENING, JobPhase.STARTING)
 
 
 class RescaleRefused(JobError):
-    """A running job keeps its numbers of tasks: the change was refused, or given up before anything had changed."""
+    """A running job goes on as before: the change was refused, or given up before anything had changed."""
 
     job: str
     reason: str
 
     def __str__(self) -> str:
-        return f"job {self.job} keeps its numbers of tasks: {self.reason}."
+        return f"job {self.job} goes on as before: {self.reason}."
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """Change of widths that is done. ``widths``: the number of tasks of each step now. ``checkpoint``: the one at
-    which they changed; 0 if they were as asked for. ``duration_s``: seconds from the request until all tasks ran again.
+    """Change of widths or places that is done. ``widths``: the number of tasks of each step now. ``checkpoint``: the
+    one at which they changed; 0 if nothing had to. ``duration_s``: seconds from the request until all tasks ran again.
     """
 
     widths: dict[str, int]
@@ -60,41 +61,42 @@ class RequestedWidths:
         self._requests = itertools.count(1)
         self._lock = threading.Lock()
 
-    def change(self, widths: Mapping[str, int], timeout: float | None) -> Rescaled:
+    def change(self, widths: Mapping[str, int], timeout: float | None, *, is_placed_anew: bool = False) -> Rescaled:
         """Changes the numbers of tasks of steps, and waits until the tasks run. ``timeout``: seconds.
+        ``is_placed_anew``: all tasks are spread over the slots, also if no number changes.
 
         Raises: RescaleRefused: it was refused or given up, or the job has ended. TimeoutError: the change takes longer,
         and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
         """
         began_s = time.monotonic()
         deadline_s = None if timeout is None else began_s + timeout
-        request = self._begin(widths, deadline_s)
+        request = self._begin(widths, deadline_s, is_placed_anew)
         return self._outcome(request, began_s, deadline_s)
 
-    def begin(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Begins a change; returns the number of the request, 0 if the steps have these numbers of tasks, and what each
-        step will have. The log says when the change is done, or why it was given up. Raises: as ``change``."""
+    def begin(self, widths: Mapping[str, int], *, is_placed_anew: bool = False) -> tuple[int, dict[str, int]]:
+        """Begins a change; returns the number of the request, 0 if nothing has to change, and how many tasks each step
+        will have. The log says when the change is done, or why it was given up. Raises: as ``change``."""
         began_s = time.monotonic()
-        request = self._begin(widths, began_s)
+        request = self._begin(widths, began_s, is_placed_anew)
         if request:
             arguments = request, began_s, tuple(widths)
             threading.Thread(target=self._log_outcome, args=arguments, name="rescale", daemon=True).start()
         plan = self._driver.ask(_plan)
         return request, self._by_step(plan.with_widths(self._by_vertex(widths)))
 
-    def _begin(self, widths: Mapping[str, int], deadline_s: float | None) -> int:
-        """Requests other widths; returns the number of the request, 0 if the job has these widths."""
+    def _begin(self, widths: Mapping[str, int], deadline_s: float | None, is_placed_anew: bool) -> int:
+        """Requests a change; returns the number of the request, 0 if nothing has to change."""
         wanted = self._by_vertex(widths)
         while self._driver.ask(lambda coordinator: coordinator.phase) in BEFORE_TASKS_RUN:
             self._wait(deadline_s, "do not run yet, so nothing was requested")
         with self._lock:
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
-                raise RescaleRefused(self._job, "another change of widths is under way")
+                raise RescaleRefused(self._job, BESIDE)
             now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
-            if wanted.items() <= now.items():
+            if not is_placed_anew and wanted.items() <= now.items():
                 return 0
             request = next(self._requests)
-            self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items()))))
+            self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items())), is_placed_anew=is_placed_anew))
             while not self._driver.ask(lambda coordinator: _has_answered(coordinator, request)):
                 self._wait(None, "")
         self._check(request)
@@ -140,7 +142,8 @@ class RequestedWidths:
             logger.error("%s", error)
         else:
             now = ", ".join(f"{step} {done.widths[step]}" for step in steps)
-            logger.warning("%s has these numbers of tasks after %.1f s: %s", self._job, done.duration_s, now)
+            what = f"has these numbers of tasks: {now}" if now else "has all of its tasks placed anew"
+            logger.warning("%s %s, after %.1f s", self._job, what, done.duration_s)
 
     def _wait(self, deadline_s: float | None, state: str) -> None:
         """Waits a moment. ``state``: what holds of the tasks, for the error after the deadline.

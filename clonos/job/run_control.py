@@ -168,7 +168,9 @@ class RunControl:
         if verb == "savepoint":
             return {"savepoint": self._handle.begin_savepoint(body.get("path") or None)}
         if verb == "rescale":
-            number, widths = self._handle.begin_rescale(body["widths"])
+            number, widths = self._handle.begin_rescale(
+                body.get("widths") or {}, is_placed_anew=bool(body.get("place_anew"))
+            )
             return {"number": number, "widths": widths}
         drain = verb == "stop"
         logger.warning("another terminal has requested to %s %s", verb, self._handle.graph.name)

@@ -137,7 +137,7 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
 
     @app.post(f"{JOB}/rescale", status_code=202, response_model=Accepted)
     async def rescale(job_id: str, request: RescaleRequest) -> Response:
-        """Requests other numbers of tasks of steps."""
+        """Requests other numbers of tasks of steps, other places of all tasks, or both."""
         return await _forwarded(known, job_id, "rescale", request.model_dump_json().encode())
 
     @app.post(f"{JOB}/peek", response_model=PeekedRows)

@@ -204,10 +204,10 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
 
     @app.post(f"{JOB}/rescale", status_code=202)
     async def rescale(job_id: str, request: RescaleRequest) -> Accepted:
-        """Requests other numbers of tasks of steps. The answer has what each step will have; the status and the log say
-        how far it is, and why it was given up if it was."""
+        """Requests other numbers of tasks of steps, other places of all tasks, or both. The answer has what each step
+        will have; the status and the log say how far it is, and why it was given up if it was."""
         await check_running(job_id)
-        number, widths = await asyncio.to_thread(source.rescale, request.widths)
+        number, widths = await asyncio.to_thread(source.rescale, request.widths, request.place_anew)
         return Accepted(number=number, widths=widths)
 
     @app.post(f"{JOB}/stop", status_code=202)

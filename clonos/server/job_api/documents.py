@@ -6,9 +6,9 @@ unit. A field that is ``null`` is not known, unless it says otherwise.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from clonos.job.job_status import JobStatus as JobStatus
 
@@ -213,9 +213,9 @@ class ScalingDocument(BaseModel):
 
 
 class RescaleDocument(BaseModel):
-    """Last change of widths that was asked for. ``number``: of the request; 0 if an earlier driver began it. ``phase``:
-    ordering, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by vertex. ``text``:
-    the phase in words, or why the widths stay."""
+    """Last change of widths or places that was asked for. ``number``: of the request; 0 if an earlier driver began it.
+    ``phase``: ordering, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by vertex.
+    ``text``: the phase in words, or why nothing changes."""
 
     number: int
     phase: str
@@ -301,8 +301,8 @@ class LogDocument(BaseModel):
 
 class Accepted(BaseModel):
     """Answer to an accepted request. ``tasks``: those whose process was killed. ``savepoint``: where it will be.
-    ``widths``: the number of tasks that each step will have. ``number``: of the request for other widths, see
-    ``RescaleDocument``; 0 if the job has them.
+    ``widths``: the number of tasks that each step will have. ``number``: of the request for other widths or places, see
+    ``RescaleDocument``; 0 if nothing has to change.
     """
 
     accepted: bool = True
@@ -332,9 +332,17 @@ class SavepointRequest(BaseModel):
 
 
 class RescaleRequest(BaseModel):
-    """Request of other numbers of tasks of steps, by their names."""
+    """Request of other numbers of tasks of steps, by their names. ``place_anew``: all tasks are spread over the slots
+    that the job has now. One of the two is needed."""
 
-    widths: dict[str, Annotated[int, Field(ge=1, le=WIDTH_MAX, strict=True)]] = Field(min_length=1)
+    widths: dict[str, Annotated[int, Field(ge=1, le=WIDTH_MAX, strict=True)]] = {}
+    place_anew: Annotated[bool, Field(strict=True)] = False
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        if not self.widths and not self.place_anew:
+            raise ValueError("neither widths nor place_anew")
+        return self
 
 
 class StopRequest(BaseModel):

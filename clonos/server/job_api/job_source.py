@@ -102,9 +102,9 @@ class JobSource(Protocol):
     def savepoint(self, path: str | None) -> str | None:
         """Requests a savepoint; returns its place. Raises: RequestDenied."""
 
-    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Requests other numbers of tasks of steps; returns the number of the request, and what each step will have.
-        Raises: RequestDenied."""
+    def rescale(self, widths: Mapping[str, int], is_placed_anew: bool) -> tuple[int, dict[str, int]]:
+        """Requests other numbers of tasks of steps, and that all are placed anew; returns the number of the
+        request, and what each step will have. Raises: RequestDenied."""
 
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, as texts. Raises: RequestDenied."""
@@ -199,14 +199,14 @@ class HandleSource:
         except ClonosError as error:
             raise RequestDenied("savepoint_refused", str(error)) from None
 
-    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Requests other numbers of tasks of steps; returns the number of the request, 0 if there is nothing to change,
-        and what each step will have. The log says when it has, or why it has not.
+    def rescale(self, widths: Mapping[str, int], is_placed_anew: bool) -> tuple[int, dict[str, int]]:
+        """Requests other numbers of tasks of steps, and that all are placed anew; returns the number of the request, 0
+        if there is nothing to change, and what each step will have. The log says when it has, or why it has not.
 
         Raises: RequestDenied: the steps cannot have them.
         """
         try:
-            return self._handle.begin_rescale(widths)
+            return self._handle.begin_rescale(widths, is_placed_anew=is_placed_anew)
         except (ClonosError, TimeoutError) as error:
             raise RequestDenied("rescale_refused", str(error)) from None
 

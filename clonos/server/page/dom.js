@@ -95,7 +95,7 @@ export function ask(title, text, action, { isDanger = false, fields = [] } = {})
     const cancel = el("button", { type: "button", text: "Back", on: { click: () => dialog.close() } });
     const confirm = el("button", { type: "submit", class: isDanger ? "is-danger" : "is-main", text: action });
     let values = null;
-    const form = el("form", { method: "dialog", on: { submit: () => { values = Object.fromEntries(inputs.map((input) => [input.name, input.type === "file" ? input.files[0] : input.value])); } } },
+    const form = el("form", { method: "dialog", on: { submit: () => { values = Object.fromEntries(inputs.map((input) => [input.name, input.type === "file" ? input.files[0] : input.type === "checkbox" ? input.checked : input.value])); } } },
       el("h2", { id: "dialog-title", text: title }), text ? el("p", { text }) : null, ...labels, el("div", { class: "actions" }, cancel, confirm));
     const dialog = el("dialog", { "aria-labelledby": "dialog-title", on: { close: () => { dialog.remove(); resolve(values); } } }, form);
     document.body.append(dialog);

@@ -116,7 +116,7 @@ export class JobView {
     this.alarms.add(status.alarms);
     this.savepoints.update(isOver ? [] : status.savepoints);
     this.showWidths(status.tasks);
-    const change = status.rescale && status.rescale.phase !== "done" ? [status.rescale.phase === "refused" ? `The numbers of tasks stay: ${status.rescale.text}` : `Change of the numbers of tasks: ${status.rescale.text}`] : [];
+    const change = status.rescale && status.rescale.phase !== "done" ? [status.rescale.phase === "refused" ? `The tasks go on as before: ${status.rescale.text}` : `Change of the numbers or places of tasks: ${status.rescale.text}`] : [];
     this.load.update(isOver ? [] : [...change, ...status.scaling.map((advice) => `${advice.step}: ${advice.text}`), ...status.skew]);
     this.showFigures(status);
     const totals = this.totals(status);
@@ -200,10 +200,11 @@ export class JobView {
   async rescale() {
     const { vertices } = this.job.plan;
     const fields = vertices.map((vertex, index) => ({ name: `width-${index}`, kind: "number", min: 1, label: vertex.steps.join(", "), placeholder: `${vertex.tasks} now` }));
-    const values = await ask("Change the numbers of tasks", "All tasks stand for a moment, and go on with the numbers that you enter. An empty field leaves the number as it is.", "Change", { fields });
+    fields.push({ name: "place", kind: "checkbox", label: "Place all tasks anew: spread them over the processes that the job has now, such as those of a host that came back" });
+    const values = await ask("Change the numbers or places of tasks", "All tasks stand for a moment, and go on with the numbers that you enter. An empty field leaves the number as it is.", "Change", { fields });
     if (!values) return;
     const asked = vertices.map((vertex, index) => [vertex.name, Number(values[`width-${index}`])]).filter(([, tasks]) => tasks);
-    if (asked.length) await this.request("/rescale", { widths: Object.fromEntries(asked) }, "Other numbers of tasks were requested");
+    if (asked.length || values.place) await this.request("/rescale", { widths: Object.fromEntries(asked), place_anew: values.place }, asked.length ? "Other numbers of tasks were requested" : "Other places of the tasks were requested");
   }
 
   async stopJob() {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clonos.core.model.progress import TaskPhase
 from clonos.core.scaling.autoscaler import ScalingSettings
 from clonos.job import scaling_advice
 from clonos.job.handle import Handle
@@ -129,6 +132,49 @@ def _has_changed(handle: Handle, width: int) -> bool:
 
 def _refuse(*_: object) -> None:
     raise RescaleRefused("flow", "no slot came")
+
+
+def test_tasks_that_share_processes_after_losses_are_spread_again_when_they_are_placed_anew(tmp_path: Path) -> None:
+    flow = States(tmp_path / "spread")
+    with flow.job(move_tasks=False).start() as handle:
+        for place, widths in enumerate(({}, {"seen": 3}), 1):
+            flow.gate.open_to(place * 40)
+            wait_until(lambda: _is_settled(handle))
+            _lose(handle, 3)
+            shared = _pids(handle)
+            assert len(set(shared.values())) < len(shared)
+            done = handle.place_anew(widths, timeout=LIMIT_S)
+            spread = _pids(handle)
+            assert (done.widths["seen"], done.checkpoint > 0) == (widths.get("seen", 2), True)
+            assert len(set(spread.values())) == len(spread) == len(shared) + len(widths)
+        flow.gate.end(120)
+        handle.wait(LIMIT_S)
+    assert flow.written() == expected(States(tmp_path / "fixed"), 120)
+
+
+def _pids(handle: Handle) -> dict[str, int | None]:
+    """The process of each task."""
+    return {task.name: task.pid for task in handle.status().tasks}
+
+
+def _is_settled(handle: Handle) -> bool:
+    """Whether all tasks are live, and each has a process, used or not."""
+    status = handle.status()
+    are_live = bool(status.tasks) and all(task.phase is TaskPhase.LIVE for task in status.tasks)
+    return are_live and len(status.slots) >= len(status.tasks)
+
+
+def _lose(handle: Handle, count: int) -> None:
+    """Ends the processes of tasks, one after the other, and waits for the successors and for other processes."""
+
+    def is_over() -> bool:
+        return lost not in _pids(handle).values() and _is_settled(handle)
+
+    for name in list(_pids(handle))[:count]:
+        lost = _pids(handle)[name]
+        assert lost is not None
+        os.kill(lost, signal.SIGKILL)
+        wait_until(is_over)
 
 
 def _wait_for_rows(flow: Flow, rows: int) -> None:

@@ -104,6 +104,12 @@ def test_a_job_of_run_is_watched_saved_and_stopped_by_its_name_or_its_store(
         assert main(["rescale", "endless", "count=3"]) == ENDED
         assert "has these numbers of tasks: count 3" in capsys.readouterr().err
         assert "count/2" in _printed(capsys, "status", "endless")
+        assert main(["rescale", "endless", "--place-anew"]) == ENDED
+        assert "the tasks of endless" in (printed := capsys.readouterr().err)
+        assert "are placed anew" in printed
+        assert json.loads(_printed(capsys, "status", "endless", "--json"))["rescale"]["number"] == 2
+        assert main(["rescale", "endless"]) == JOB_AT_FAULT
+        assert "nothing to change: name steps" in capsys.readouterr().err
         assert main(["rescale", "endless", "none=3"]) == JOB_AT_FAULT
         assert 'there is no step "none"' in capsys.readouterr().err
         assert _printed(capsys, "savepoint", "endless", "kept").strip() == str(tmp_path / "kept")

@@ -133,7 +133,7 @@ class HostileSource:
     def savepoint(self, path: str | None) -> None:
         """Does nothing."""
 
-    def rescale(self, widths: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    def rescale(self, widths: Mapping[str, int], is_placed_anew: bool) -> tuple[int, dict[str, int]]:
         """Refuses with a script."""
         raise RequestDenied("rescale_refused", SCRIPT)
 

@@ -124,6 +124,12 @@ def test_widths_change_on_request_and_plan_and_status_show_the_new_ones(tmp_path
         widths = {vertex["name"]: vertex["tasks"] for vertex in job.ask("")["plan"]["vertices"]}
         assert widths["count-row"] == 3
         assert sum(task["vertex"] == "count-row" for task in job.ask("/status")["tasks"]) == 3
+        assert job.ask("/rescale", {})["error"]["code"] == "invalid_request"
+        assert job.ask("/rescale", {"place_anew": "yes"})["error"]["code"] == "invalid_request"
+        assert job.ask("/rescale", {"widths": {"count": 3}, "place_anew": True})["number"] == 2
+        wait_until(lambda: job.ask("/status")["rescale"]["phase"] == "done")
+        assert job.ask("/rescale", {"place_anew": True})["number"] == 3
+        wait_until(lambda: job.ask("/status")["rescale"]["phase"] == "done")
         job.gate.end(300)
         assert job.handle.wait(LIMIT_S).has_finished
     assert len(job.rows()) == 600

@@ -129,6 +129,43 @@ def _press_stop(tab: Tab) -> None:
         tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
 
 
+def test_tasks_are_placed_anew_from_the_form_of_the_page_with_and_without_other_numbers(
+    tmp_path: Path, tab: Tab
+) -> None:
+    with paged_job(tmp_path) as job:
+        job.gate.open_to(NUMBERS_FIRST)
+        tab.open(job.url)
+        tab.one('tr[data-task="count-row/0"]')
+        _rescale(tab)
+        _until_changed(job, tab, 1)
+        assert not tab.all('tr[data-task="count-row/1"]')
+        _rescale(tab, tasks="2")
+        _until_changed(job, tab, 2)
+        tab.one('tr[data-task="count-row/1"]')
+        job.gate.end(NUMBERS)
+        assert job.handle.wait(LIMIT_S).has_finished
+    assert len(job.rows()) == 2 * NUMBERS
+
+
+def _rescale(tab: Tab, tasks: str = "") -> None:
+    next(each for each in tab.all(".head button") if each.text == "Rescale").click()
+    tab.one("#field-place").click()
+    if tasks:
+        labels = [each.text for each in tab.all("dialog label")]
+        number = next(at for at, text in enumerate(labels) if "count" in text)
+        tab.one(f"#field-width-{number}").send_keys(tasks)
+    tab.one("dialog button[type=submit]").click()
+    tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
+
+
+def _until_changed(job: PagedJob, tab: Tab, request: int) -> None:
+    def is_done() -> bool:
+        found = job.ask("/status")["rescale"]
+        return bool(found) and (found["number"], found["phase"]) == (request, "done")
+
+    tab.until(is_done, "the end of the change")
+
+
 def test_a_click_on_a_task_shows_what_is_known_of_it_and_one_on_an_arrow_its_rows(tmp_path: Path, tab: Tab) -> None:
     with paged_job(tmp_path) as job:
         tab.open(job.url)

@@ -105,7 +105,7 @@ def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
     printed = capsys.readouterr().out
     assert "recovery of count/0: its process died, 31 ms" in printed
     assert "writing the savepoint /s: 3 of 10 objects\n" in printed
-    assert "change of widths: all tasks come to a checkpoint\n" in printed
+    assert "change of widths or places: all tasks come to a checkpoint\n" in printed
     assert "width of count: 2 tasks to 4: they are busy\nskew: count/1 gets 91% of the records of count\n" in printed
     assert "alarm: slot 1 is gone. Nothing." in printed
     row = next(line for line in printed.splitlines() if line.startswith("count/0"))
