@@ -72,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         autocomplete(parser)  # ends the process
     parsed, unknown = parser.parse_known_args(given)
+    if parsed.command == "rescale":  # argparse takes what stands before an option alone
+        parsed.widths += [each for each in unknown if "=" in each and not each.startswith("-")]
+        unknown = [each for each in unknown if each not in parsed.widths]
     if unknown:
         parser.refuse(unknown, parsed.command)
     keeps_lines = parsed.command == "run" or getattr(parsed, "ui", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import socket
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos.cli import main
+from clonos.cli import COMMANDS, main
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerClient
 from clonos.cli.server_commands import lines_until_end
 from clonos.job.continuing.restart_strategy import NoRestart
@@ -215,3 +216,25 @@ class EndingJob(JobsClient):
 def test_the_last_line_of_a_job_that_ends_after_its_log_was_read_is_not_missed() -> None:
     job = EndingJob()
     assert [line["text"] for line in lines_until_end(job, "words-1", job.log_lines("words-1"))] == ["first", "last"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["count=4", "read=2", "--place-anew"],
+        ["--place-anew", "count=4", "read=2"],
+        ["count=4", "--no-wait", "read=2"],
+    ],
+)
+def test_steps_and_options_of_a_rescale_come_in_any_order(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    seen: list[list[str]] = []
+
+    def note(parsed: argparse.Namespace) -> int:
+        seen.append(parsed.widths)
+        return 0
+
+    monkeypatch.setitem(COMMANDS, "rescale", note)
+    assert main(["rescale", "wordcount", *arguments]) == 0
+    assert seen == [["count=4", "read=2"]]
