@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.cli.checking.check_formats import CheckFormat, codes_text, formatted
 from clonos.cli.log_lines import report
 from clonos.core.model.errors import ClonosError, JobError, short_report
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 
 NOT_CHECKED: Final = 2
+TEXT: Final = "text"
+FORMATS: Final = (TEXT, "json", "sarif")
 
 
 def add_check(commands: Any) -> None:
@@ -29,9 +30,7 @@ def add_check(commands: Any) -> None:
         "--select", action="append", metavar="CODE", help="codes to look for, such as CLN1 (default: all)"
     )
     check.add_argument("--ignore", action="append", metavar="CODE", help="codes to leave out")
-    check.add_argument(
-        "--format", choices=[*CheckFormat], default=CheckFormat.TEXT, help="text (default), json or sarif"
-    )
+    check.add_argument("--format", choices=FORMATS, default=TEXT, help="text (default), json or sarif")
     check.add_argument("--codes", action="store_true", help="list the codes")
 
 
@@ -46,6 +45,7 @@ def run_check(parsed: argparse.Namespace) -> int:
 
 
 def _checked(parsed: argparse.Namespace) -> int:
+    from clonos.cli.checking.check_formats import CheckFormat, codes_text, formatted
     from clonos.cli.checking.check_settings import settings_for
 
     if parsed.codes:
@@ -56,9 +56,9 @@ def _checked(parsed: argparse.Namespace) -> int:
     file = Path(parsed.job.partition(":")[0])
     settings = settings_for(file, _list(parsed.select), _list(parsed.ignore))
     findings = [each for each in _findings(parsed, file) if settings.wants(each)]
-    if findings or parsed.format != CheckFormat.TEXT:
-        print(formatted(findings, parsed.format))
-    if parsed.format == CheckFormat.TEXT:
+    if findings or parsed.format != TEXT:
+        print(formatted(findings, CheckFormat(parsed.format)))
+    if parsed.format == TEXT:
         report(f"{len(findings)} findings" if len(findings) != 1 else "1 finding")
     return 1 if findings else 0
 

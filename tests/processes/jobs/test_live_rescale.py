@@ -134,7 +134,7 @@ def _refuse(*_: object) -> None:
     raise RescaleRefused("flow", "no slot came")
 
 
-def test_tasks_that_share_processes_after_losses_are_spread_again_when_they_are_placed_anew(tmp_path: Path) -> None:
+def test_tasks_that_share_processes_after_losses_are_spread_again_by_a_placement(tmp_path: Path) -> None:
     flow = States(tmp_path / "spread")
     with flow.job(move_tasks=False).start() as handle:
         for place, widths in enumerate(({}, {"seen": 3}), 1):

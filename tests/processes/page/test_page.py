@@ -129,7 +129,7 @@ def _press_stop(tab: Tab) -> None:
         tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
 
 
-def test_tasks_are_placed_anew_from_the_form_of_the_page_with_and_without_other_numbers(
+def test_tasks_are_placed_again_from_the_form_of_the_page_with_and_without_other_numbers(
     tmp_path: Path, tab: Tab
 ) -> None:
     with paged_job(tmp_path) as job:

@@ -129,7 +129,7 @@ def test_a_refused_change_is_shown_with_its_reason_and_not_asked_for_again_soon(
         advice = advised.observe(0, 3)
     refused = "but the change was not made: no slot came within 60 s"
     assert advice == ScalingAdvice("count", 2, 2, f"{WANTED}, {refused}")
-    assert caplog.messages[1:] == ["job words keeps its numbers of tasks: no slot came within 60 s."]
+    assert caplog.messages[1:] == ["job words goes on as before: no slot came within 60 s."]
     later = advised.observe(3, 18)
     assert later == ScalingAdvice("count", 2, 2, f"2 tasks: more are needed, {refused}")
     assert advised.requests == [{"count": 3}]

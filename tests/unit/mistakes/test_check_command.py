@@ -250,7 +250,7 @@ job.source(values(["a", "b"])).key_by(str).count(name="counted").sink(stdout())
     run = [sys.executable, "-m", "clonos.cli", "run", "job.py", "--store", "store"]
     subprocess.run(run, cwd=tmp_path, check=True, capture_output=True)
     assert check(tmp_path, "job.py", "--store", "store").returncode == 0
-    file.write_text(text.replace("counted", "renamed"), "utf-8")
+    file.write_text(text.replace("counted", "counted_again"), "utf-8")
     ended = check(tmp_path, "job.py", "--store", "store")
     assert "CLN804 the store has state of the step counted, which the job does not have" in ended.stdout
 

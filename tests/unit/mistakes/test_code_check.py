@@ -402,6 +402,7 @@ def right(record: Any) -> Any:
             file.read()
         requests.Request("GET", record).prepare()
         datetime.fromtimestamp(5, tz=dt.UTC)
+        datetime.fromtimestamp(5).astimezone()
         record.sample(frac=0.1, random_state=7)
     except requests.RequestException:
         return uuid4(), random.random(), random.numpy(), clock.time(), clock.now()

@@ -202,11 +202,17 @@ class _Looking:
         value = scope.value_of(node)
         is_called = call is not None or isinstance(value, partial)
         found = replacement_of(name, is_called=is_called, arguments=arguments, places=places)
-        if found is not None and not _is_exception(value) and not self._is_in_memory(name, call):
+        is_meant = not _is_exception(value) and not self._is_in_memory(name, call) and not self._is_instant_of(call)
+        if found is not None and is_meant:
             yield f"{'uses' if call is None else 'calls'} {ast.unparse(node)}", found
         for field, factory in factories_of(value) if isinstance(value, type) and is_of_user(value) else ():
             if made := replacement_of(full_name(factory), is_called=True, arguments=0):
                 yield f"makes {value.__name__}, whose {field} is what {full_name(factory)} gives", made
+
+    def _is_instant_of(self, call: ast.Call | None) -> bool:
+        """Returns whether a local time becomes an instant at once, which is the same in every time zone."""
+        parent = self._parents.get(id(call))
+        return isinstance(parent, ast.Attribute) and parent.attr in ("astimezone", "timestamp")
 
     def _is_in_memory(self, name: str, call: ast.Call | None) -> bool:
         """Returns whether a call opens a database or a file that is in memory only."""
