@@ -135,13 +135,14 @@ class RequestedWidths:
             self._wait(deadline_s, "have not changed in time; the change goes on")
         return Rescaled(self._by_step(self._driver.ask(_plan)), checkpoint, time.monotonic() - began_s)
 
-    def _log_outcome(self, request: int, began_s: float, steps: tuple[str, ...]) -> None:
+    def _log_outcome(self, request: int, began_s: float, names: tuple[str, ...]) -> None:
         try:
             done = self._outcome(request, began_s, None)
         except RescaleRefused as error:
             logger.error("%s", error)
         else:
-            now = ", ".join(f"{step} {done.widths[step]}" for step in steps)
+            named = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices} | done.widths
+            now = ", ".join(f"{name} {named[name]}" for name in names)
             what = f"has these numbers of tasks: {now}" if now else "has all of its tasks placed anew"
             logger.warning("%s %s, after %.1f s", self._job, what, done.duration_s)
 

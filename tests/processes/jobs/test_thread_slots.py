@@ -26,6 +26,7 @@ NUMBERS = 500
 
 
 def _with_place(number: int) -> dict[str, object]:
+    # clonos: ok CLN303 the test looks at where the step ran
     return {
         "n": number,
         "pid": os.getpid(),
@@ -54,7 +55,7 @@ def test_tasks_run_in_threads_of_this_process_and_write_each_row_once(tmp_path: 
 
 
 def test_a_task_that_raises_once_recovers_and_each_record_counts_once(tmp_path: Path) -> None:
-    def raises_once(number: int) -> dict[str, int]:
+    def raises_once(number: int) -> dict[str, int]:  # clonos: ok it raises once in the life of the job
         if number == 150 and not (tmp_path / "raised").exists():
             (tmp_path / "raised").touch()
             raise OSError("once")
@@ -117,8 +118,12 @@ def test_the_kill_of_a_task_that_is_a_thread_is_refused(tmp_path: Path) -> None:
 def test_a_task_that_does_not_return_is_left_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+
+    def pipe_text(_: int) -> str:
+        return pipe.read_text("utf-8")  # clonos: ok it does not return
+
     job = Job("threads", slots="thread", store=tmp_path / "store")
-    job.source(values([1])).map(lambda _: pipe.read_text("utf-8"), name="stay").sink(files.jsonl(tmp_path / "out"))
+    job.source(values([1])).map(pipe_text, name="stay").sink(files.jsonl(tmp_path / "out"))
     with caplog.at_level(logging.WARNING, "clonos.slot"), job.start() as handle:
         writer = pipe.open("w", encoding="utf-8")  # returns when the task reads
         handle.stop(drain=False)

@@ -92,6 +92,8 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
             "accepted": True,
             "savepoint": None,
             "tasks": [],
+            "widths": {},
+            "number": 0,
         }
         output, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == ENDED, output

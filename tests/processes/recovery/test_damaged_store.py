@@ -34,6 +34,7 @@ class DamagedJob:
         trap.touch()
 
         def add(_key: int, total: int | None, n: int) -> tuple[int, tuple[int, int]]:
+            # clonos: ok it raises once in the life of the job
             if n == COUNT and trap.exists():
                 trap.unlink()
                 raise ValueError("it raises once")

@@ -206,9 +206,10 @@ def test_tasks_go_on_without_a_rollback_when_their_driver_is_killed_twice_under_
 def test_the_next_driver_takes_over_the_tasks_of_a_job_that_has_got_other_widths(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         job_id = _submitted(server, tmp_path)
-        server.wait_for_status(job_id, "RUNNING")
+        begun = server.wait_for_status(job_id, "RUNNING")
         server.client.post(f"/jobs/{job_id}/rescale", {"widths": {"count": 3}})
         wait_for(lambda: server.client.get(f"/jobs/{job_id}/status")["rescale"]["phase"] == "done", "the other widths")
+        wait_for(lambda: server.job(job_id)["generation"] != begun["generation"], "the next generation")
         before, slots = server.job(job_id), _slots(server, job_id)
         os.kill(server.driver(job_id).pid, signal.SIGKILL)
         add_words(tmp_path, "second.txt", SECOND)
