@@ -23,6 +23,7 @@ import msgspec
 
 from benchmarks.harness import plots
 from benchmarks.harness.ab_session import Session
+from benchmarks.measures.growth import SETTINGS
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata
 from clonos.core.coordinator.coordinator_effects import Effect, Milestone
 from clonos.core.coordinator.coordinator_events import Event
@@ -35,7 +36,6 @@ from clonos.core.wire.messages import Message
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
-from clonos_chaos.sim.world_settings import WorldSettings
 from clonos_chaos.swarm.world import World
 
 TASKS: Final = (128, 512, 2_000)
@@ -47,14 +47,6 @@ KILL_NS: Final = 100 * MILLISECOND_NS
 SIZED: Final = (View, SlotStatus, Completed)
 OF_FAILOVER: Final = frozenset({"View", "LogRequest", "LogReply", "ChannelHandshake", "Suspicion", "Register"})
 """Messages that a job does not send otherwise."""
-
-SETTINGS: Final = WorldSettings(
-    step_ns_max=20 * MILLISECOND_NS,
-    network_ns_max=MILLISECOND_NS // 5,
-    domains=10_000,
-    fault_counts=(0,),
-    look_every=1 << 60,
-)
 
 
 @dataclass

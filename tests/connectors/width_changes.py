@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from clonos.job import Job
 from clonos.status import Status
 from tests.speed import scaled
+from tests.waiting import await_condition
 
 LIMIT_S = scaled(60.0)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Asks again and again."""
-    waiting = threading.Event()
-    for _ in range(int(LIMIT_S * 50)):
-        if condition():
-            return
-        waiting.wait(0.02)
-    raise AssertionError(f"never: {condition}")
+wait_until = partial(await_condition, LIMIT_S)
 
 
 def run_at(

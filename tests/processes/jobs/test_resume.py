@@ -8,10 +8,10 @@ import re
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,12 @@ from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
+from tests.waiting import await_condition
 
 pytestmark = pytest.mark.processes
 
 LIMIT_S = scaled(50.0)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Asks again and again."""
-    waiting = threading.Event()
-    for _ in range(int(LIMIT_S * 50)):
-        if condition():
-            return
-        waiting.wait(0.02)
-    raise AssertionError(f"never: {condition}")
+wait_until = partial(await_condition, LIMIT_S)
 
 
 def committed(folder: Path) -> list[Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,12 @@ from clonos.job.continuing.start_widths import WidthsRefused
 from clonos.job.continuing.taking import NoCheckpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
+from tests.waiting import await_condition
 
 pytestmark = pytest.mark.processes
 
 LIMIT_S = scaled(60.0)
+wait_until = partial(await_condition, LIMIT_S)
 WINDOW, KEYS = 50, 3
 
 
@@ -122,16 +123,6 @@ def windows_of(first: int, last: int) -> list[Any]:
 def rows_of(first: int, last: int) -> list[Any]:
     """Rows of the table for these numbers."""
     return [(n % KEYS, n, n // KEYS + 1) for n in range(first, last)]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Asks again and again."""
-    waiting = threading.Event()
-    for _ in range(int(LIMIT_S * 50)):
-        if condition():
-            return
-        waiting.wait(0.02)
-    raise AssertionError(f"never: {condition}")
 
 
 def test_a_job_that_starts_from_a_moved_savepoint_goes_on_from_its_records(tmp_path: Path) -> None:

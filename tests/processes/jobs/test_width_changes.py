@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
-from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,10 +29,12 @@ from clonos.job.continuing.state_transfer import head_of
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.processes.harness.gated_source import Gate, GatedNumbers, GatedReader
 from tests.speed import scaled
+from tests.waiting import await_condition
 
 pytestmark = pytest.mark.processes
 
 LIMIT_S = scaled(30.0)
+wait_until = partial(await_condition, LIMIT_S)
 SPLITS, KEYS, BEGIN_S = 3, 7, 1_700_000_000
 
 
@@ -298,16 +299,6 @@ def _numbered(word: int, seen: int | None, row: dict[str, int]) -> tuple[int, di
 
 def _last_of_each_word(numbers: int) -> list[int]:
     return sorted({n % 99: n for n in range(numbers)}.values())
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Asks again and again."""
-    waiting = threading.Event()
-    for _ in range(int(LIMIT_S * 50)):
-        if condition():
-            return
-        waiting.wait(0.02)
-    raise AssertionError(f"never: {condition}")
 
 
 def test_a_job_goes_on_with_more_and_with_fewer_tasks(tmp_path: Path) -> None:
