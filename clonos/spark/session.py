@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from warnings import catch_warnings, filterwarnings
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -252,12 +253,21 @@ def _importing(name: str) -> Iterator[None]:
         with suppress(Exception):
             import_module(name)
 
-    thread = threading.Thread(target=load, name=f"import of {name}", daemon=True)
-    thread.start()
-    try:
+    with quiet_about_pandas():  # around the life of the thread: filters belong to the process
+        thread = threading.Thread(target=load, name=f"import of {name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+
+@contextmanager
+def quiet_about_pandas() -> Iterator[None]:
+    """Hides in the block that PySpark was not tried with this version of pandas: it asks although no pandas is used."""
+    with catch_warnings():
+        filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         yield
-    finally:
-        thread.join()
 
 
 def _local_settings(master: str, option_of: Callable[[JvmRole], str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
-from warnings import catch_warnings, filterwarnings
 
 import pyarrow
 
@@ -89,14 +88,13 @@ def write_frame(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from clonos.spark.session import import_path
+    from clonos.spark.session import import_path, quiet_about_pandas
     from clonos.spark.slots import failure_reason
 
     schema = arrow_schema(connector, frame).serialize().to_pybytes()
     writer = _writer(f"{folder}/{stem}", f"{run}", suffix, schema, import_path())
     try:
-        with catch_warnings():
-            filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)  # no pandas is used
+        with quiet_about_pandas():
             rows = frame.mapInArrow(writer, WRITTEN).collect()
     except (Py4JError, PySparkException) as error:
         raise FrameFailed(connector, failure_reason(error)) from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from warnings import catch_warnings, simplefilter, warn
 
 import pytest
 from pyspark import SparkConf
 
-from clonos.spark.session import warn_if_unauthenticated
+from clonos.spark.session import quiet_about_pandas, warn_if_unauthenticated
 
 
 def _session(master: str, settings: dict[str, str]) -> Any:
@@ -43,3 +44,16 @@ def test_other_clusters_are_not_warned_of(
 ) -> None:
     warn_if_unauthenticated(_session(master, settings))
     assert caplog.text == ""
+
+
+def test_the_warning_of_pyspark_about_the_version_of_pandas_is_hidden() -> None:
+    with catch_warnings(record=True) as shown:
+        simplefilter("always")
+        with quiet_about_pandas():
+            warn(
+                "PySpark does not yet fully support pandas >= 3.0.0. Some features may not work correctly.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            warn("Another thing.", FutureWarning, stacklevel=2)
+    assert [str(warning.message) for warning in shown] == ["Another thing."]
