@@ -1,0 +1,170 @@
+"""Format of a record of an epoch: a folder with a head and five parts (docs/design/records.md).
+
+A record holds all that a task is a function of: the compiled job, the state at the barrier, the causal log after it,
+and the input. ``record_writer`` and ``record_reader`` write and read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.wire.capture_messages import DIGEST_BYTES
+from clonos.core.wire.log_delta import Count
+
+RECORD_FORMAT: Final = 1
+
+HEAD: Final = "record.json"
+
+
+class RecordPart(StrEnum):
+    """File of a record."""
+
+    JOB = "job"  # the cloudpickled ``JobImage``, as every slot gets it
+    STATE = "state"  # ``StatePiece``s
+    LOG = "log"  # the task's causal log from ``log_offset_bytes`` on
+    INPUT = "input"  # ``Elements`` and ``SourceRecords``
+    EXPECTED = "expected"  # ``EmittedOutput``s
+
+
+class RecordedWay(StrEnum):
+    """Way in which a record was made."""
+
+    CAPTURED = "captured"  # of a running job, on request
+    FAILED = "failed"  # of the task whose failure has ended the job
+    RUNNING = "running"  # written while the task ran
+
+
+class StatePiece(msgspec.Struct, frozen=True, array_like=True):
+    """Piece of an object of the checkpoint store. Those of one object follow each other, the first is its snapshot."""
+
+    name: str  # of the object in the checkpoint store
+    data: bytes
+
+
+class Elements(msgspec.Struct, frozen=True, array_like=True, tag="elements"):
+    """Elements of an input channel, as the sender's in-flight log has them. They may begin before the epoch."""
+
+    channel: ChannelId
+    first_seq: Count
+    kind: ElementKind
+    count: Count
+    checkpoint: CheckpointId  # of a barrier, else 0
+    payload: bytes
+
+
+class SourceRecords(msgspec.Struct, frozen=True, array_like=True, tag="source"):
+    """Records of one ``READ`` of the log, in its order: what the readers of the source gave for it.
+
+    ``batch``: pickled; a list of rows, a RecordBatch, or a ``PartlyMalformed``. A ``READ`` of 0 records has none.
+    """
+
+    split: Count
+    count: Count
+    batch: bytes
+
+
+class JournalBytes(msgspec.Struct, frozen=True, array_like=True, tag="journal"):
+    """Journal of a source that cannot be read again, from ``journal_offset_bytes`` of the snapshot on."""
+
+    data: bytes
+
+
+Input = Elements | SourceRecords | JournalBytes
+
+
+class EmittedOutput(msgspec.Struct, frozen=True, array_like=True):
+    """Output of the live task for one channel, in the order in which it left. ``digest``: of the payload, as
+    ``digest_of`` gives it."""
+
+    channel: ChannelId
+    first_seq: Count
+    kind: ElementKind
+    count: Count
+    checkpoint: CheckpointId
+    digest: Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+
+
+class PartDigest(msgspec.Struct, frozen=True):
+    """Size and SHA-256 of a part."""
+
+    bytes: Count
+    sha256: str
+
+
+class FailedHere(msgspec.Struct, frozen=True):
+    """Failure with which the epoch ends. ``channel`` None and ``count`` above 0: records of a source, numbered from the
+    job's start. ``count`` 0: a timer, or the end of the stream."""
+
+    error: str
+    step: str
+    record: str
+    channel: ChannelId | None
+    first_seq: Count
+    count: Count
+    frames: str
+
+
+class RecordHead(msgspec.Struct, frozen=True):
+    """Head of a record.
+
+    ``epoch``: the checkpoint at whose barrier it begins; 0 is the job's start, without state. ``widths``: numbers of
+    tasks by vertex, where they differ from the plan of the job. ``unfinished_bytes``: how many of the last bytes of the
+    log are of a step that did not end. ``versions``: of Python and of the libraries, and ``hash_seed``.
+    ``missing`` and ``redacted``: sentences about what the record lacks.
+    """
+
+    format: int
+    way: RecordedWay
+    job: str
+    job_id: str
+    task: str
+    task_id: TaskId
+    epoch: CheckpointId
+    generation: int
+    incarnation: Incarnation
+    widths: tuple[tuple[str, int], ...]
+    log_offset_bytes: int
+    unfinished_bytes: int
+    is_whole: bool  # the log reaches the next barrier or the end of the stream
+    written_ns: int  # since the Unix epoch
+    versions: dict[str, str]
+    failure: FailedHere | None
+    missing: tuple[str, ...]
+    redacted: tuple[str, ...]
+    parts: dict[str, PartDigest]
+
+
+class RecordDamaged(EnvironmentFault):
+    """A record cannot be read."""
+
+    folder: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the record {self.folder} cannot be used: {self.reason}."
+
+
+LENGTH_BYTES: Final = 4
+
+
+def frame(content: bytes) -> bytes:
+    """Returns the content with its length in front, as the parts of many pieces have it."""
+    return len(content).to_bytes(LENGTH_BYTES, "little") + content
+
+
+def frames_in(path: Path) -> Iterator[bytes]:
+    """Yields the contents of the frames in a file. Raises: RecordDamaged: the last one is not whole."""
+    with path.open("rb") as file:
+        while head := file.read(LENGTH_BYTES):
+            content = file.read(int.from_bytes(head, "little"))
+            if len(head) < LENGTH_BYTES or len(content) < int.from_bytes(head, "little"):
+                raise RecordDamaged(str(path.parent), f"its part {path.name} ends in the middle of a piece")
+            yield content
