@@ -163,7 +163,7 @@ class Task:
             self._hold_commands_until(lambda: not self.is_suspended, Resumed)
             return
         budget_bytes = self.port.budget_bytes()
-        if budget_bytes <= 0:
+        if budget_bytes <= 0 and self._cut_trigger is None:  # above a soft limit, only the barrier frees memory
             if self.reading is not None:
                 self.reading.hold_back()
             self.take(self.port.receive(None))

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
-from clonos.core.ports.task_port import Command, CutAt, TaskEmission, TaskStopped
+from clonos.core.ports.task_port import Command, CutAt, TaskEmission, TaskStopped, Triggered
 from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation, check_repeats, tags_of
 from tests.unit.core.task.test_task_replay import JOBS
 
@@ -83,3 +84,25 @@ def test_rows_that_wait_leave_just_before_the_barrier_of_a_cut_in_a_replay_too(j
     assert before.count(d.DRAIN) == 1 + ("aside" in job), "what waited may make calls, after which more may wait"
     assert d.DRAIN not in tags_of(life.log[end_bytes:])
     check_repeats(life, ScriptedTask(made, 50, Start(life.log)).run())
+
+
+class HeldBackTask(CutTask):
+    """A source that may produce nothing from the trigger of the cut on, as above a soft limit of memory."""
+
+    def budget_bytes(self) -> int:
+        return 0 if self.is_triggered and not self.is_cut else UNLIMITED
+
+    is_triggered = False
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        command = super().receive(until_ns)
+        self.is_triggered |= isinstance(command, Triggered) and command.checkpoint == self.cut
+        return command
+
+
+def test_a_source_held_back_by_a_limit_of_memory_comes_to_the_barrier_of_its_cut() -> None:
+    made = made_until("reader with calls aside", 1)
+    for seed in range(20):
+        life = HeldBackTask(made, seed, 1)
+        life.run()
+        assert life.waits > 0, "only the cut's checkpoint frees what its log holds"
