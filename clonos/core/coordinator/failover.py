@@ -264,14 +264,25 @@ def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.Recover
     return failure_policy.step(record, failure_policy.EpochOver())[0]
 
 
+def slots_wanted(state: CoordinatorState, tasks: int) -> int:
+    """Returns the default number of slots: one per task, and at least two if there are standbys or keepers."""
+    has_backups = any(target.standbys or target.keepers for target in state.targets)
+    return max(tasks, 2 if has_backups else 1)
+
+
 def slots_added(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
     """Returns how many slots more than the running tasks the tasks of other widths need."""
-    return max(0, sum(width for _, width in widths) - len(state.plan.tasks))
+    return max(0, slots_wanted(state, sum(width for _, width in widths)) - slots_wanted(state, len(state.plan.tasks)))
 
 
 def slots_dropped(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
     """Returns how many slots fewer than the running tasks the tasks of other widths need."""
-    return max(0, len(state.plan.tasks) - sum(width for _, width in widths))
+    return _dropped(state, len(state.plan.tasks), sum(width for _, width in widths))
+
+
+def _dropped(state: CoordinatorState, before: int, after: int) -> int:
+    fewer = slots_wanted(state, before) - slots_wanted(state, after)
+    return max(0, min(fewer, state.slots_needed - slots_wanted(state, 0)))  # a job may have fewer slots than tasks
 
 
 def give_up_cut(state: CoordinatorState, reason: str) -> None:
@@ -333,7 +344,7 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
     if divided is not None:
         tasks_before = len(state.plan.tasks)
         switch(state, view, state.plan, divided, is_known=True)
-        state.slots_needed -= max(0, tasks_before - len(state.plan.tasks))
+        state.slots_needed -= _dropped(state, tasks_before, len(state.plan.tasks))
     elif switching.asked_ns is None:
         state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked(state.awake_ns))
         state.emit(DivideState(state.completed))

@@ -36,6 +36,7 @@ from clonos.core.coordinator.coordinator_state import (
 from clonos.core.coordinator.failover import (
     install_view,
     request_missing,
+    slots_wanted,
     update_life,
     withdraw_requests,
 )
@@ -63,7 +64,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     state.term, state.job_id = event.term, event.job_id
     state.versions, state.can_spread = dict(event.versions), event.can_spread
     state.rules = rules_of(plan, state.options.placement, event.driver_host)
-    state.slots_needed = event.slots_needed or slots_wanted(state)
+    state.slots_needed = event.slots_needed or slots_wanted(state, len(state.plan.tasks))
     start = metadata_of_start(plan, event.job_id, event.term)
     completed = event.resume or start
     assert completed.job_id == event.job_id, f"job {event.job_id} cannot resume job {completed.job_id}"
@@ -96,12 +97,6 @@ def begin(state: CoordinatorState, event: Begin) -> None:
         state.phase = Listening(*ends_ns, None, event.named, event.registers, event.only_adopts)
     else:
         await_slots(state)
-
-
-def slots_wanted(state: CoordinatorState) -> int:
-    """Returns the default number of slots: one per task, and at least two if there are standbys or keepers."""
-    has_backups = any(target.standbys or target.keepers for target in state.targets)
-    return max(len(state.plan.tasks), 2 if has_backups else 1)
 
 
 def await_slots(state: CoordinatorState) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from clonos.core.coordinator import rescale_machine
-from clonos.core.coordinator.coordinator_effects import Alarm, RequestSlots, WithdrawRequests
-from clonos.core.coordinator.coordinator_events import OutputCommitted, RescaleRequested, SlotRefused
+from clonos.core.coordinator.coordinator_effects import Alarm, DivideState, RequestSlots, WithdrawRequests
+from clonos.core.coordinator.coordinator_events import OutputCommitted, RescaleRequested, SlotRefused, StateDivided
 from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind
 
 WAIT_MS = 2_000
@@ -63,3 +66,24 @@ def test_requests_that_wait_are_withdrawn_before_they_are_repeated() -> None:
     effects = harness.tick(WAIT_MS + 300)
     assert of_kind(effects, WithdrawRequests) == [WithdrawRequests()]
     assert of_kind(effects, RequestSlots) == [RequestSlots(1)]
+
+
+def test_a_job_with_one_task_left_still_needs_a_process_for_what_backs_it_up() -> None:
+    plan = Plan(
+        "job", (Vertex("all", 2, is_source=True, has_effects=True),), (Edge(0, None, Partitioning.EXTERNAL, 0),)
+    )
+    harness = live_chain(plan=plan, domains="ab")
+    harness.divides = False
+    harness.do(RescaleRequested(7, (("all", 1),)))
+    while not harness.view.cut:
+        harness.tick(100)
+    harness.tick(300)
+    cut = CheckpointId(1)
+    harness.acknowledge(cut)
+    [division] = of_kind(harness.durable(cut), DivideState)
+    harness.do(StateDivided(cut, structs.replace(division.metadata, tasks=division.metadata.tasks[:1])))
+    harness.tick(300)
+    assert harness.coordinator.rescale == rescale_machine.Steady(7)
+    assert len(harness.view.placements) == 1
+    effects = harness.gone(next(slot for slot in (1, 2) if slot != harness.of(0).hosting_slot))
+    assert of_kind(effects, RequestSlots), "its output would wait for ever for a keeper"
