@@ -59,12 +59,13 @@ WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
 PORT_MAX: Final = 65_535
 SHELLS: Final = ("bash", "zsh", "fish")
+CHAOS_COMMANDS: Final = ("run", "seeds", "soak", "rescales", "all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. ``arguments``: those of the process when not given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
+    if given[:1] == ["chaos"] and given[1:2] and given[1] in CHAOS_COMMANDS:
         return _guarded(lambda: _chaos(given[1], given[2:]))
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
@@ -286,8 +287,9 @@ def _parser() -> ExactParser:
     chaos = commands.add_parser("chaos", help="run jobs under injected faults, real or simulated, and check them")
     chaos.add_argument(
         "what",
-        choices=("run", "seeds", "soak", "all"),
-        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
+        choices=CHAOS_COMMANDS,
+        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M,"
+        " rescales --changes N, all --worlds N",
     )
     add_commands(commands)
     add_state(commands)

@@ -96,6 +96,12 @@ class FaultPointServer:
             self._breakpoints.append(pause_point)
         return pause_point
 
+    def withdraw(self, pause_point: Breakpoint) -> None:
+        """Removes a breakpoint, and lets the thread that it holds continue."""
+        with self._lock:
+            self._breakpoints.remove(pause_point)
+        pause_point.release()
+
     def slow(self, points: Collection[str], pids: Collection[int], seconds: float) -> None:
         """Delays these processes (empty: all) by ``seconds`` at each of these points; 0 ends that."""
         with self._lock:

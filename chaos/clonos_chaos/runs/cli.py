@@ -180,6 +180,22 @@ def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOption
     return GOOD if run_and_report([run_one], options, _print_record) else BAD
 
 
+def rescales(arguments: Sequence[str]) -> int:
+    """Runs ``clonos chaos rescales``: 1 when a result was lost, duplicated or contradicted, or a job stood."""
+    parser = ExactParser(prog="clonos chaos rescales")
+    parser.add_argument("--folder", type=Path, required=True, metavar="FOLDER", help="a run goes on that left this one")
+    parser.add_argument("--changes", type=AT_LEAST_ONE, default=1_000, metavar="N", help="of all runs in the folder")
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="end after M minutes")
+    parser.add_argument(
+        "--from", dest="first", type=AT_LEAST_ONE, default=1, metavar="N", help="number of the first slice"
+    )
+    parser.add_argument("--per-second", type=ABOVE_NONE, default=800.0, metavar="R", help="records (default: 800)")
+    parsed = parser.parse_args(arguments)
+    runs = _of_checkout("served.rescale_runs", "clonos chaos rescales")
+    wanted = runs.Rescales(parsed.folder, parsed.changes, parsed.minutes, parsed.first, parsed.per_second)
+    return GOOD if runs.run_rescales(wanted) else BAD
+
+
 def seeds(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos seeds``: 1 when a world failed."""
     from clonos_chaos.swarm.environments import Swarm

@@ -84,7 +84,8 @@ class FaultPointsMisused(JobError):
     def __str__(self) -> str:
         return (
             f"fault_points is {self.address!r}, but the address of a listener on this machine is expected, such as"
-            ' "127.0.0.1:40000". It is for tests that kill processes at named points; leave it out otherwise.'
+            ' "127.0.0.1:40000", or "127.0.0.1:40000/aligned,live" for some points. It is for tests that kill processes'
+            " at named points; leave it out otherwise."
         )
 
 
@@ -92,18 +93,23 @@ class FaultPoints:
     """Client of the listener. ``reach`` may be called by any thread, and returns when the listener releases it."""
 
     def __init__(self, address: str) -> None:
-        """Parses ``address``: host:port of a loopback address. Raises: FaultPointsMisused when it is none."""
-        host, _, port = address.rpartition(":")
+        """Parses ``address``: host:port of a loopback address; after a slash the points that are reported, with commas
+        between, by default all. Raises: FaultPointsMisused: it is none."""
+        listener, slash, points = address.partition("/")
+        host, _, port = listener.rpartition(":")
+        self._points = frozenset(points.split(",")) if slash else None
         try:
-            is_here = ipaddress.ip_address(host).is_loopback
+            is_right = ipaddress.ip_address(host).is_loopback and not (self._points or set()) - {*FaultPoint}
             self._address = (host, int(port))
         except ValueError:
-            is_here = False
-        if not is_here:
+            is_right = False
+        if not is_right:
             raise FaultPointsMisused(address)
 
     def reach(self, point: FaultPoint | DerivedPoint, task: str = "", detail: str = "") -> None:
         """Reports the point, and waits until the listener releases this thread or has ended."""
+        if self._points is not None and point not in self._points:
+            return
         line = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
         try:
             with socket.create_connection(self._address, CONNECT_TIMEOUT_S) as connection:

@@ -28,6 +28,9 @@ NOTHING_IS_PROVED_BY = (
     "seeds --processes 0 --to 2",
     "seeds --minutes -1",
     "seeds --from 1 --to 1 --records 0",
+    "rescales --changes 3",
+    "rescales --folder made --changes 0",
+    "rescales --folder made --minutes 0",
     "all --worlds -3",
     "all --processes 0",
 )

@@ -19,6 +19,20 @@ def test_no_fault_point_is_armed_without_an_address() -> None:
     assert armed("") is None
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:4000/", "127.0.0.1:4000/live,aline", "127.0.0.1:4000/live, aligned"])
+def test_a_list_of_fault_points_that_names_another_one_is_refused(address: str) -> None:
+    with pytest.raises(FaultPointsMisused, match=r"127\.0\.0\.1:40000/aligned,live"):
+        FaultPoints(address)
+
+
+def test_of_a_list_of_fault_points_only_those_are_reported() -> None:
+    with FaultPointServer() as fault_point_server:
+        passers = Passers(fault_point_server)
+        FaultPoints(f"{fault_point_server.address}/live,aligned").reach(FaultPoint.EMISSION, "map/0")
+        FaultPoints(f"{fault_point_server.address}/live,emission").reach(FaultPoint.EMISSION, "map/0")
+        assert passers.seen == [HERE]
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:4000", "192.0.2.1:4000", "example.org:4000", "127.0.0.1", "4000", "::"])
 def test_a_fault_point_server_on_another_machine_is_refused(address: str) -> None:
     with pytest.raises(FaultPointsMisused, match="on this machine"):

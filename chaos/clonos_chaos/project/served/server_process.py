@@ -90,6 +90,13 @@ class ServerProcess:
         """Returns a document. ``path``: after /api/v1. Raises: ServerFailed."""
         return self._ask("GET", path)
 
+    def rescale(self, job_id: str, widths: Mapping[str, int]) -> int:
+        """Asks for numbers of tasks and returns the number of the request; 0 if the job has them. Raises:
+        ServerFailed."""
+        body = json.dumps({"widths": widths})
+        headers = {**self._pool.headers, "content-type": "application/json"}
+        return int(self._ask("POST", f"/jobs/{job_id}/rescale", body=body, headers=headers)["number"])
+
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
         try:
             reply = self._pool.request(method, f"{self.url}/api/v1{path}", timeout=REPLY_LIMIT_S, **arguments)
@@ -112,11 +119,15 @@ class ServerProcess:
 
     def kill_driver(self, job_id: str) -> bool:
         """Kills the driver of a job by SIGKILL; returns whether it lived."""
-        pid = _driver_of(self._folder / "jobs" / job_id)
+        pid = self.driver_of(job_id)
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return pid is not None
+
+    def driver_of(self, job_id: str) -> int | None:
+        """Returns the id of the process that is the driver of a job; None if none lives."""
+        return _driver_of(self._folder / "jobs" / job_id)
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import psutil
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import RecoveryState
+from clonos_chaos.project.served.feeding import feeding
 from clonos_chaos.project.served.output_watch import OutputWatch, unavailable_ns
 from clonos_chaos.project.served.server_process import ServerFailed, ServerProcess
 from clonos_chaos.real.run_driver import child_environment
@@ -49,7 +49,6 @@ RESTART_NS: Final = 60_000_000_000
 
 END_S: Final = 180.0
 LOOK_EVERY_S: Final = 0.1
-FEED_EVERY_S: Final = 0.05
 SAMPLE_EVERY_S: Final = 1.0
 GONE_WITHIN_S: Final = 15.0
 
@@ -122,10 +121,8 @@ class ServerSoakRun:
     def _feed_and_kill(self) -> None:
         """Opens the gate at the given rate, and kills at each interval."""
         self._wait_for_tasks()
-        begun_s, is_over = time.monotonic(), threading.Event()
-        feeding = threading.Thread(target=self._feed, args=(begun_s, is_over), name="input", daemon=True)
-        feeding.start()
-        try:
+        begun_s = time.monotonic()
+        with feeding(self._gate, PER_SECOND):
             seconds, kill_s = self._soak.minutes * 60, START_S
             while (elapsed_s := time.monotonic() - begun_s) < seconds:
                 self._look()
@@ -133,9 +130,6 @@ class ServerSoakRun:
                     self._kill()
                     kill_s = elapsed_s + self._soak.kill_every_s
                 time.sleep(LOOK_EVERY_S)
-        finally:
-            is_over.set()
-            feeding.join()
 
     def _wait_for_tasks(self) -> None:
         """Waits for the first status that has tasks, so that the minutes of the soak do not pass during its start."""
@@ -143,11 +137,6 @@ class ServerSoakRun:
         while not self._status and time.monotonic() < deadline_s:
             self._look()
             time.sleep(LOOK_EVERY_S)
-
-    def _feed(self, begun_s: float, is_over: threading.Event) -> None:
-        """Opens the gate, also while the server or a driver is dead."""
-        while not is_over.wait(FEED_EVERY_S):
-            self._gate.open_to(int((time.monotonic() - begun_s) * PER_SECOND))
 
     def _end(self) -> None:
         """Ends the input, and waits for the end of the job."""

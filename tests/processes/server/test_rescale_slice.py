@@ -1,0 +1,33 @@
+"""A slice of rescales on real processes: kills before and after the checkpoint of a change, and an exact output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clonos.io.process.fault_points import FaultPoint
+from clonos_chaos.project.served.rescale_kills import RescaleKill, Victim
+from clonos_chaos.project.served.rescale_slice import RescaleSlice, SliceRecord
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+
+EARLY = RescaleKill(FaultPoint.ALIGNED, Victim.HERE)
+SWITCHING = RescaleKill(FaultPoint.DIVIDED, Victim.DRIVER, True)
+AFTER = RescaleKill(FaultPoint.START, Victim.HERE, True)
+
+
+def test_widths_that_change_under_kills_leave_an_exact_output(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def note(record: SliceRecord) -> bool:
+        seen.append(record.changes)
+        return True
+
+    record = RescaleSlice(1, tmp_path, [EARLY, SWITCHING, AFTER], 400.0).run(note)
+    assert (record.failure, record.examples) == ("", {})
+    assert record.is_good
+    assert record.records > 100
+    assert seen == [1, 2, 3]
+    assert record.missed == 0
+    assert record.kills[str(SWITCHING)] == record.kills[str(AFTER)] == (1, 0)
