@@ -1,5 +1,5 @@
-"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``check``, ``doctor``, ``state``, ``errors``,
-``demo``, ``chaos``, ``completion``, and the commands of a server.
+"""The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``check``, ``doctor``, ``state``, ``history``,
+``errors``, ``demo``, ``chaos``, ``completion``, and the commands of a server.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import clonos
 from clonos.cli.checking.check_command import add_check, run_check
 from clonos.cli.error_commands import add_errors
+from clonos.cli.history_commands import add_history
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
@@ -205,6 +206,12 @@ def _state(parsed: argparse.Namespace) -> int:
     return run_state(parsed)
 
 
+def _history(parsed: argparse.Namespace) -> int:
+    from clonos.cli.history_commands import run_history
+
+    return run_history(parsed)
+
+
 def _explain(parsed: argparse.Namespace) -> int:
     from clonos.cli.run_client import load_notes
 
@@ -224,6 +231,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "demo": _demo,
     "doctor": _doctor,
     "state": _state,
+    "history": _history,
     "errors": _errors,
     "completion": _completion,
     **SERVER_COMMANDS,
@@ -293,6 +301,7 @@ def _parser() -> ExactParser:
     )
     add_commands(commands)
     add_state(commands)
+    add_history(commands)
     add_errors(commands)
     completion = commands.add_parser("completion", help="print what a shell needs to complete commands and options")
     completion.add_argument("shell", choices=SHELLS, help='as in: eval "$(clonos completion bash)"')

@@ -82,7 +82,7 @@ class StateLocation:
         from clonos.io.store.savepoint import SavepointReader, is_savepoint
         from clonos.io.store.store import CheckpointStore
 
-        url = _store_of(url)
+        url = store_of(url)
         self.url, self._is_chosen = url, checkpoint is not None
         self.metadata: CheckpointMetadata
         self._read: Callable[[str], Iterable[bytes | memoryview]]
@@ -151,7 +151,7 @@ class StateLocation:
         return f"checkpoint {self.metadata.checkpoint} of job {self.metadata.job_id}"
 
 
-def _store_of(place: str) -> str:
+def store_of(place: str) -> str:
     """Returns a place, or the store of the job of ``clonos run`` with this name."""
     from clonos.job.run_register import store_called
     from clonos.job.starting import default_store

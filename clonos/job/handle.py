@@ -31,6 +31,8 @@ from clonos.job.launch import launch
 from clonos.job.metrics_export import start_exporters
 from clonos.job.rescaling import RequestedWidths, Rescaled
 from clonos.job.results import Result, error_of, result_of
+from clonos.job.run_history.history_events import Event
+from clonos.job.run_history.history_writer import HistoryWriter
 from clonos.job.run_report import (
     immediate_outputs,
     records_out,
@@ -68,6 +70,7 @@ class Handle:
         self._listeners: list[Callable[[Progress], None]] = []
         self.graph, self.settings = graph, settings
         self._shown_metrics = ShownMetrics()
+        self._history = HistoryWriter()
         self._launched = launch(graph, settings, session, self._on_progress)
         self._name = graph.name
         self._fault_points = settings.run.fault_points
@@ -90,6 +93,7 @@ class Handle:
             self._launched.deployment.close()
             raise
         self._launched.driver.start()
+        self._history.start(self._launched)
         if self._adviser is not None:
             self._adviser.start(self.status)
 
@@ -303,6 +307,14 @@ class Handle:
         """Returns the URL or the path of the checkpoint store."""
         return self._launched.start.store.url
 
+    def history(self) -> list[Event]:
+        """Returns what has happened to the job: what earlier drivers have left in the store, and what this one has
+        noted so far.
+
+        Raises: StoreFailed.
+        """
+        return self._history.of_all_drivers()
+
     def outputs(self) -> list[str]:
         """Returns where the output of transactional sinks is."""
         return self._launched.start.outputs()
@@ -352,6 +364,7 @@ class Handle:
         self._is_closed = True
         if self._adviser is not None:
             self._adviser.stop()
+        self._history.close(self.end())
         self._launched.close()
         if self._adviser is not None:
             self._adviser.close()
@@ -407,6 +420,7 @@ class Handle:
 
     def _on_progress(self, progress: Progress) -> None:
         """Notes an alarm, and reports a recovery that has ended; runs in the coordinator's thread."""
+        self._history.note(progress)
         for listener in self._listeners:
             listener(progress)
         if isinstance(progress, Alarm):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from clonos.api.step_graph import ERRORS_STEP
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
@@ -14,6 +13,7 @@ from clonos.core.model.progress import TaskCounter
 from clonos.core.placement.survivability import names_of
 from clonos.job.skew import hot_tasks_of_run
 from clonos.job.starting import rows_text
+from clonos.job.status_view import recovery_state
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos.status import RecoveryState, Status, TaskState, by_step, late_by_step, late_text
@@ -30,9 +30,7 @@ def recovery_sentence(task: TaskId, incarnation: int, coordinator: Coordinator) 
     name, slot = recovery.name, coordinator.view.placements[task].slot
     register = next((found for found in coordinator.slots if found.slot == slot), None)
     where = "" if register is None else f" in process {register.pid} of {register.domain}"
-    times = dict(recovery.reached)
-    began_ns = times.get(Milestone.DETECTED, times.get(Milestone.VIEW, 0))
-    took = f"{(times[Milestone.REPLAYED] - began_ns) / NANOSECONDS_PER_MS:,.0f} ms"
+    took = _took(recovery_state(recovery))
     records = coordinator.counters.get(task, {}).get(TaskCounter.REPLAYED_RECORDS, 0)
     replayed = f"{records:,} {'record' if records == 1 else 'records'} replayed"
     if recovery.is_move:

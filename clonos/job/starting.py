@@ -76,6 +76,7 @@ class JobStart:
         self._created: StoredJob | None = None
         self._sinks: list[Any] = []
         self._mark: DriverMark | None = None
+        self._is_taken_over = False
         self._dead: Marks = NO_MARKS  # marks of drivers that have died
         self._staged: StagedInput | None = None
         self._savepoint: SavepointStart | None = None
@@ -246,6 +247,7 @@ class JobStart:
 
         Raises: JobRunning: another start has done so since ``find``. SavepointCorrupt, StoreFailed.
         """
+        self._is_taken_over = is_taken_over
         self._mark = DriverMark.claimed(self._identity.name, self.store.url, self.store.files, self._dead)
         if self.is_resume:
             assert self._found is not None
@@ -293,6 +295,13 @@ class JobStart:
         """Returns the job with the numbers of tasks that slots of an earlier driver have until the next view: those of
         a cut come with it."""
         return image if self._change is None else replace(image, plan=self._change.before)
+
+    @property
+    def how(self) -> str:
+        """How the job has begun: afresh, resumed, took_over or from_savepoint."""
+        if self._savepoint is not None:
+            return "from_savepoint"
+        return "took_over" if self._is_taken_over else "resumed" if self.is_resume else "afresh"
 
     @property
     def resumed(self) -> CheckpointMetadata | None:

@@ -59,15 +59,16 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         view=0 if view is None else view.number,
         slots=tuple(_slot(each, coordinator.slot_status(each.slot)) for each in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
-        recoveries=tuple(_recovery(each) for each in coordinator.recoveries if not each.is_move),
-        moves=tuple(_recovery(each) for each in coordinator.recoveries if each.is_move),
-        rescale=_rescale(coordinator),
+        recoveries=tuple(recovery_state(each) for each in coordinator.recoveries if not each.is_move),
+        moves=tuple(recovery_state(each) for each in coordinator.recoveries if each.is_move),
+        rescale=rescale_state(coordinator),
         alarms=alarms,
         totals=dict(totals),
     )
 
 
-def _rescale(coordinator: Coordinator) -> RescaleState | None:
+def rescale_state(coordinator: Coordinator) -> RescaleState | None:
+    """Returns the last change of widths or places; None if none was asked for."""
     widths: tuple[tuple[str, int], ...] = ()
     number = coordinator.rescale.request
     match coordinator.rescale:
@@ -147,7 +148,8 @@ def _phase(coordinator: Coordinator, reported: TaskPhase, has_slot: bool) -> Tas
     return reported if has_slot else TaskPhase.WAITING
 
 
-def _recovery(recovery: Recovery) -> RecoveryState:
+def recovery_state(recovery: Recovery) -> RecoveryState:
+    """Returns a recovery or a move as the status has it."""
     return RecoveryState(
         task=recovery.name,
         failed_incarnation=recovery.failed or 0,

@@ -54,6 +54,7 @@ NAVIGATION = {
         "docs/operations",
         "docs/savepoints",
         "docs/scaling",
+        "docs/history",
         "docs/metrics",
         "docs/server",
         "docs/deployment",

@@ -176,6 +176,16 @@ class DriverMark:
                 self._files.delete(self._name)
 
 
+def has_living_driver(files: ObjectFiles) -> bool:
+    """Returns whether a driver seems to run the job of the store, without waiting: one of another machine counts as
+    living as long as its mark is there.
+
+    Raises: StoreFailed.
+    """
+    marks = [mark for mark in _marks(files).values() if mark is not None]
+    return any(mark.machine != machine() or started_at(mark.pid) == mark.born for mark in marks)
+
+
 def _own_record() -> MarkRecord:
     pid = os.getpid()
     return MarkRecord(socket.gethostname(), pid, machine(), started_at(pid), wall_ns())

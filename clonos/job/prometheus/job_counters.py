@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from clonos.core.coordinator.coordinator_effects import Milestone
@@ -183,13 +182,12 @@ class JobCounters:
 
     def _add_recovery(self, recovery: RecoveryState) -> None:
         """Adds the phases that are new: each lasts from the milestone before it to its own."""
-        milestones = list(recovery.reached.items())
-        key = recovery.task, milestones[0][1]
+        key = recovery.task, next(iter(recovery.reached.values()))
         if key not in self._milestones_seen:
             self.recoveries[recovery.task] += 1
         seen = self._milestones_seen.get(key, 1)
-        self._milestones_seen[key] = len(milestones)
-        for (_, before_ns), (phase, at_ns) in pairwise(milestones[seen - 1 :]):
-            self.recovery_phases[phase].add((at_ns - before_ns) / NANOSECONDS_PER_S)
+        self._milestones_seen[key] = len(recovery.reached)
+        for phase, length_ns in list(recovery.phases_ns.items())[seen - 1 :]:
+            self.recovery_phases[phase].add(length_ns / NANOSECONDS_PER_S)
             if phase == Milestone.REPLAYED and (duration_ns := recovery.duration_ns) is not None:
                 self.recovery_durations.add(duration_ns / NANOSECONDS_PER_S)

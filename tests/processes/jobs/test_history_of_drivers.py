@@ -1,0 +1,112 @@
+"""History of a job whose tasks and drivers are killed: it outlives them, and has each death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from clonos import files
+from clonos.io.store.object_files import LocalFiles
+from clonos.job import Job
+from clonos.job.run_history.history_events import (
+    CheckpointDone,
+    DriverStarted,
+    Event,
+    RunEnded,
+    TaskFailure,
+    TaskRecovered,
+    WidthsChanged,
+    read_events,
+)
+from clonos.job.run_history.history_lines import lines_of_history
+from tests.processes.harness import gated_source
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.running_program import ENVIRONMENT
+from tests.speed import scaled
+from tests.waiting import await_condition
+
+pytestmark = pytest.mark.processes
+
+wait_until = partial(await_condition, scaled(50.0))
+
+
+def _events(store: Path) -> list[Event]:
+    return read_events(LocalFiles(store))[0]
+
+
+def _killed_driver(folder: Path, condition: Callable[[], bool], *arguments: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clonos.cli", "run", "job.py", "--store", "store", *arguments],
+        cwd=folder,
+        env=os.environ | ENVIRONMENT,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(condition)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_history_outlives_a_killed_driver_and_has_its_death(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    gate.open_to(100)
+    (tmp_path / "gated_source.py").write_text(Path(gated_source.__file__).read_text("utf-8"), "utf-8")
+    (tmp_path / "job.py").write_text(
+        "from types import SimpleNamespace\n"
+        "from clonos import Job, files\n"
+        "from gated_source import GatedNumbers\n"
+        'job = Job("reported", slots="process", checkpoint_every="100ms")\n'
+        f"numbers = job.source(GatedNumbers(SimpleNamespace(path={str(gate.path)!r})), name='read')\n"
+        'numbers.sink(files.jsonl("output"))\n',
+        "utf-8",
+    )
+    store = tmp_path / "store"
+    _killed_driver(tmp_path, lambda: any(isinstance(event, CheckpointDone) for event in _events(store)))
+    first = _events(store)
+    _killed_driver(tmp_path, lambda: len([e for e in _events(store) if isinstance(e, DriverStarted)]) == 2, "--resume")
+    events = _events(store)
+    assert [event for event in events if event.term == first[0].term] == first
+    kinds = [line.kind for line in lines_of_history(events) if not line.kind.startswith("checkpoint")]
+    assert kinds == ["start", "driver_death", "start", "driver_death"]
+    starts = [event for event in events if isinstance(event, DriverStarted)]
+    assert [start.how for start in starts] == ["afresh", "resumed"]
+    assert starts[1].checkpoint >= 1
+    assert starts[0].job_id == starts[1].job_id
+
+
+def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_status(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    gate.open_to(100)
+    job = Job("reported", store=tmp_path / "store", slots="process", checkpoint_every="100ms", parallelism=1)
+    numbers = job.source(GatedNumbers(gate), name="read").key_by(lambda n: n % 3)
+    numbers.stateful_map(lambda _, seen, n: ((seen or 0) + 1, n), name="count").sink(files.jsonl(tmp_path / "output"))
+    with job.start() as handle:
+        wait_until(lambda: handle.status().checkpoint >= 2)
+        (pid,) = (task.pid for task in handle.status().tasks if task.name.startswith("count"))
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any(each.is_over for each in handle.status().recoveries))
+        assert handle.rescale(count=2).widths
+        gate.end(200)
+        status = handle.wait(scaled(50.0)).status
+        shown = handle.history()
+    events = _events(tmp_path / "store")
+    recovery = status.recoveries[0]
+    assert next(event for event in events if isinstance(event, TaskFailure)).task == recovery.task
+    reported = next(event for event in events if isinstance(event, TaskRecovered))
+    assert recovery.duration_ns is not None
+    assert reported.duration_ms == pytest.approx(recovery.duration_ns / 1e6, abs=0.001)
+    assert sum(reported.phases_ms.values()) == pytest.approx(reported.duration_ms, abs=0.01)
+    changes = [event for event in events if isinstance(event, WidthsChanged)]
+    assert changes[-1].phase == "done"
+    assert changes[-1].tasks["count"] == 2
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].how == "finished"
+    assert set(map(repr, shown)) == set(map(repr, events))
