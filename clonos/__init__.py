@@ -71,6 +71,10 @@ if TYPE_CHECKING:
     from clonos.core.model.errors import JobError as JobError
     from clonos.core.model.errors import PeerError as PeerError
     from clonos.core.model.errors import ProducerGivenUp as ProducerGivenUp
+    from clonos.core.scaling.functions import ScalingEvent as ScalingEvent
+    from clonos.core.scaling.functions import ScalingOutcome as ScalingOutcome
+    from clonos.core.scaling.functions import ScalingSample as ScalingSample
+    from clonos.core.scaling.functions import StepLoad as StepLoad
     from clonos.core.values import register as register
     from clonos.expressions.building import coalesce as coalesce
     from clonos.expressions.building import col as col
@@ -195,6 +199,7 @@ _NAMES = {
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
+    "clonos.core.scaling.functions": ("ScalingSample", "StepLoad", "ScalingEvent", "ScalingOutcome"),
     "clonos.core.values": ("register",),
     "clonos.expressions.building": (
         *("col", "lit", "when", "coalesce", "concat_str", "min_horizontal", "max_horizontal"),

@@ -13,7 +13,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import Enum, StrEnum
@@ -26,6 +26,7 @@ from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
 from clonos.core.model.wrong_calls import OPTIONS_OF_JOBS
 from clonos.core.scaling.autoscaler import ScalingPolicy
+from clonos.core.scaling.functions import Decide, ScalingListener
 from clonos.kernels import choice as kernels
 
 FILE_NAME: Final = "clonos.toml"
@@ -109,7 +110,8 @@ class RunOptions:
     scale_dry_run: bool = False  # only show the widths that they should have
     scale_window_ms: int = 30_000  # time over which their load is measured; two such windows ask for more tasks
     scale_down_after_ms: int = 600_000  # time for which they have to need fewer tasks, before there are fewer
-    scale_policy: ScalingPolicy = ScalingPolicy.LAG  # what their widths should be chosen for
+    scale_policy: ScalingPolicy | Decide = ScalingPolicy.LAG  # what their widths are chosen for, or what chooses them
+    on_scale: ScalingListener | None = None  # function that is told of each decision
     scale_catch_up_ms: int = 120_000  # time in which they should work off lag
     scale_latency_ms: int = 0  # target of the policy ``latency``: 99 % of the records should take no longer
     domains: int = 0  # process slots: number of failure domains; 0: one per slot
@@ -187,6 +189,12 @@ class _Option:
     is_core: bool
     annotation: Any
     unit: str  # "ns", "us", "ms", "bytes" or ""
+
+    @property
+    def takes_function(self) -> bool:
+        """Whether a value may be a function, which a keyword alone can give."""
+        members = typing.get_args(self.annotation) if isinstance(self.annotation, types.UnionType) else ()
+        return any(typing.get_origin(member) is Callable for member in members)
 
     @property
     def range(self) -> tuple[int, int]:
@@ -279,11 +287,18 @@ def resolve_keywords(keywords: Mapping[str, object]) -> JobSettings:
 
 
 def describe(settings: JobSettings) -> dict[str, object]:
-    """Returns the resolved value of every key, in the unit of the option's field."""
-    return {
+    """Returns the resolved value of every key, in the unit of the option's field, and the name of each function."""
+    values = {
         key: getattr(settings.core if option.is_core else settings.run, option.field_name)
         for key, option in sorted(_OPTIONS.items())
     }
+    return {key: name_of_function(value) if callable(value) else value for key, value in values.items()}
+
+
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Returns the name of a function, or that of the class of another object that can be called."""
+    found = getattr(function, "__name__", None)
+    return found if isinstance(found, str) else type(function).__name__
 
 
 def duration_ns(value: object) -> int:
@@ -385,6 +400,8 @@ def _parse_as(option: _Option, value: object) -> object:
             warn_of_seconds(value)
         return _in_whole_units(duration_ns(value), NANOSECONDS[option.unit])
     annotation, is_optional = _without_none(option.annotation)
+    if option.takes_function and callable(value) and not isinstance(value, Enum | type):
+        return value
     if is_optional and (value is None or (isinstance(value, str) and value.lower() in ("none", "full"))):
         return None
     if annotation is bool:
@@ -395,6 +412,8 @@ def _parse_as(option: _Option, value: object) -> object:
         return _parse_str(value)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return annotation(value)
+    if option.takes_function:
+        raise ValueError(value)
     return _parse_bounds(value) if annotation == ScaleBounds else _parse_names(value)
 
 
@@ -406,8 +425,8 @@ def _in_whole_units(quantity_ns: int, unit_ns: int) -> int:
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
     if isinstance(annotation, types.UnionType):
-        members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
-        return members[0], True
+        members = typing.get_args(annotation)
+        return members[0], types.NoneType in members
     return annotation, False
 
 
@@ -463,8 +482,11 @@ def _expected(option: _Option) -> str:
         return f'a duration in whole {option.unit} such as "5s", "500ms" or a number of seconds'
     annotation, is_optional = _without_none(option.annotation)
     or_none = ' or "none"' if is_optional else ""
+    function = "a function, as a keyword of the job," if option.takes_function else ""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return " or ".join(repr(member.value) for member in annotation) + or_none
+        return " or ".join([*(repr(member.value) for member in annotation), *filter(None, [function])]) + or_none
+    if function:
+        return function + or_none
     named = {
         bool: "true or false",
         int: "a whole number",

@@ -13,6 +13,7 @@ from typing import Literal, TypedDict
 from clonos.config import SlotKind
 from clonos.core.model.options import Compression, PlacementKind, SpillPolicy, StandbyKind
 from clonos.core.scaling.autoscaler import ScalingPolicy
+from clonos.core.scaling.functions import Decide, ScalingListener
 
 Duration = str | float | timedelta
 """A length of time: "500ms", "5s", a timedelta, or a number of seconds."""
@@ -56,6 +57,7 @@ class StartOptions(TypedDict, total=False):
     metrics: Text
     metrics_host: Text
     metrics_port: int | None
+    on_scale: ScalingListener | None
     orphan_after: Duration
     overwrite: bool
     parallelism: int
@@ -72,7 +74,7 @@ class StartOptions(TypedDict, total=False):
     scale_down_after: Duration
     scale_dry_run: bool
     scale_latency: Duration
-    scale_policy: Literal["throughput", "lag", "latency"] | ScalingPolicy
+    scale_policy: Literal["throughput", "lag", "latency"] | ScalingPolicy | Decide
     scale_window: Duration
     slot_trace: Text
     slots_wait: Duration

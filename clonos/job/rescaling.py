@@ -41,6 +41,10 @@ class RescaleRefused(JobError):
         return f"job {self.job} goes on as before: {self.reason}."
 
 
+class RescaleBusy(RescaleRefused):
+    """The change was refused because another one is under way: once that has ended, it can be asked for again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rescaled:
     """Change of widths or places that is done. ``widths``: the number of tasks of each step now. ``checkpoint``: the
@@ -91,7 +95,7 @@ class RequestedWidths:
             self._wait(deadline_s, "do not run yet, so nothing was requested")
         with self._lock:
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
-                raise RescaleRefused(self._job, BESIDE)
+                raise RescaleBusy(self._job, BESIDE)
             now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
             if not is_placed_anew and wanted.items() <= now.items():
                 return 0
@@ -121,7 +125,7 @@ class RequestedWidths:
         """Returns how far a change is. Raises: RescaleRefused: it was given up."""
         found, refusal = self._driver.ask(lambda each: (each.rescale, each.rescale_refusal(request)))
         if refusal:
-            raise RescaleRefused(self._job, refusal)
+            raise (RescaleBusy if refusal == BESIDE else RescaleRefused)(self._job, refusal)
         return found
 
     def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:

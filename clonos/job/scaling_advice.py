@@ -25,12 +25,15 @@ from clonos.core.scaling.autoscaler import (
     ScalingMemory,
     ScalingPolicy,
     ScalingSettings,
+    tasks_text,
 )
+from clonos.core.scaling.functions import ScalingEvent, ScalingOutcome
 from clonos.core.scaling.load import LoadSample, TaskSample, load_between
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import monotonic_ns
 from clonos.job.prometheus.job_counters import quantile
-from clonos.job.rescaling import Rescaled, RescaleRefused
+from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused
+from clonos.job.scaling_calls import ScalingCalls
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
 
@@ -38,6 +41,9 @@ logger = logging.getLogger("clonos.run")
 
 MILLISECONDS_PER_S: Final = 1_000
 MICROSECONDS_PER_S: Final = 1_000_000
+
+FUNCTION_ENDS_S: Final = 5.0
+"""Seconds for which the end of a job waits for a function of the user."""
 
 
 class ScaleRefused(JobError):
@@ -105,7 +111,7 @@ def scaling_settings(run: RunOptions) -> ScalingSettings:
             " scale_window above 0, and a scale_down_after that is at least as long."
         )
     return ScalingSettings(
-        policy=run.scale_policy,
+        policy=run.scale_policy if isinstance(run.scale_policy, ScalingPolicy) else ScalingPolicy.LAG,
         latency_target_ms=run.scale_latency_ms,
         catch_up_s=max(1, run.scale_catch_up_ms) / MILLISECONDS_PER_S,
         window_s=run.scale_window_ms / MILLISECONDS_PER_S,
@@ -137,6 +143,7 @@ class ScalingAdviser:
         self._is_dry_run = run.scale_dry_run
         self._groups, self._settings = scaling_groups(image, run), scaling_settings(run)
         self._autoscaler, self._memory = Autoscaler(image.plan, self._groups, self._settings), ScalingMemory()
+        self._calls = ScalingCalls(image, run, self._groups)
         self._knows_hosts = run.slots in (SlotKind.PROCESS, SlotKind.THREAD)
         feeding = {edge.source for edge in image.plan.edges if edge.target is not None}
         self._last = frozenset(v.name for number, v in enumerate(image.plan.vertices) if number not in feeding)
@@ -161,11 +168,18 @@ class ScalingAdviser:
         """Lets no change of widths begin any more."""
         self._over.set()
 
-    def close(self) -> None:
-        """Ends the thread. The job must have ended: a change of widths that is under way ends with it."""
+    def close(self, function_ends_s: float = FUNCTION_ENDS_S) -> None:
+        """Ends the thread, unless a function of the user does not return in time. The job must have ended: a change of
+        widths that is under way ends with it."""
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is None:
+            return
+        self._thread.join(function_ends_s)
+        while self._thread.is_alive():
+            if self._calls.under_way:
+                logger.warning("%s has not returned, and is left alone at the end of the job", self._calls.under_way)
+                return
+            self._thread.join(function_ends_s)
 
     @property
     def advice(self) -> tuple[ScalingAdvice, ...]:
@@ -178,7 +192,8 @@ class ScalingAdviser:
         load = None if before is None else load_between(self._plan, before, self._before)
         if load is None:
             return
-        self._memory, decision = self._autoscaler.step(self._memory, load)
+        asked = self._calls.asked(load, self._autoscaler.needed(self._memory, load))
+        self._memory, decision = self._autoscaler.step(self._memory, load, asked)
         wanted_before = {each.step: each.wanted for each in self._advice}
         self._advice = tuple(
             ScalingAdvice(each.group, each.width, each.wanted, each.sentence + self._obstacle(each))
@@ -191,30 +206,52 @@ class ScalingAdviser:
                 logger.warning("%s changes its width: %s", each.step, each.text)
             elif each.wanted not in (each.width, wanted_before.get(each.step)):
                 logger.warning("%s should change its width: %s", each.step, each.text)
+                self._report(each, each, ScalingOutcome.ADVISED)
         if widths and not self._over.is_set():
             self._change(widths)
 
+    def _report(
+        self, before: ScalingAdvice, after: ScalingAdvice, outcome: ScalingOutcome, duration_s: float | None = None
+    ) -> None:
+        """Tells the listener of a decision. ``after``: what the status says of it."""
+        event = ScalingEvent(
+            self._plan.job_name, before.step, before.width, before.wanted, outcome, after.text, duration_s
+        )
+        self._calls.report(event)
+
     def _change(self, widths: Mapping[str, int]) -> None:
-        """Changes widths. A refusal is remembered with its reason. The next window begins after the change."""
+        """Changes widths. A refusal is remembered with its reason. The next window begins after the change, or goes on
+        if none was begun."""
+        duration_s = None
         try:
             done = self._rescale(widths)
+        except RescaleBusy as error:
+            self._memory = self._autoscaler.after_delay(self._memory)
+            outcome, after = ScalingOutcome.POSTPONED, f", but not now: {error.reason}"
+            logger.warning("%s", error)
         except RescaleRefused as error:
             self._memory = self._autoscaler.after_refusal(self._memory, widths, monotonic_ns(), error.reason)
-            after = f", but the change was not made: {error.reason}"
+            outcome, after = ScalingOutcome.REFUSED, f", but the change was not made: {error.reason}"
             logger.warning("%s", error)
         else:
+            outcome, duration_s = ScalingOutcome.CHANGED, done.duration_s
             after = f"; changed in {done.duration_s:.1f} s"
             for step in widths:
-                logger.warning("%s has %d tasks after %.1f s", step, done.widths[step], done.duration_s)
+                logger.warning("%s has %s after %.1f s", step, tasks_text(done.widths[step]), done.duration_s)
         now = {vertex.name: vertex.parallelism for vertex in self._plan_now().vertices}
         width_of = {group.name: now[self._plan.vertices[group.vertices[0]].name] for group in self._groups}
+        before = self._advice
         self._advice = tuple(
             ScalingAdvice(each.step, width_of[each.step], width_of[each.step], each.text + after)
             if each.step in widths
             else each
-            for each in self._advice
+            for each in before
         )
-        self._before = None
+        if outcome is not ScalingOutcome.POSTPONED:
+            self._before = None
+        for decided, shown in zip(before, self._advice, strict=True):
+            if decided.step in widths:
+                self._report(decided, shown, outcome, duration_s)
 
     def _obstacle(self, advice: Advice) -> str:
         """Returns why the width of a group cannot change as it should, as the end of a sentence; "" if it can."""

@@ -83,6 +83,8 @@ def _type_of(owner: type, field: str, unit: str) -> str:
     if unit:
         return "size" if unit == "bytes" else "duration"
     annotation = typing.get_type_hints(owner)[field]
+    if isinstance(annotation, types.UnionType) and any(map(typing.get_origin, typing.get_args(annotation))):
+        return "function" if type(None) in typing.get_args(annotation) else "choice or function"
     if isinstance(annotation, types.UnionType):
         return "number or `none`"
     if isinstance(annotation, type) and issubclass(annotation, Enum):

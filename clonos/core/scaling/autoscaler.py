@@ -8,13 +8,14 @@ A group of vertices that forward edges connect has one width, and one line of ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil, inf
 from typing import Final
 
 from clonos.core.model.plan import Plan
+from clonos.core.scaling.arrivals import Arrivals, with_arrivals
 from clonos.core.scaling.demand import Growth, at_most, capacity_per_s, growths, needed_width
 from clonos.core.scaling.load import NANOSECONDS_PER_S, Load
 
@@ -52,13 +53,22 @@ class ScalingGroup:
     def __post_init__(self) -> None:
         assert 1 <= self.width_min <= self.width_max, self
 
+    def bounded(self, width: int) -> tuple[int, str]:
+        """Returns the nearest width that the group may have, and why it is another one; "" if it is not."""
+        if self.splits is not None and width > self.splits and self.splits < self.width_max:
+            return max(self.splits, self.width_min), _few_splits(self.splits)
+        if width > self.width_max:
+            return self.width_max, f"{self.width_max} is the most that it may have"
+        if width < self.width_min:
+            return self.width_min, f"{self.width_min} is the fewest that it may have"
+        return width, ""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """Settings of the autoscaler. ``decide``: a user's function from the load to the needed widths, by step."""
+    """Settings of the autoscaler."""
 
     policy: ScalingPolicy = ScalingPolicy.LAG
-    decide: Callable[[Load], Mapping[str, int]] | None = None
     latency_target_ms: float = inf
     catch_up_s: float = 120.0  # in which lag is to be worked off
     window_s: float = 30.0
@@ -124,6 +134,7 @@ class ScalingMemory:
     groups: Mapping[str, GroupMemory] = field(default_factory=dict)
     changes_ns: tuple[int, ...] = ()
     end_ns: int = 0  # of the last window
+    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # at the sources, by vertex
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedWidths:
+    """Widths that a function of the user asks for, by group. ``by``: its name. ``failure``: why it gave none, as a
+    clause."""
+
+    by: str
+    widths: Mapping[str, int]
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """Tasks that a group needs by one window. ``vertex``: of its vertices, which needs most."""
 
@@ -165,8 +186,15 @@ class Autoscaler:
     def __init__(self, plan: Plan, groups: tuple[ScalingGroup, ...], settings: ScalingSettings) -> None:
         self._plan, self._groups, self._settings = plan, groups, settings
 
-    def step(self, memory: ScalingMemory, load: Load) -> tuple[ScalingMemory, Decision]:
-        """Returns what is remembered after a window, and what should be done."""
+    def step(
+        self, memory: ScalingMemory, load: Load, asked: AskedWidths | None = None
+    ) -> tuple[ScalingMemory, Decision]:
+        """Returns what is remembered after a window, and what should be done.
+
+        ``asked``: what a function of the user decides. It has its own thresholds and judges the effect itself: only the
+        bounds, the limit of changes in an hour and refusals hold for it.
+        """
+        load, arrivals = with_arrivals(load, memory.arrivals)
         needs = self._needs(memory, load)
         is_next = load.end_ns - memory.end_ns < 2 * self._settings.window_s * NANOSECONDS_PER_S
         changes_ns = tuple(at_ns for at_ns in memory.changes_ns if load.end_ns - at_ns < NANOSECONDS_PER_HOUR)
@@ -179,14 +207,21 @@ class Autoscaler:
                 before = replace(before, windows_short=0, spare=())
             observed = self._judged(group, _observed(before, width, load.end_ns), needs[group.name], load)
             groups[group.name] = self._counted(observed, needs[group.name], load)
-        memory = ScalingMemory(groups, changes_ns, load.end_ns)
+        memory = ScalingMemory(groups, changes_ns, load.end_ns, arrivals)
+        if asked is not None:
+            return self._step_asked(memory, asked)
         wanted = self._wanted(memory, needs, load)
-        advice, asked = [], {}
+        advice, tried = [], {}
         for group in self._groups:
             to = wanted.get(group.name, groups[group.name].width)
             advice.append(self._advice(group, memory, needs[group.name], load, to))
-            asked[group.name] = replace(groups[group.name], asked=self._trial(group, needs[group.name], load, to))
-        return replace(memory, groups=asked), Decision(tuple(advice))
+            tried[group.name] = replace(groups[group.name], asked=self._trial(group, needs[group.name], load, to))
+        return replace(memory, groups=tried), Decision(tuple(advice))
+
+    def needed(self, memory: ScalingMemory, load: Load) -> dict[str, int | None]:
+        """Returns how many tasks each group needs for a load; None if it cannot be told or no number is enough."""
+        needs = self._needs(memory, with_arrivals(load, memory.arrivals)[0])
+        return {name: None if need is None or need.up == inf else int(need.up) for name, need in needs.items()}
 
     def after_refusal(self, memory: ScalingMemory, widths: Mapping[str, int], at_ns: int, reason: str) -> ScalingMemory:
         """Returns what is remembered after a change to ``widths`` was not made, for ``reason``, a clause: it counts as
@@ -202,6 +237,57 @@ class Autoscaler:
             groups[name] = replace(group, windows_short=0, spare=(), asked=None, back_to=None, closed=closed)
         return replace(memory, groups=groups, changes_ns=(*memory.changes_ns, at_ns))
 
+    def after_delay(self, memory: ScalingMemory) -> ScalingMemory:
+        """Returns what is remembered after a change was not made because another one was under way: it says nothing
+        about the load or the job, so it does not count, and no direction is closed.
+        """
+        return replace(memory, groups={name: replace(group, asked=None) for name, group in memory.groups.items()})
+
+    # ------------------------------------------------------------------ widths that a function of the user asks for
+
+    def _step_asked(self, memory: ScalingMemory, asked: AskedWidths) -> tuple[ScalingMemory, Decision]:
+        advice, groups = [], {}
+        for group in self._groups:
+            mine = memory.groups[group.name]
+            to, sentence = self._answer(group, mine, memory, asked)
+            advice.append(Advice(group.name, mine.width, to, sentence))
+            groups[group.name] = GroupMemory(width=mine.width, closed=mine.closed)
+        return replace(memory, groups=groups), Decision(tuple(advice))
+
+    def _answer(
+        self, group: ScalingGroup, mine: GroupMemory, memory: ScalingMemory, asked: AskedWidths
+    ) -> tuple[int, str]:
+        """Returns the width that a group should have now, and the sentence about it."""
+        width, now = mine.width, tasks_text(mine.width)
+        if asked.failure:
+            return width, f"{now}: {asked.failure}"
+        found = asked.widths.get(group.name)
+        if found is None:
+            return width, f"{now}: {asked.by} asks for no change"
+        to, limit = group.bounded(found)
+        if to == width:
+            verb = "is" if width == 1 else "are"
+            return (
+                width,
+                f"{now}: {asked.by} asks for {found}, but {limit}"
+                if limit
+                else f"{now} {verb} what {asked.by} asks for",
+            )
+        way = ScalingDirection.UP if to > width else ScalingDirection.DOWN
+        obstacle = ""
+        if way in mine.closed:
+            obstacle = f"the change was not made: {mine.closed[way].reason}"
+        elif len(memory.changes_ns) >= self._changes_max(way):
+            obstacle = f"the job has changed {len(memory.changes_ns)} times in the last hour"
+        if obstacle:
+            return width, f"{now}: {asked.by} asks for {found}, but {obstacle}"
+        return to, f"{now} to {to}: {asked.by} asks for {found}{f', and {limit}' if limit else ''}"
+
+    def _changes_max(self, way: ScalingDirection) -> int:
+        """Returns how many changes an hour has: half of them are for more tasks alone."""
+        most = self._settings.rescales_per_hour
+        return most if way is ScalingDirection.UP else (most + 1) // 2
+
     # ------------------------------------------------------------------ needs
 
     def _width(self, group: ScalingGroup, load: Load) -> int:
@@ -214,11 +300,6 @@ class Autoscaler:
         needs = {group.name: self._need(group, load, found) for group in self._groups}
         if settings.policy is ScalingPolicy.LATENCY and (load.latency_ms or 0.0) > settings.latency_target_ms:
             self._add_for_latency(needs, load)
-        if settings.decide is not None:
-            for name, width in settings.decide(load).items():
-                need = needs.get(name)
-                if need is not None:
-                    needs[name] = replace(need, up=float(width), soon=float(width), down=float(width))
         return needs
 
     def _widths_max(self, memory: ScalingMemory, load: Load) -> dict[str, int]:
@@ -306,8 +387,7 @@ class Autoscaler:
                 found = replace(found, closed=closed, shrunk_at_ns=None)
             return found
         found = replace(before, windows_short=0)
-        spare_share_min = 0.0 if self._settings.decide is not None else self._settings.spare_share_min
-        if need.down >= before.width or need.down > before.width * (1.0 - spare_share_min):
+        if need.down >= before.width or need.down > before.width * (1.0 - self._settings.spare_share_min):
             return replace(found, spare=())
         return replace(found, spare=(*before.spare, int(need.down))[-self._settings.windows_down :])
 
@@ -318,7 +398,7 @@ class Autoscaler:
         that are too large for long enough.
         """
         settings, count = self._settings, len(memory.changes_ns)
-        if count >= settings.rescales_per_hour:
+        if count >= self._changes_max(ScalingDirection.UP):
             return {}
         back = {name: group.back_to for name, group in memory.groups.items() if group.back_to is not None}
         if back:
@@ -334,7 +414,7 @@ class Autoscaler:
                 for group in self._groups
                 if (wider := self._wider(group, memory.groups[group.name], needs[group.name], load)) is not None
             }
-        if count >= (settings.rescales_per_hour + 1) // 2:  # the rest of the changes of an hour is for more tasks
+        if count >= self._changes_max(ScalingDirection.DOWN):
             return {}
         return self._fewer(memory)
 
@@ -363,9 +443,7 @@ class Autoscaler:
         if max(need.up, need.soon) <= memory.width:
             return None
         settings, width = self._settings, memory.width
-        by_step = 0 if settings.decide is not None else ceil(width * settings.growth_min)
-        if settings.policy is ScalingPolicy.LATENCY:
-            by_step = width + 1
+        by_step = width + 1 if settings.policy is ScalingPolicy.LATENCY else ceil(width * settings.growth_min)
         found = at_most((need.up, by_step), min(group.width_max, width * settings.factor_max))
         if group.splits is not None:
             found = min(found, group.splits)
@@ -386,7 +464,7 @@ class Autoscaler:
 
     def _sentence(self, group: ScalingGroup, memory: ScalingMemory, need: Need | None, load: Load, wanted: int) -> str:
         mine = memory.groups[group.name]
-        now = _tasks(mine.width)
+        now = tasks_text(mine.width)
         if need is None:
             return f"{now}: nothing is processed while more waits, so nothing can be told"
         here = load.vertices[need.vertex]
@@ -404,14 +482,17 @@ class Autoscaler:
         if mine.back_to is not None and wanted < mine.width:
             return f"{now} to {wanted}: the last change did not help, because {mine.closed[ScalingDirection.UP].reason}"
         if wanted < mine.width:
-            minutes = self._settings.seconds_down / 60
-            return f"{now} to {wanted}: {asks:,.0f} records/s for {minutes:g} min need no more{takes}"
+            return f"{now} to {wanted}: {asks:,.0f} records/s for {self._time_down()} need no more{takes}"
         if need.up > mine.width:
             return f"{now}: more are needed, but {self._why_not_wider(group, memory, need, load)}"
         if mine.spare:
             return f"{now}: {max(mine.spare)} would do, but {self._why_not_narrower(mine, memory)}"
         verb = "is" if mine.width == 1 else "are"
         return f"{now} {verb} right: the busiest works {here.busy_share:.0%} of the time"
+
+    def _time_down(self) -> str:
+        seconds = self._settings.seconds_down
+        return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
 
     def _knows_lag(self, load: Load) -> bool:
         sources = [vertex.name for vertex in self._plan.vertices if vertex.is_source]
@@ -431,7 +512,7 @@ class Autoscaler:
             return f"{group.width_max} is the most that it may have"
         if _is_full(load):
             return "the processors of its hosts are full"
-        if len(memory.changes_ns) >= self._settings.rescales_per_hour:
+        if len(memory.changes_ns) >= self._changes_max(ScalingDirection.UP):
             return f"the job has changed {len(memory.changes_ns)} times in the last hour"
         return "not for long enough yet"
 
@@ -439,7 +520,7 @@ class Autoscaler:
         if ScalingDirection.DOWN in mine.closed:
             closed = mine.closed[ScalingDirection.DOWN]
             return f"the change was not made: {closed.reason}" if closed.is_refused else closed.reason
-        if len(memory.changes_ns) >= (self._settings.rescales_per_hour + 1) // 2:
+        if len(memory.changes_ns) >= self._changes_max(ScalingDirection.DOWN):
             return f"the job has changed {len(memory.changes_ns)} times in the last hour"
         return "not for long enough yet"
 
@@ -466,5 +547,6 @@ def _few_splits(splits: int) -> str:
     return f"the source has only {splits} {'split' if splits == 1 else 'splits'}"
 
 
-def _tasks(width: int) -> str:
+def tasks_text(width: int) -> str:
+    """Returns a number of tasks in words."""
     return "1 task" if width == 1 else f"{width} tasks"

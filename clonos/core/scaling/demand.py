@@ -59,16 +59,18 @@ def growths(plan: Plan, load: Load, catch_up_s: float, widths_max: Mapping[str, 
         limits.append(1.0 / share if share else inf)
     for number, vertex in enumerate(plan.vertices):
         inputs = [edge.source for edge in plan.edges if edge.target == number]
-        growth = _of_inputs(plan, load, inputs, found) if inputs else _of_source(load.vertices[vertex.name], catch_up_s)
+        here = load.vertices[vertex.name]
+        growth = _of_inputs(plan, load, here, inputs, found) if inputs else _of_source(here, catch_up_s)
         found.append(_limited(growth, limits[number]))
     for edge in sorted(plan.edges, key=lambda edge: edge.source, reverse=True):
         receiver = None if edge.target is None else found[edge.target]
         if receiver is not None and receiver.is_limited:
             found[edge.source] = _limited(found[edge.source], receiver.catching_up)
-    for number in range(len(plan.vertices)):
+    for number, vertex in enumerate(plan.vertices):
         inputs = [edge.source for edge in plan.edges if edge.target == number]
         if inputs:
-            found[number] = _limited(_of_inputs(plan, load, inputs, found), limits[number])
+            growth = _of_inputs(plan, load, load.vertices[vertex.name], inputs, found)
+            found[number] = _limited(growth, limits[number])
     return found
 
 
@@ -81,10 +83,12 @@ def _limited(growth: Growth | None, limit: float) -> Growth | None:
 def _of_source(load: VertexLoad, catch_up_s: float) -> Growth | None:
     """Returns the demand of a source. Without lag, what it could read if nobody made it wait is a lower bound."""
     rate, lag = load.records_in_per_s, load.lag_records
+    free = 1.0 / (1.0 - min(load.blocked_share, BLOCKED_SHARE_MAX))
     if not rate:
-        return None if lag or load.blocked_share > BLOCKED_SHARE_MAX else SAME
+        if load.blocked_share > BLOCKED_SHARE_MAX:  # those behind it work off what they have
+            return Growth(free, free)
+        return None if lag else SAME
     if lag is None:
-        free = 1.0 / (1.0 - min(load.blocked_share, BLOCKED_SHARE_MAX))
         return Growth(free, free)
     arriving = max(0.0, rate + load.lag_growth_per_s)
     goes_in_s = lag / -load.lag_growth_per_s if load.lag_growth_per_s < 0 else inf
@@ -92,7 +96,9 @@ def _of_source(load: VertexLoad, catch_up_s: float) -> Growth | None:
     return Growth(arriving / rate, (arriving + extra) / rate)
 
 
-def _of_inputs(plan: Plan, load: Load, inputs: list[int], found: list[Growth | None]) -> Growth | None:
+def _of_inputs(
+    plan: Plan, load: Load, here: VertexLoad, inputs: list[int], found: list[Growth | None]
+) -> Growth | None:
     """Returns the demand of a vertex: what it got, grown as its inputs grow, each by its part of the records."""
     parts = []
     for source in inputs:
@@ -102,8 +108,9 @@ def _of_inputs(plan: Plan, load: Load, inputs: list[int], found: list[Growth | N
         outputs = sum(edge.source == source and edge.target is not None for edge in plan.edges)
         parts.append((load.vertices[plan.vertices[source].name].records_out_per_s / outputs, growth))
     total = sum(rate for rate, _ in parts)
-    if not total:
-        return SAME
+    if not total:  # for the whole window the inputs were made to wait, or there was nothing to do
+        most = max((growth for _, growth in parts), key=lambda growth: growth.catching_up)
+        return most if here.records_in_per_s or most.catching_up <= SAME.catching_up else None
     keeping_up = sum(rate * growth.keeping_up for rate, growth in parts) / total
     catching_up = max(keeping_up, sum(rate * growth.catching_up for rate, growth in parts) / total)
     return Growth(keeping_up, catching_up, any(growth.is_limited for _, growth in parts))

@@ -6,14 +6,14 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from clonos.core.model.progress import TaskPhase
-from clonos.core.scaling.autoscaler import ScalingSettings
-from clonos.job import scaling_advice
+from clonos.core.scaling.functions import ScalingEvent
 from clonos.job.handle import Handle
+from clonos.job.job_options import StartOptions
 from clonos.job.rescaling import RequestedWidths, RescaleRefused
 from tests.processes.jobs.test_width_changes import LIMIT_S, SPLITS, Columns, Flow, States, wait_until
 
@@ -50,34 +50,37 @@ def test_the_output_over_live_changes_of_widths_equals_that_of_a_run_without(
     assert flow.written() == expected(kind(tmp_path / "fixed"), 160)
 
 
-def test_the_output_of_a_job_that_scales_itself_equals_that_of_a_run_of_fixed_width(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needed = {"seen": 2}
-    settings = ScalingSettings(decide=lambda _load: dict(needed), window_s=0.2, seconds_down=0.2)
-    monkeypatch.setattr(scaling_advice, "scaling_settings", lambda _run: settings)
+SHORT: Final[StartOptions] = {"scale_window": "200ms", "scale_down_after": "200ms"}
+
+
+def test_the_output_of_a_job_that_scales_itself_equals_that_of_a_run_of_fixed_width(tmp_path: Path) -> None:
+    needed, events = {"seen": 2}, list[ScalingEvent]()
     flow = States(tmp_path / "live")
-    with flow.job(scale={"seen": (1, 4)}).start() as handle:
+    job = flow.job(scale={"seen": (1, 4)}, scale_policy=lambda _sample: needed, on_scale=events.append, **SHORT)
+    with job.start() as handle:
         for place, width in enumerate((4, 3), 1):
             flow.gate.open_to(place * 40)
             needed["seen"] = width
-            wait_until(partial(_has_changed, handle, width))
+            wait_until(partial(_has_width, handle, width))
             assert sum(task.name.startswith("seen") for task in handle.status().tasks) == width
         flow.gate.end(120)
         handle.wait(LIMIT_S)
+    assert [(each.tasks_before, each.tasks_wanted, each.outcome.value) for each in events] == [
+        (2, 4, "changed"),
+        (4, 3, "changed"),
+    ]
     assert flow.written() == expected(States(tmp_path / "fixed"), 120)
 
 
 def test_a_job_whose_change_is_refused_reports_the_reason_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ScalingSettings(decide=lambda _load: {"number": 3}, window_s=0.2, seconds_down=0.2)
-    monkeypatch.setattr(scaling_advice, "scaling_settings", lambda _run: settings)
     monkeypatch.setattr(RequestedWidths, "change", _refuse)
-    sentence = "more are needed, but the change was not made: no slot came"
+    sentence = "asks for 3, but the change was not made: no slot came"
     flow = Flow(tmp_path / "flow")
     flow.gate.open_to(40)
-    with flow.job(scale={"number": (1, 4)}).start() as handle:
+    job = flow.job(scale={"number": (1, 4)}, scale_policy=lambda _sample: {"number": 3}, **SHORT)
+    with job.start() as handle:
         wait_until(lambda: any(sentence in each.text for each in handle.status().scaling))
         flow.gate.end(80)
         handle.wait(LIMIT_S)
@@ -125,9 +128,9 @@ def test_a_change_that_cannot_be_is_refused_with_its_reason_and_the_job_goes_on(
     assert flow.files() == all_rows(80)
 
 
-def _has_changed(handle: Handle, width: int) -> bool:
-    """Whether the job has given its step a width and says so."""
-    return any(each.width == each.wanted == width and "changed in" in each.text for each in handle.status().scaling)
+def _has_width(handle: Handle, width: int) -> bool:
+    """Whether the status of the job says that its step has a width."""
+    return any(each.width == each.wanted == width for each in handle.status().scaling)
 
 
 def _refuse(*_: object) -> None:

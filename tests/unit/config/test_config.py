@@ -105,6 +105,9 @@ def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> No
         ("scale", {"count": (1, 8), "sum": [2, 4]}, (("count", 1, 8), ("sum", 2, 4))),
         ("scale", "count=1:8, sum=2:4", (("count", 1, 8), ("sum", 2, 4))),
         ("scale_policy", "latency", ScalingPolicy.LATENCY),
+        ("scale_policy", len, "len"),
+        ("on_scale", print, "print"),
+        ("on_scale", None, None),
     ],
 )
 def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:
@@ -139,6 +142,10 @@ def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expe
         ("spill_policy", 3),
         ("py_files", 7),
         ("store", 7),
+        ("scale_policy", "fast"),
+        ("scale_policy", None),
+        ("on_scale", "print"),
+        ("on_scale", 7),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_with_the_expected_type(key: str, value: object) -> None:

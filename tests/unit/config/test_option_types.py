@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from types import NoneType, UnionType
@@ -26,6 +26,7 @@ SAMPLES: dict[Any, tuple[Any, ...]] = {
     NoneType: (None,),
     Sequence: (["a.py", pathlib.Path("b.py")], ("c.py",)),
     Mapping: ({"count": (1, 8)},),
+    Callable: (print, lambda sample: {"count": 3}),
 }
 """Values of each type that an option may have; those of str depend on the others."""
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
+import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
+from clonos.core.coordinator.rescale import BESIDE
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricFamily, MetricSeries
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.scaling.autoscaler import ScalingPolicy
+from clonos.core.scaling.functions import ScalingEvent, ScalingOutcome, ScalingSample, StepLoad
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.job import scaling_advice
-from clonos.job.rescaling import Rescaled, RescaleRefused
+from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused
 from clonos.job.scaling_advice import ScaleRefused, ScalingAdviser, check_scale, scaling_groups
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
@@ -41,7 +47,7 @@ class Advised:
     def _rescale(self, widths: Mapping[str, int]) -> Rescaled:
         self.requests.append(dict(widths))
         if self.refusal:
-            raise RescaleRefused("words", self.refusal)
+            raise (RescaleBusy if self.refusal == BESIDE else RescaleRefused)("words", self.refusal)
         self.plan = self.plan.with_widths(widths)
         return Rescaled(dict(widths), 7, 0.4)
 
@@ -136,6 +142,122 @@ def test_a_refused_change_is_shown_with_its_reason_and_not_asked_for_again_soon(
     monkeypatch.setattr(scaling_advice, "monotonic_ns", lambda: 22 * WINDOW_NS)
     advised.observe(21, 6)
     assert advised.requests == [{"count": 3}, {"count": 3}]
+
+
+def test_a_change_during_another_one_is_asked_for_again_in_the_next_window(image: JobImage) -> None:
+    advised = Advised(image, LIVE, BESIDE)
+    advice = advised.observe(0, 3)
+    assert advice == ScalingAdvice("count", 2, 2, f"{WANTED}, but not now: another change of widths is under way")
+    advised.refusal = ""
+    assert advised.observe(3, 1).width == 3
+    assert advised.requests == [{"count": 3}, {"count": 3}]
+
+
+# ---------------------------------------------------------------------- functions of the user
+
+
+def test_a_function_gets_the_load_of_each_step_by_its_name_and_decides_the_widths(image: JobImage) -> None:
+    samples: list[ScalingSample] = []
+
+    def decide(sample: ScalingSample) -> dict[str, int] | None:
+        samples.append(sample)
+        return {"count": 7} if len(samples) > 1 else None
+
+    advised = Advised(image, replace(LIVE, scale_policy=decide))
+    assert advised.observe(0, 2).text == "2 tasks: decide asks for no change"
+    assert advised.observe(2, 1).text == "2 tasks to 7: decide asks for 7; changed in 0.4 s"
+    assert advised.requests == [{"count": 7}]
+    count = StepLoad(2, 3, 1_000.0, 1_000.0, 0.9, 0.0, None, 0.0, "", 0.0)
+    assert samples[0].steps["count"] == samples[0].steps["write"] == count
+    assert samples[0].steps["read"] == replace(count, tasks_needed=None, busy_share=0.0)
+    assert (samples[0].window_s, samples[0].latency_ms) == (30.0, None)
+
+
+def broken(sample: ScalingSample) -> dict[str, int] | None:
+    return {"count": sample.steps["cuont"].tasks}
+
+
+def ends(_sample: ScalingSample) -> dict[str, int] | None:
+    sys.exit("no more")
+
+
+RETURNED: list[tuple[Any, str]] = [
+    (broken, "broken raised KeyError at tests.unit.job.test_scaling_advice:{line} in broken"),
+    (ends, "ends raised SystemExit at tests.unit.job.test_scaling_advice:{line} in ends"),
+    (lambda _: 4, "<lambda> returned 4, which is neither a dict of widths by step nor None"),
+    (lambda _: {"read": 2}, "<lambda> returned a width for 'read': scale= names count"),
+    (lambda _: {"cuont": 2}, "<lambda> returned a width for 'cuont': Did you mean count?"),
+    (lambda _: {"count": 2.0}, "<lambda> returned 2.0 as the width of count, which is not an int of 1 or more"),
+    (lambda _: {"count": 0}, "<lambda> returned 0 as the width of count, which is not an int of 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("decide", "text"), RETURNED)
+def test_a_function_that_fails_leaves_the_widths_and_is_logged_once_with_its_line(
+    image: JobImage, decide: Any, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = text.format(line=decide.__code__.co_firstlineno + 1)
+    with caplog.at_level(logging.WARNING, "clonos.run"):
+        advice = Advised(image, replace(LIVE, scale_policy=decide)).observe(0, 5)
+    assert advice == ScalingAdvice("count", 2, 2, f"2 tasks: {expected}")
+    (message,) = caplog.messages
+    assert message.startswith(expected)
+    assert "the widths stay as they are" in message.lower()
+
+
+@pytest.mark.parametrize(
+    ("run", "refusal", "outcome", "duration_s"),
+    [
+        (LIVE, "", ScalingOutcome.CHANGED, 0.4),
+        (LIVE, "no slot came", ScalingOutcome.REFUSED, None),
+        (LIVE, BESIDE, ScalingOutcome.POSTPONED, None),
+        (SCALE, "", ScalingOutcome.ADVISED, None),
+    ],
+)
+def test_a_listener_gets_each_decision_with_its_outcome_and_sentence(
+    image: JobImage, run: RunOptions, refusal: str, outcome: ScalingOutcome, duration_s: float | None
+) -> None:
+    events: list[ScalingEvent] = []
+    advised = Advised(image, replace(run, on_scale=events.append), refusal)
+    text = advised.observe(0, 3).text
+    assert events == [ScalingEvent("words", "count", 2, 3, outcome, text, duration_s)]
+
+
+def test_a_listener_that_raises_is_logged_once_and_called_again(
+    image: JobImage, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    def page(event: ScalingEvent) -> None:
+        calls.append(event.step)
+        raise ConnectionError("no route")
+
+    advised = Advised(image, replace(LIVE, on_scale=page))
+    advised.observe(0, 8)
+    assert advised.requests == [{"count": 3}, {"count": 5}]
+    assert calls == ["count", "count"]
+    raised = [each for each in caplog.messages if "raised" in each]
+    assert len(raised) == 1
+    assert raised[0].startswith("page raised ConnectionError at tests.unit.job.test_scaling_advice:")
+
+
+def test_a_function_that_does_not_return_is_named_at_the_end_of_the_job(
+    image: JobImage, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def decide(_sample: ScalingSample) -> None:
+        began.set()
+        may_end.wait()
+
+    run = replace(LIVE, scale_policy=decide, scale_window_ms=1)
+    advised, seconds = Advised(image, run), itertools.count()
+    advised.adviser.start(lambda: _status(next(seconds), 500, 0.9))
+    assert began.wait(60)
+    advised.adviser.close(0.05)
+    assert caplog.messages == ["decide has not returned, and is left alone at the end of the job"]
+    may_end.set()
+    advised.adviser.close()
 
 
 def test_records_that_wait_outside_of_the_job_count_in_what_a_step_needs(image: JobImage) -> None:

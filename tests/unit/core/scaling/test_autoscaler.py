@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -9,6 +10,7 @@ from math import inf
 import pytest
 
 from clonos.core.scaling.autoscaler import (
+    AskedWidths,
     Autoscaler,
     ScalingDirection,
     ScalingGroup,
@@ -215,13 +217,58 @@ def test_the_policy_of_latency_adds_a_task_where_the_busiest_works_until_the_tar
     assert widths == [{}, {}, {"count": 2}, {}]
 
 
-def test_a_users_function_gives_the_widths_and_the_rest_still_holds() -> None:
-    def decide(load: Load) -> dict[str, int]:
-        return {"count": 3 if load.vertices["count"].records_in_per_s > 100 else 1, "unknown": 7}
+def decided(asked: Iterable[int | None], memory: ScalingMemory, load: Load, group: ScalingGroup) -> list[str]:
+    """Returns what is said about a step over windows with the same load, while a function asks for widths."""
+    autoscaler, found = Autoscaler(job().plan, (group,), ScalingSettings()), []
+    for window, width in enumerate(asked):
+        widths = {} if width is None else {group.name: width}
+        now = replace(load, end_ns=load.end_ns + window * 30_000_000_000)
+        memory, decision = autoscaler.step(memory, now, AskedWidths("decide", widths))
+        found.append(decision.advice[0].sentence)
+    return found
 
-    settings = ScalingSettings(decide=decide)
-    run = run_plant(job(arrivals=lambda at_s: 500 if at_s < 1_200 else 50), 3_600, BOUNDS, settings)
-    assert [(at_s, after["count"]) for at_s, _, after in run.changes] == [(60, 3), (1_800, 1)]
+
+def test_a_users_function_gives_the_widths_at_once_within_the_bounds() -> None:
+    load, group = loads_of(job(), 60)[0], ScalingGroup("count", (1,), 1, 8)
+    assert decided((4, 12, 0, 1, None), ScalingMemory(), load, group) == [
+        "1 task to 4: decide asks for 4",
+        "1 task to 8: decide asks for 12, and 8 is the most that it may have",
+        "1 task: decide asks for 0, but 1 is the fewest that it may have",
+        "1 task is what decide asks for",
+        "1 task: decide asks for no change",
+    ]
+    few_splits = replace(group, splits=3)
+    assert decided((4,), ScalingMemory(), load, few_splits) == [
+        "1 task to 3: decide asks for 4, and the source has only 3 splits"
+    ]
+
+
+def test_refusals_and_the_limit_of_changes_hold_for_a_users_function() -> None:
+    load, group = loads_of(job(), 60)[0], ScalingGroup("count", (1,), 1, 8)
+    autoscaler = Autoscaler(job().plan, (group,), ScalingSettings())
+    memory, decision = autoscaler.step(ScalingMemory(), load, AskedWidths("decide", {"count": 4}))
+    refused = autoscaler.after_refusal(memory, decision.widths, load.end_ns, "no slot came")
+    later = replace(load, end_ns=load.end_ns + 30_000_000_000)
+    assert decided((4,), refused, later, group) == [
+        "1 task: decide asks for 4, but the change was not made: no slot came"
+    ]
+    often = replace(memory, changes_ns=(1, 2, 3, 4, 5, 6))
+    assert decided((4,), often, later, group) == [
+        "1 task: decide asks for 4, but the job has changed 6 times in the last hour"
+    ]
+    wide = replace(load, vertices={**load.vertices, "count": replace(load.vertices["count"], width=4)})
+    half = ScalingMemory(changes_ns=(1, 2, 3))
+    assert decided((2, 5), half, wide, group) == [
+        "4 tasks: decide asks for 2, but the job has changed 3 times in the last hour",
+        "4 tasks to 5: decide asks for 5",
+    ]
+
+
+@pytest.mark.parametrize(("width_max", "needed"), [(8, 4), (2, 3)])
+def test_the_needed_width_of_a_load_is_above_a_bound_that_is_too_low(width_max: int, needed: int) -> None:
+    plant = job()
+    autoscaler = Autoscaler(plant.plan, (ScalingGroup("count", (1,), 1, width_max),), ScalingSettings())
+    assert autoscaler.needed(ScalingMemory(), loads_of(plant, 60)[0]) == {"count": needed}
 
 
 # ---------------------------------------------------------------------- what it remembers
@@ -256,6 +303,19 @@ def test_a_change_that_was_refused_is_asked_for_again_after_ten_minutes() -> Non
     first_s, second_s = asked_s
     assert 600 <= second_s - first_s <= 700
     assert sentences[-1] == "1 task: more are needed, but the change was not made: there is no further slot"
+
+
+def test_a_change_that_another_one_delayed_does_not_count_and_is_asked_for_in_the_next_window() -> None:
+    plant = job()
+    autoscaler, memory = Autoscaler(plant.plan, groups_of(plant), ScalingSettings()), ScalingMemory()
+    asked = []
+    for load in loads_of(plant, 300):
+        memory, decision = autoscaler.step(memory, load)
+        asked.append(bool(decision.widths))
+        if decision.widths:
+            memory = autoscaler.after_delay(memory)
+    assert asked == [False] + [True] * 9
+    assert memory.changes_ns == ()
 
 
 def test_changes_that_were_refused_count() -> None:
