@@ -116,6 +116,7 @@ class RunOptions:
     scale_latency_ms: int = 0  # target of the policy ``latency``: 99 % of the records should take no longer
     domains: int = 0  # process slots: number of failure domains; 0: one per slot
     allow_injection: bool = False  # let the page and the API of the job kill its tasks
+    capture_on_failure: bool = True  # keep the epoch of a task whose code ends the job
     fault_points: str = ""  # for tests: host:port of the local listener of fault points
     slot_trace: str = ""  # folder where each slot writes the events that it handles; empty: none
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors

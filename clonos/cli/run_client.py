@@ -17,7 +17,7 @@ from clonos.job.run_register import RegisteredRun, absolute, read_runs
 
 TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02
-PLACES: Final = ("path", "savepoint")
+PLACES: Final = ("path", "savepoint", "folder")
 """Fields of requests that are paths, which are relative to the folder of the client."""
 
 

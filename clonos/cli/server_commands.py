@@ -52,6 +52,9 @@ def add_commands(commands: Any) -> None:
         "--place-anew", action="store_true", help="spread all tasks over the processes that the job has now"
     )
     rescale.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
+    capture = _add(commands, "capture", "write a record of a task's epoch, while the job goes on")
+    capture.add_argument("--task", required=True, metavar="TASK", help="such as count/0")
+    capture.add_argument("--folder", metavar="FOLDER", help="below which; without it beside the store")
     stop = _add(commands, "stop", "stop a job with a final checkpoint")
     stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
     stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
@@ -255,6 +258,15 @@ def _savepoint(parsed: argparse.Namespace) -> int:
     raise RequestFailed(409, f"{job_id} has ended before the savepoint {place} was written.")
 
 
+def _capture(parsed: argparse.Namespace) -> int:
+    """Requests a record of a task's epoch, and prints its folder."""
+    client = _client_of(parsed)
+    job_id = client.find(parsed.job)
+    reply = client.post(f"/jobs/{job_id}/capture", {"task": parsed.task, "folder": parsed.folder})
+    _report(parsed, reply, reply["epoch"])
+    return ENDED
+
+
 def _rescale(parsed: argparse.Namespace) -> int:
     """Requests other widths and places, and waits until the tasks have them unless told otherwise."""
     from clonos.cli.server_client import RequestFailed
@@ -338,6 +350,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "logs": _logs,
     "savepoint": _savepoint,
     "rescale": _rescale,
+    "capture": _capture,
     "stop": _stop,
     "cancel": _cancel,
     "delete": _delete,

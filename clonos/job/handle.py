@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
 
@@ -27,7 +28,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
-from clonos.job.launch import launch
+from clonos.job.launch import epochs_folder, launch
 from clonos.job.metrics_export import start_exporters
 from clonos.job.rescaling import RequestedWidths, Rescaled
 from clonos.job.results import Result, error_of, result_of
@@ -338,6 +339,26 @@ class Handle:
         tasks = [task for task in plan.tasks if plan.vertex_of[task] == emitting[step]]
         with self._peek_lock:  # a later look would replace an earlier one
             return self._launched.driver.peeks.look(step, tasks, count, timeout)
+
+    def capture(self, task: str, folder: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> Path:
+        """Writes a record of what a task has done since the last completed checkpoint, for ``clonos replay``, while the
+        job goes on; returns its folder. The record has the data of the job: its folder is for this user alone.
+
+        ``task``: its name, such as ``count/0``. ``folder``: below which the record is written; None: beside the store.
+        ``timeout``: seconds.
+
+        Raises: JobError: the job has no such task, or has ended. CaptureFailed: a task that has something of the epoch
+        does not run in this time, the epoch is too large, or the record cannot be written.
+        """
+        if self._launched.driver.result.done():
+            raise JobError(f"the job {self._name} has ended, so no task of it can be captured.")
+        plan = self.plan
+        number = plan.task_named(task)
+        if number is None:
+            names = ", ".join(map(plan.task_name, plan.tasks))
+            raise JobError(f"the job {self._name} has no task {task!r:.100}; it has {names}.")
+        root = epochs_folder(self._name, self._launched.start.store) if folder is None else Path(folder)
+        return self._launched.driver.captures.take(number, root, timeout)
 
     def summary(self) -> list[str]:
         """Returns the lines about a run that has ended: duration, recoveries, records by step, failed records, and

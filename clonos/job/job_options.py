@@ -29,6 +29,7 @@ class StartOptions(TypedDict, total=False):
 
     allow_dropped_state: bool
     allow_injection: bool
+    capture_on_failure: bool
     calls_ahead_max: int
     causal_logging: bool
     channel_delay: Duration

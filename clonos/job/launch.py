@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from clonos.api.graph import JobGraph
@@ -23,6 +24,7 @@ from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
 from clonos.io.process.retained_slots import RetainedSlot, retained_slots
 from clonos.io.store.metadata_chain import RETAINED_MAX
+from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
@@ -143,9 +145,8 @@ def _prepared(
             retained.begin(what, living)
         needed, image = _slots_needed(image, settings), (start.as_slots_have(image) if living else image)
         data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
-        record = start.begin(image, hash_seed, bool(living))
+        record, store = start.begin(image, hash_seed, bool(living)), start.store
         log_notes(image, settings.core.keepers)
-        store = start.store
         begin = Begin(
             term=store.term,
             job_id=record.job_id,
@@ -172,6 +173,7 @@ def _prepared(
             partial(divided_cut, store, image),
             deployment.address_rewriter,
             retained,
+            epochs=epochs_folder(graph.name, store) if run.capture_on_failure else None,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:
@@ -243,6 +245,12 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
             " set one with store= (--store), for example s3://bucket/path."
         )
     return default_store(name)
+
+
+def epochs_folder(name: str, store: CheckpointStore) -> Path:
+    """Returns the folder for records of epochs: beside the store, or beside a default one if the store is no folder."""
+    root = store.files.root if isinstance(store.files, LocalFiles) else Path(default_store(name)).absolute()
+    return root.with_name(f"{root.name}.epochs")
 
 
 def _check_placement(image: JobImage, run: RunOptions) -> None:

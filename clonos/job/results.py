@@ -144,7 +144,7 @@ def _details(failed: JobFailed) -> str:
 
 
 def _description(job: str, failed: JobFailed) -> str:
-    lines = [f"job {job} has failed: {failed.reason}", failed.frames, failed.advice]
+    lines = [f"job {job} has failed: {failed.reason}", failed.frames, failed.advice, failed.epoch]
     return escaped("\n".join(line for line in lines if line))
 
 

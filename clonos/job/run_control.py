@@ -32,6 +32,8 @@ logger = logging.getLogger("clonos.run")
 
 REQUEST_S_MAX: Final = 1.0
 """Seconds in which a request must have come, and its answer must have been taken."""
+CAPTURE_S_MAX: Final = 20.0
+"""Seconds for a capture; a client waits longer for its answer."""
 REQUEST_BYTES_MAX: Final = 64 << 10
 REQUESTS_MAX: Final = 16
 """Requests that are answered at one time."""
@@ -158,7 +160,7 @@ class RunControl:
             case "GET", "logs":
                 query = request.get("query") or {}
                 return self._log.document(int(query.get("after", 0)))
-            case "POST", "savepoint" | "rescale" | "stop" | "cancel":
+            case "POST", "savepoint" | "rescale" | "stop" | "cancel" | "capture":
                 return self._change(verb, body)
         raise RunRequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
 
@@ -172,6 +174,10 @@ class RunControl:
                 body.get("widths") or {}, is_placed_anew=bool(body.get("place_anew"))
             )
             return {"number": number, "widths": widths}
+        if verb == "capture":
+            return {
+                "epoch": str(self._handle.capture(str(body.get("task")), body.get("folder") or None, CAPTURE_S_MAX))
+            }
         drain = verb == "stop"
         logger.warning("another terminal has requested to %s %s", verb, self._handle.graph.name)
         self._handle.stop(drain, savepoint=body.get("savepoint"))

@@ -5,7 +5,7 @@ Implements ``clonos.core.ports.operator_chain.Chain``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, groupby
@@ -232,6 +232,12 @@ class OperatorChain:
                 return NothingToRead.ALL_READ
             records_max = min(records_max, room - sum(operator.open_calls for operator in calling))
         return self._head().poll(records_max) if records_max > 0 else NothingToRead.NOW
+
+    def read_again(self, index: int, parallelism: int, position: bytes, log: bytes) -> Iterator[tuple[int, int, Any]]:
+        """Yields what ``SourceHead.read_again`` does; nothing for a source with a journal. The chain need not be
+        open."""
+        head = self._source
+        return head.read_again(index, parallelism, position, log) if isinstance(head, SourceHead) else iter(())
 
     def read(self, split: int, count: int) -> None:
         """Reads records of a split and processes them."""

@@ -7,12 +7,14 @@ source; task i of n has the splits with number % n == i.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from clonos.core.log import determinants as d
+from clonos.core.log.determinants import LogReader
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
@@ -264,8 +266,11 @@ class SourceHead(Operator):
         return (POSITION,)
 
     def open(self, scope: Scope) -> None:
-        self._scope = scope.context.index, scope.context.parallelism
-        mine = range(scope.context.index, len(self._all_splits), scope.context.parallelism)
+        self._open_splits(scope.context.index, scope.context.parallelism)
+
+    def _open_splits(self, index: int, parallelism: int) -> None:
+        self._scope = index, parallelism
+        mine = range(index, len(self._all_splits), parallelism)
         self._splits = {
             number: OpenSplit(number, self._all_splits[number], self._source, self._step) for number in mine
         }
@@ -378,6 +383,29 @@ class SourceHead(Operator):
     @property
     def _may_read_more(self) -> bool:
         return bool(self._waiting or self._held or self._discovery_interval_ns)
+
+    def read_again(self, index: int, parallelism: int, position: bytes, log: bytes) -> Iterator[tuple[int, int, Any]]:
+        """Yields (split, count, records) of each ``READ`` in the log of a task, with new readers, as these give them.
+
+        This head stays as it is. ``position``: of the snapshot before the log; empty at the job's start.
+
+        Raises: what a recovery raises where the records cannot be read again: StepFailed, SourceChanged,
+        SourceRecordsMissing, PositionMalformed.
+        """
+        again = SourceHead(self._step, self._source, self._all_splits, self._is_columnar)
+        again._open_splits(index, parallelism)
+        reader = LogReader(log)
+        try:
+            if position:
+                again.restore(position)
+            while not reader.at_end:
+                tag, number, count, data = reader.next()
+                if tag == d.SPLITS:
+                    again.add_splits(data)
+                elif tag == d.READ and count:
+                    yield number, count, again._splits[number].take(count)
+        finally:
+            again.close()
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``.

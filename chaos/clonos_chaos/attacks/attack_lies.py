@@ -19,6 +19,7 @@ from clonos.core.model.ids import (
     view_number,
 )
 from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -85,6 +86,8 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Mes
     yield Completed(CheckpointId(FAR), 1, ())
     yield Hold(liar)
     yield Peek(TaskId(FAR), FORGED[:900], FAR, FAR)
+    yield CaptureLog(TaskId(FAR), Incarnation(1), LogId(FAR), FAR, FAR, FAR)
+    yield CaptureElements(ChannelId(FAR), TaskId(FAR), Incarnation(1), FAR, FAR, True, FAR)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
     for location in job.assignment:
         task, life = TaskId(location.task), Incarnation(location.incarnation)
@@ -134,6 +137,8 @@ def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
     yield Warned(liar, FORGED, (("field", FORGED),))
     yield Peeked(TaskId(FAR), FAR, b"\xff" * 100)
+    yield CapturedLog(TaskId(FAR), Incarnation(1), LogId(FAR), FAR, 0, FAR, b"\xff", FAR)
+    yield CapturedElements(ChannelId(FAR), TaskId(FAR), Incarnation(1), FAR, 0, FAR, FAR)
     yield Logged(liar, FAR, "no.logger.of.ours", FORGED)
     nowhere = ((TaskId(FAR), Incarnation(1)), (TaskId(-1), Incarnation(1)))
     backups = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)

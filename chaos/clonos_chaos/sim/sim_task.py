@@ -73,7 +73,9 @@ class SimTask:
             world.note(f"{self.plan.task_name(self.task)} raised {error!r}")
             if world.is_unexpected(error):
                 world.crashes.append(error)
-            self.host.later(self.host.handle, ThreadRaised(self.number, describe_failure(task, error)))
+            self.host.later(
+                self.host.handle, ThreadRaised(self.number, describe_failure(task, error), task.log.unfinished)
+            )
 
     def _reach(self, point: FaultPoint) -> bool:
         """Announces a named point; a shadow announces it under another name."""

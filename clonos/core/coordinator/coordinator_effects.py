@@ -129,6 +129,7 @@ class JobFailed:
     """The job has failed. Step, record, position and traceback are set for errors of user code only.
 
     ``frames`` are the frames of user code, ``advice`` says what to do.
+    ``epoch``: where the epoch of the task is kept, or why it is not.
     """
 
     blame: Blame
@@ -141,6 +142,7 @@ class JobFailed:
     traceback: str = ""
     frames: str = ""
     advice: str = ""
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

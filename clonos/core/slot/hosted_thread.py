@@ -42,6 +42,7 @@ class HostedThread(CommandQueue):
         "replayed",
         "shell",
         "task",
+        "unfinished",
     )
 
     def __init__(self, task: TaskId, number: ThreadId, shell: EffectCollector) -> None:
@@ -57,6 +58,7 @@ class HostedThread(CommandQueue):
         self.is_suspended = False  # asked to make no further step
         self.suspensions = 0
         self.cut = CheckpointId(0)  # checkpoint at whose barrier the task is suspended, 0: at none
+        self.unfinished = b""  # log entries of the step in which its code raised
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last
@@ -147,6 +149,10 @@ class HostedThread(CommandQueue):
     def has_paused(self, emission: TaskEmission) -> bool:
         """Whether the emission is the last one of the suspension in force, not of a suspension that was given up."""
         return self.is_suspended and emission.suspension == self.suspensions
+
+    def on_raised(self, unfinished: bytes) -> None:
+        """Notes the log entries of the step in which its code raised."""
+        self.unfinished = unfinished
 
     def on_log_end(self) -> None:
         """Counts what the task has replayed: its log has ended."""

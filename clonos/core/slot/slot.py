@@ -31,6 +31,7 @@ from clonos.core.recovery import recovery_machine
 from clonos.core.slot import slot_events as event
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
+from clonos.core.slot.captured import captured_elements, captured_log
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
 from clonos.core.slot.source_drift import SourceDrift
@@ -41,6 +42,7 @@ from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.admission import check_for_slot, check_watermark
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
+from clonos.core.wire.capture_messages import CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -235,6 +237,15 @@ class Slot(StorageEvents, LocalEvents):
         hosted = self.life(announce_ack.task, announce_ack.incarnation)
         if hosted is not None and hosted.reports.on_acknowledged(announce_ack):
             self.shell.announce_ack(announce_ack.task, hosted.thread)
+
+    def _on_capture(self, _sender: SlotId, asked: CaptureLog | CaptureElements, _payload: object) -> None:
+        """Sends a page of what an epoch of a task here consists of; no answer before it is there."""
+        hosted = self.life(asked.task, asked.incarnation)
+        if hosted is None or hosted.recovery.is_recovering:
+            return
+        found = captured_log(hosted, asked) if isinstance(asked, CaptureLog) else captured_elements(hosted, asked)
+        if found is not None:
+            self.shell.send(COORDINATOR, *found)
 
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
@@ -447,6 +458,8 @@ FROM_COORDINATOR: Handlers = {
     AnnounceAck: Slot._on_announce_ack,
     Hold: Slot.on_hold,
     DriftLimit: Slot.on_drift_limit,
+    CaptureLog: Slot._on_capture,
+    CaptureElements: Slot._on_capture,
 }
 """What the coordinator may send."""
 
@@ -455,7 +468,7 @@ LIVES: dict[type, str] = {
     **dict.fromkeys((Batch, Position), "sender"),
     ChannelHandshake: "receiver",
     **dict.fromkeys((LogRequest, LogReply, AppendLog, AppendAck, StandbyUpdate), "incarnation"),
-    **dict.fromkeys((FeedShadow, FeedAck, TriggerCheckpoint, AnnounceAck), "incarnation"),
+    **dict.fromkeys((FeedShadow, FeedAck, TriggerCheckpoint, AnnounceAck, CaptureLog, CaptureElements), "incarnation"),
 }
 """Name of the field with the incarnation that a message is of."""
 

@@ -104,6 +104,7 @@ class ThreadRaised(msgspec.Struct, frozen=True, gc=False):
 
     thread: ThreadId
     failed: TaskFailed
+    unfinished: bytes = b""  # log entries of the step in which it raised
 
 
 class PartFailed(msgspec.Struct, frozen=True, gc=False):

@@ -143,6 +143,7 @@ class LocalEvents(ABC):
         failed = event.failed
         life = self.thread(failed.task, event.thread)
         if isinstance(life, HostedTask):
+            life.running.on_raised(event.unfinished)
             self._report(msgspec.structs.replace(failed, incarnation=life.incarnation))
         elif life is not None:
             life.on_raised(failed)

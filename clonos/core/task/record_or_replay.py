@@ -200,6 +200,11 @@ class TaskLog:
         self._calls_ahead = 0
         return data
 
+    @property
+    def unfinished(self) -> bytes:
+        """Entries recorded since the last ``drain``."""
+        return bytes(self._buffer)
+
     def begin_epoch(self, checkpoint: int) -> None:
         """Begins an epoch after a barrier, with new random streams."""
         self._epoch = checkpoint

@@ -14,6 +14,7 @@ from clonos.core.model.ids import COORDINATOR, LogId, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.authorization import sender_name
+from clonos.core.wire.capture_messages import CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -90,10 +91,14 @@ def _malformed(sender: SlotId, message: Message, wrong: _Wrong) -> MessageMalfor
     return MessageMalformed(sender_name(sender), f"{type(message).__name__} names {wrong}")
 
 
-def _channel(plan: Plan, number: int) -> Channel:
+def _channel_of_any(plan: Plan, number: int) -> Channel:
     if not 0 <= number < len(plan.channels):
         raise _Wrong(f"channel {number}, the plan has {len(plan.channels)}")
-    channel = plan.channels[number]
+    return plan.channels[number]
+
+
+def _channel(plan: Plan, number: int) -> Channel:
+    channel = _channel_of_any(plan, number)
     if channel.receiver is None:
         raise _Wrong(f"channel {number}, which leaves the job and has no receiving task")
     return channel
@@ -219,6 +224,12 @@ def _one_task(plan: Plan, message: Any) -> None:
     _tasks(plan, (message.task,))
 
 
+def _capture_elements(plan: Plan, asked: CaptureElements) -> None:
+    _tasks(plan, (asked.task,))
+    if _channel_of_any(plan, asked.channel).sender != asked.task:
+        raise _Wrong(f"channel {asked.channel} of task {asked.task}, which does not send on it")
+
+
 _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Batch: _batch,
     Position: _position,
@@ -235,6 +246,8 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Completed: _completed,
     AnnounceAck: _one_task,
     Peek: _one_task,
+    CaptureLog: _one_task,
+    CaptureElements: _capture_elements,
 }
 
 

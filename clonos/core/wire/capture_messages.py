@@ -1,4 +1,4 @@
-"""Messages of a capture: an epoch of a task is read while the task goes on (docs/design/records.md)."""
+"""Messages of a capture: an epoch of a task is read while the task goes on (protocol 6.13)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class CapturedLog(msgspec.Struct, frozen=True, array_like=True, tag="captured_lo
     """Slot to the coordinator's process: bytes of a log from ``from_bytes`` on, in the payload.
 
     ``start_bytes`` and ``end_bytes`` are those of the copy in the slot; without a copy the payload is empty.
-    ``unfinished``: entries of the step in which the task's code raised, which follow at ``end_bytes``. ``is_live``:
-    whether the task is live, or was when its code raised.
+    ``unfinished``: entries of the step in which the task's code raised, which follow at ``end_bytes``.
     """
 
     task: TaskId
@@ -41,7 +40,6 @@ class CapturedLog(msgspec.Struct, frozen=True, array_like=True, tag="captured_lo
     start_bytes: Count
     end_bytes: Count
     unfinished: bytes
-    is_live: bool
     number: Count
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -58,12 +59,16 @@ Message = (
     | Warned
     | Logged
     | Peeked
+    | CapturedLog
+    | CapturedElements
     | View
     | TriggerCheckpoint
     | AnnounceAck
     | Hold
     | DriftLimit
     | Peek
+    | CaptureLog
+    | CaptureElements
     | Completed
     | Release
 )

@@ -57,8 +57,8 @@ class RecordWriter:
         """
         self.folder = folder
         self._unfinished = folder.with_name(folder.name + UNFINISHED)
-        for parent in (folder.parent.parent, folder.parent):
-            parent.mkdir(mode=0o700, exist_ok=True)
+        folder.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
         shutil.rmtree(self._unfinished, ignore_errors=True)
         self._unfinished.mkdir(mode=0o700)
         self._files = {part: _PartFile(self._unfinished / part) for part in RecordPart}

@@ -20,6 +20,7 @@ from clonos.server.app.slow_work import SlowWork
 from clonos.server.job_api.app import JOB, NUMBER_MAX, add_event_stream
 from clonos.server.job_api.documents import (
     Accepted,
+    CaptureRequest,
     CheckpointList,
     JobDocument,
     JobList,
@@ -144,6 +145,11 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
     async def peek(job_id: str, request: PeekRequest) -> Response:
         """Returns the next rows that a step emits."""
         return await _forwarded(known, job_id, "peek", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/capture", response_model=Accepted)
+    async def capture(job_id: str, request: CaptureRequest) -> Response:
+        """Writes a record of what a task has done since the last completed checkpoint."""
+        return await _forwarded(known, job_id, "capture", request.model_dump_json().encode())
 
     @app.post(f"{JOB}/kill", status_code=202, response_model=Accepted)
     async def kill(job_id: str, request: KillRequest) -> Response:

@@ -20,6 +20,7 @@ from clonos.job.last_lines import ANSWER_LINES_MAX
 from clonos.job.prometheus.exposition import CONTENT_TYPE, exposition
 from clonos.server.job_api.documents import (
     Accepted,
+    CaptureRequest,
     CheckpointList,
     DriverDocument,
     ErrorDocument,
@@ -229,6 +230,13 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         """Returns the next rows that a step emits. They are data of the job, so the token that controls is needed."""
         await check_running(job_id)
         return PeekedRows(rows=await asyncio.to_thread(source.peek, request.step, request.count))
+
+    @app.post(f"{JOB}/capture")
+    async def capture(job_id: str, request: CaptureRequest) -> Accepted:
+        """Writes a record of what a task has done since the last completed checkpoint; the answer has its folder. It
+        has data of the job, so the token that controls is needed."""
+        await check_running(job_id)
+        return Accepted(epoch=await asyncio.to_thread(source.capture, request.task, request.folder))
 
     @app.post(f"{JOB}/kill", status_code=202)
     async def kill(job_id: str, request: KillRequest) -> Accepted:

@@ -301,13 +301,14 @@ class LogDocument(BaseModel):
 
 class Accepted(BaseModel):
     """Answer to an accepted request. ``tasks``: those whose process was killed. ``savepoint``: where it will be.
-    ``widths``: the number of tasks that each step will have. ``number``: of the request for other widths or places, see
-    ``RescaleDocument``; 0 if nothing has to change.
+    ``epoch``: folder of the record of a task's epoch. ``widths``: the number of tasks that each step will have.
+    ``number``: of the request for other widths or places, see ``RescaleDocument``; 0 if nothing has to change.
     """
 
     accepted: bool = True
     tasks: list[str] = []
     savepoint: str | None = None
+    epoch: str | None = None
     widths: dict[str, int] = {}
     number: int = 0
 
@@ -350,6 +351,14 @@ class StopRequest(BaseModel):
 
     savepoint: str | None = None
     drain: bool = True
+
+
+class CaptureRequest(BaseModel):
+    """Request of a record of a task's epoch. ``folder``: below which, on the driver's machine; null: beside the
+    store."""
+
+    task: str
+    folder: str | None = None
 
 
 class PeekRequest(BaseModel):

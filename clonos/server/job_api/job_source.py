@@ -27,6 +27,7 @@ from clonos_standby.driver.driver import JobEnd, Progress
 logger = logging.getLogger("clonos.run")
 
 PEEK_S: Final = 3.0
+CAPTURE_S: Final = 20.0
 """Seconds that a look at the rows of a step waits for them."""
 
 PEEKED_CHARACTERS_MAX: Final = 2_000
@@ -108,6 +109,9 @@ class JobSource(Protocol):
 
     def peek(self, step: str, count: int) -> list[str]:
         """Returns the next rows that a step emits, as texts. Raises: RequestDenied."""
+
+    def capture(self, task: str, folder: str | None) -> str:
+        """Writes a record of a task's epoch; returns its folder. Raises: RequestDenied."""
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: RequestDenied."""
@@ -223,6 +227,16 @@ class HandleSource:
             f"{text[:PEEKED_CHARACTERS_MAX]}..." if len(text) > PEEKED_CHARACTERS_MAX else text
             for text in map(repr, rows)
         ]
+
+    def capture(self, task: str, folder: str | None) -> str:
+        """Writes a record of what a task has done since the last completed checkpoint; returns its folder.
+
+        Raises: RequestDenied: there is no such task, or it cannot be captured now.
+        """
+        try:
+            return str(self._handle.capture(task, folder, CAPTURE_S))
+        except ClonosError as error:
+            raise RequestDenied("capture_refused", str(error)) from None
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process.

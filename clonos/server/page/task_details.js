@@ -7,8 +7,8 @@ import { lineElement } from "./log_view.js";
 const LINES = 12;
 
 export class TaskDetails {
-  /** `log`: the log of the job; `onClose` runs when it is closed by its button. */
-  constructor(log, onClose) {
+  /** `log`: the log of the job; `onClose` runs when it is closed by its button, `onCapture` with the name of the task. */
+  constructor(log, onClose, onCapture) {
     this.log = log;
     const { element, note, heading } = panel("Task");
     this.element = element;
@@ -20,6 +20,7 @@ export class TaskDetails {
     this.said = el("p", { class: "empty", text: "The job's log has no line of this task." });
     heading.append(el("div", { class: "toolbar" },
       el("button", { type: "button", class: "is-small", text: "All its lines", on: { click: () => this.log.search(this.name) } }),
+      el("button", { type: "button", class: "is-small", text: "Keep its epoch", title: "Writes what the task has done since the last checkpoint, for clonos replay", on: { click: () => onCapture(this.name) } }),
       el("button", { type: "button", class: "is-small", text: "Close", on: { click: onClose } })));
     element.append(this.list, this.said, this.scroll);
     element.hidden = true;

@@ -19,7 +19,7 @@ export class Tasks {
     this.history = new Map();
     this.filter = el("input", { type: "search", id: "task-filter", placeholder: "step, host or state", on: { input: () => this.draw() } });
     const { element, note, heading } = panel("Tasks", el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table of tasks" }));
-    this.details = new TaskDetails(log, () => this.open(null));
+    this.details = new TaskDetails(log, () => this.open(null), (task) => this.capture(task));
     this.element = element;
     this.note = note;
     heading.append(el("div", { class: "toolbar" }, el("label", { for: "task-filter" }, "Filter"), this.filter));
@@ -68,6 +68,16 @@ export class Tasks {
     setText(this.note, `${format.plural(this.status.tasks.length, "task")} in ${format.plural(processes, "process", "processes")}, ${this.status.slots.length - processes < 0 ? 0 : this.status.slots.length - processes} spare`);
     setText(this.more, tasks.length > SHOWN_MAX ? `${tasks.length - SHOWN_MAX} more: use the filter.` : tasks.length ? "" : "No task matches.");
     this.more.hidden = tasks.length > 0 && tasks.length <= SHOWN_MAX;
+  }
+
+  /** Keeps what a task has done since the last checkpoint. */
+  async capture(name) {
+    try {
+      const answer = await post(jobPath(this.jobId, "/capture"), { task: name });
+      toast(`The epoch of ${name} is in ${answer.epoch}`);
+    } catch (error) {
+      toast(error.message);
+    }
   }
 
   async kill(name) {

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from threading import Thread, current_thread
 from typing import TypeVar
 
@@ -49,6 +50,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog
 from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Peeked, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
@@ -70,6 +72,8 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.abandoned_output import Lives
 from clonos_standby.driver.background_io import BackgroundIo, Divide
+from clonos_standby.driver.captures import CapturedJob, Captures
+from clonos_standby.driver.failed_epoch import FailedEpoch
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.driver.slot_orders import SlotOrders
@@ -107,7 +111,8 @@ class DriverPlan:
 
     ``store``: open, with its term in ``begin``. ``provider``: creates the slot provider for a listener.
     ``address_rewriter``: maps addresses for the driver's connections. ``retained``: file of slots that outlive the
-    driver, those of an earlier driver among them. ``divide``: divides the state of a cut.
+    driver, those of an earlier driver among them. ``divide``: divides the state of a cut. ``epochs``: folder for the
+    epoch of a task whose code ends the job; None: none is kept.
     """
 
     image: JobImage
@@ -120,6 +125,7 @@ class DriverPlan:
     divide: Divide
     address_rewriter: AddressRewriter | None = None
     retained: RetainedSlots | None = None
+    epochs: Path | None = None
 
 
 class Driver:
@@ -153,6 +159,10 @@ class Driver:
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
+        job = CapturedJob(plan.image, plan.launch_spec.image, plan.begin.job_id, plan.begin.versions)
+        store_url = plan.launch_spec.store_url
+        self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
+        self._failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)
         self._background_io = BackgroundIo(
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, plan.divide, faults
         )
@@ -269,6 +279,7 @@ class Driver:
                 self._handle(events)
 
     def _close_all(self) -> None:
+        self._failed_epoch.close()
         self._provider.close()
         self._background_io.close()
         self._inbox.close()
@@ -286,6 +297,8 @@ class Driver:
             self._log_line(sender, message)
         elif isinstance(message, Peeked):
             self.peeks.on_peeked(sender, message)
+        elif isinstance(message, CapturedLog | CapturedElements):
+            self.captures.on_captured(sender, message, payload)
         elif isinstance(message, Warned):
             fields = dict(message.fields)
             line = message.text if "task" in fields else f"{self._coordinator.describe_slot(sender)}: {message.text}"
@@ -375,7 +388,16 @@ class Driver:
     def _handle(self, events: list[Event]) -> None:
         """Handles events and performs the effects. Slots are ordered last: a process that starts takes processor time
         from the slots that wait for the next view."""
-        for effect in sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots)):
+        effects = sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots))
+        if not self._failed_epoch.takes(effects, self._coordinator.plan):
+            self._perform_all(effects)
+
+    def _end_failed(self, effects: list[Effect]) -> None:
+        """Ends a job by the failure of a task whose epoch has been read. Any thread may call this."""
+        self._inbox.put(self._perform_all, effects)
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
             self._perform(effect)
 
     def _lives(self) -> Lives:

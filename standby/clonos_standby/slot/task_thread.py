@@ -207,7 +207,7 @@ class TaskThread:
                 logger.debug("task %s raised after it was stopped", self.name, exc_info=True)
                 return
             failed = describe_failure(task, error) if task is not None else self._describe_start_failure(error)
-            self._post(ThreadRaised(self._thread_id, failed))
+            self._post(ThreadRaised(self._thread_id, failed, task.log.unfinished if task is not None else b""))
         finally:
             self._calls.close()
             if self._cost_clock is not None:

@@ -137,6 +137,10 @@ class HostileSource:
         """Refuses with a script."""
         raise RequestDenied("rescale_refused", SCRIPT)
 
+    def capture(self, task: str, folder: str | None) -> str:
+        """A folder whose name is hostile."""
+        return SCRIPT
+
     def peek(self, step: str, count: int) -> list[str]:
         """Rows with scripts."""
         return [SCRIPT, LONG][:count]

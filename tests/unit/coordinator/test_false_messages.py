@@ -9,9 +9,10 @@ from clonos.core.coordinator.coordinator_effects import JobFailed, Send
 from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -58,6 +59,10 @@ OF_COORDINATORS = (
     AnnounceAck(TaskId(0), LIFE, ChannelId(0), 0),
     Hold(SlotId(1)),
     Peek(TaskId(0), "step", 5, 1),
+    CaptureLog(TaskId(0), LIFE, LogId(0), 0, 1, 1),
+    CaptureElements(ChannelId(0), TaskId(0), LIFE, 0, 1, False, 1),
+    CapturedLog(TaskId(0), LIFE, LogId(0), 0, 0, 0, b"", 1),
+    CapturedElements(ChannelId(0), TaskId(0), LIFE, 0, 0, 0, 1),
     Peeked(TaskId(0), 1, b""),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),

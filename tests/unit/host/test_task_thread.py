@@ -153,7 +153,7 @@ def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: 
     (tmp_path / "task").write_text("a file where the folder of the incarnation should be")
     port.thread.start()
     port.thread.join()
-    [(name, (_, failed))] = mailbox.calls
+    [(name, (_, failed, _))] = mailbox.calls
     assert name == "ThreadRaised"
     assert failed.recourse is Recourse.ELSEWHERE
     assert "FileExistsError" in failed.error

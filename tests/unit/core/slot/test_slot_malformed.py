@@ -13,6 +13,7 @@ from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
 from clonos.core.slot.slot import EARLY_MESSAGES_MAX
 from clonos.core.slot.slot_events import MessageReceived
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureElements, CaptureLog
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -112,6 +113,8 @@ OF_COORDINATOR = (
     AnnounceAck(TaskId(1), LIFE, ChannelId(0), 0),
     Hold(SlotId(2)),
     Peek(TaskId(1), "step", 5, 1),
+    CaptureLog(TaskId(1), LIFE, LogId(1), 0, 1, 1),
+    CaptureElements(ChannelId(0), TaskId(0), LIFE, 0, 1, False, 1),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(2), "end yourself"),
 )
@@ -128,6 +131,8 @@ TO_COORDINATOR = (
     Warned(SlotId(1), "text", ()),
     Logged(SlotId(1), 30, "clonos", "text"),
     Peeked(TaskId(1), 1, b""),
+    CapturedLog(TaskId(1), LIFE, LogId(1), 0, 0, 0, b"", 1),
+    CapturedElements(ChannelId(0), TaskId(0), LIFE, 0, 0, 0, 1),
 )
 KEEP = AppendLog(TaskId(0), LIFE, True, ())
 UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), None, ("name",))

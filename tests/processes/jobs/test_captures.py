@@ -1,0 +1,148 @@
+"""Epochs of tasks on child processes: captured while the job runs, and kept when its code fails."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.connectors import sqlite
+from clonos.core.log.determinants import elements_covered
+from clonos.core.model.errors import JobError
+from clonos.io.epochs.record_parts import Elements, RecordedWay, SourceRecords
+from clonos.io.epochs.record_reader import EpochRecord
+from clonos.job import Job
+from clonos.job.handle import Handle
+from clonos.job.results import JobCrashed
+from clonos_standby.driver.captures import CaptureFailed
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.speed import scaled
+from tests.waiting import await_condition
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = scaled(60.0)
+wait_until = partial(await_condition, LIMIT_S)
+KEYS, POISON = 7, 500
+TOTAL = "total/0"
+
+
+class Prices:
+    """Job of two tasks whose code raises at one number; its only checkpoints are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.gate = folder, Gate(folder / "gate")
+
+    def job(self, **options: Any) -> Job:
+        job = Job("prices", slots="process", checkpoint_every="1h", store=str(self.folder / "store"), **options)
+        numbers = job.source(GatedNumbers(self.gate), name="read", parallelism=1)
+        priced = numbers.map(_priced, name="priced")
+        totals = priced.key_by(lambda n: n % KEYS).stateful_map(_total, name="total")
+        totals.sink(
+            sqlite(str(self.folder / "out.db"), "totals", ["n", "total"]), name="out"
+        )  # makes no checkpoint due
+        return job
+
+    def started(self, records: int, **options: Any) -> Handle:
+        """The job, which has read and counted this many records after its first checkpoint."""
+        handle = self.job(**options).start()
+        handle.checkpoint(LIMIT_S)
+        wait_until(lambda: handle.checkpoints()[-1].completed_ns is not None)
+        self.gate.open_to(records)
+        wait_until(lambda: _counted(handle) == {"read-priced/0": records, TOTAL: records})
+        return handle
+
+
+def _priced(n: int) -> int:
+    if n == POISON:
+        raise KeyError("eur")
+    return n
+
+
+def _total(_: Any, total: int | None, n: int) -> tuple[int, list[int]]:
+    return (total or 0) + n, [n, (total or 0) + n]
+
+
+def batches_of(record: EpochRecord) -> list[list[int]]:
+    """The records of each read."""
+    pieces = [piece for piece in record.inputs() if isinstance(piece, SourceRecords)]
+    return [pickle.loads(piece.batch) for piece in pieces]  # noqa: S301  written by this test
+
+
+def _counted(handle: Handle) -> dict[str, int]:
+    return {task.name: task.counters.get("records_in", 0) for task in handle.status().tasks}
+
+
+def test_the_epoch_of_a_running_task_has_its_log_its_input_and_its_output(tmp_path: Path) -> None:
+    with Prices(tmp_path).started(100) as handle:
+        folder = handle.capture(TOTAL)
+        record = EpochRecord(folder)
+        assert folder.parent == tmp_path / "store.epochs" / "total-0"
+        assert (record.head.task, record.head.way, record.head.missing) == (TOTAL, RecordedWay.CAPTURED, ())
+        taken = elements_covered(record.log(), 1)
+        pieces = [piece for piece in record.inputs() if isinstance(piece, Elements)]
+        assert taken == [sum(piece.count for piece in pieces)] == [100]
+        assert record.state()
+        assert handle.end() is None
+        handle.stop(drain=False)
+
+
+def test_the_records_of_a_source_are_in_its_epoch(tmp_path: Path) -> None:
+    with Prices(tmp_path).started(100) as handle:
+        record = EpochRecord(handle.capture("read-priced/0"))
+        batches = batches_of(record)
+        assert [n for batch in batches for n in batch] == list(range(100))
+        assert sum(emitted.count for emitted in record.expected()) == 100
+        handle.stop(drain=False)
+
+
+def test_a_job_that_fails_by_its_code_keeps_the_epoch_of_the_task(tmp_path: Path) -> None:
+    prices = Prices(tmp_path)
+    with prices.started(100) as handle:
+        prices.gate.open_to(POISON + 100)
+        with pytest.raises(JobCrashed) as crashed:
+            handle.wait(LIMIT_S)
+    text = str(crashed.value)
+    found = re.search(r"^  clonos replay (\S+)$", text, re.MULTILINE)
+    assert text.startswith("job prices has failed: step priced"), text
+    assert found, text
+    record = EpochRecord(Path(found[1]))
+    assert (record.head.way, record.head.task) == (RecordedWay.FAILED, "read-priced/0")
+    assert record.head.failure is not None
+    assert record.head.failure.error == "KeyError: 'eur'"
+    assert record.head.unfinished_bytes > 0
+    batches = batches_of(record)
+    assert POISON in batches[-1]
+
+
+def test_no_record_is_written_if_that_is_turned_off(tmp_path: Path) -> None:
+    prices = Prices(tmp_path)
+    with prices.started(10, capture_on_failure=False) as handle:
+        prices.gate.open_to(POISON + 1)
+        with pytest.raises(JobCrashed) as crashed:
+            handle.wait(LIMIT_S)
+    assert "epoch" not in str(crashed.value)
+    assert not (tmp_path / "store.epochs").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_the_job_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with Prices(tmp_path).started(10) as handle:
+        with pytest.raises(CaptureFailed, match=r"taken.* cannot be written: .*File exists"):
+            handle.capture(TOTAL, tmp_path / "taken")
+        assert handle.end() is None
+        handle.stop(drain=False)
+
+
+def test_a_task_that_the_job_does_not_have_is_refused_with_the_names_of_its_tasks(tmp_path: Path) -> None:
+    with Prices(tmp_path).started(10) as handle:
+        with pytest.raises(JobError, match=r"has no task 'total'; it has read-priced/0, total/0"):
+            handle.capture("total")
+        handle.stop(drain=False)
+        handle.wait(LIMIT_S)
+        with pytest.raises(JobError, match="has ended"):
+            handle.capture(TOTAL)
