@@ -226,17 +226,29 @@ RESCALE_TEXTS: Final[Mapping[RescalePhase, str]] = {
     RescalePhase.DONE: "the tasks run again",
 }
 
+RESCALE_ENDED_TEXTS: Final[Mapping[RescalePhase, str]] = {
+    RescalePhase.ORDERING: "its numbers of tasks have not changed",
+    RescalePhase.CUTTING: "its numbers of tasks have not changed, unless its last checkpoint was just being completed;"
+    " a resume says how many tasks each step has",
+    RescalePhase.SWITCHING: "its last checkpoint has the change, and a resume goes on with it",
+}
+"""What becomes of a change by the phase in which its job has ended."""
+
+REQUESTS_PER_DRIVER: Final = 1_000_000
+"""Numbers of requests of one driver: the term of the driver, times this, comes before the first."""
+
 
 @dataclass(frozen=True, slots=True)
 class RescaleState:
     """Last change of widths or places that was asked for. ``widths``: numbers of tasks by vertex that differ from
     those now; none once it has ended. ``text``: the phase in words, or why nothing changes. ``number``: of the request;
-    0 if an earlier driver began it."""
+    0 if an earlier driver began it. ``refusals``: why the last requests that came to nothing did, by their numbers."""
 
     number: int
     phase: RescalePhase
     widths: Mapping[str, int]
     text: str
+    refusals: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

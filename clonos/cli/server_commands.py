@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -267,6 +267,26 @@ def _capture(parsed: argparse.Namespace) -> int:
     return ENDED
 
 
+def is_done(job_id: str, number: int, found: Mapping[str, Any] | None, has_ended: bool) -> bool:
+    """Returns whether the request of a change with this number is done. ``found``: the last change of the job.
+
+    Raises: RequestFailed: it was given up, the job has ended before, or nobody knows, because its driver has.
+    """
+    from clonos.cli.server_client import RequestFailed
+    from clonos.status import REQUESTS_PER_DRIVER, RESCALE_ENDED_TEXTS, RescalePhase
+
+    if found is None or found["number"] // REQUESTS_PER_DRIVER != number // REQUESTS_PER_DRIVER:
+        text = f"{job_id} has ended, or its driver has started again since: clonos status {job_id} shows its tasks."
+        raise RequestFailed(409, text)
+    if reason := found["refusals"].get(str(number)):
+        raise RequestFailed(409, f"{job_id} goes on as before: {reason}.")
+    if found["number"] > number or found["phase"] == RescalePhase.DONE:
+        return True
+    if has_ended:
+        raise RequestFailed(409, f"{job_id} has ended: {RESCALE_ENDED_TEXTS[RescalePhase(found['phase'])]}.")
+    return False
+
+
 def _rescale(parsed: argparse.Namespace) -> int:
     """Requests other widths and places, and waits until the tasks have them unless told otherwise."""
     from clonos.cli.server_client import RequestFailed
@@ -285,18 +305,7 @@ def _rescale(parsed: argparse.Namespace) -> int:
         return ENDED
     while reply["number"]:
         status = client.get(f"/jobs/{job_id}/status")
-        found = status["rescale"]
-        if status["job"]["status"] in ENDED_STATUSES:
-            raise RequestFailed(409, f"{job_id} has ended before its tasks had changed.")
-        if found is None or found["number"] != reply["number"]:
-            raise RequestFailed(
-                409,
-                f"another change was asked for since, or the driver of {job_id} has started again:"
-                f" clonos status {job_id} shows its tasks.",
-            )
-        if found["phase"] == "refused":
-            raise RequestFailed(409, f"{job_id} goes on as before: {found['text']}.")
-        if found["phase"] == "done":
+        if is_done(job_id, reply["number"], status["rescale"], status["job"]["status"] in ENDED_STATUSES):
             break
         time.sleep(LOOK_EVERY_S)
     done = f"{job_id} has these numbers of tasks: {wanted}" if asked else f"the tasks of {job_id} are placed anew"

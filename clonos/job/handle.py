@@ -200,10 +200,11 @@ class Handle:
 
         ``widths``: steps whose names are no identifiers, ``{"count by word": 4}``. ``timeout``: seconds to wait.
 
-        Raises: RescaleRefused: the job goes on as before, for the reason that the error gives. TimeoutError: the change
-        takes longer, and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
+        Raises: RescaleRefused: the job goes on as before, for the reason that the error gives. RescaleEnded: it has
+        ended; the error says what became of the change. TimeoutError: the change takes longer, and goes on; or the
+        tasks do not run yet, and nothing was requested, as the text says.
         """
-        return self._widths.change({**(widths or {}), **tasks}, timeout)
+        return self._widths.change(self._widths.named(widths, tasks), timeout)
 
     def place_anew(
         self, widths: Mapping[str, int] | None = None, /, *, timeout: float | None = None, **tasks: int
@@ -213,7 +214,7 @@ class Handle:
 
         A source with a journal stays where it is.
         """
-        return self._widths.change({**(widths or {}), **tasks}, timeout, is_placed_anew=True)
+        return self._widths.change(self._widths.named(widths, tasks), timeout, is_placed_anew=True)
 
     def begin_rescale(self, widths: Mapping[str, int], *, is_placed_anew: bool = False) -> tuple[int, dict[str, int]]:
         """Begins to change the numbers of tasks of steps; returns the number of the request, 0 if there is nothing to
@@ -221,7 +222,7 @@ class Handle:
         are spread over the slots too, as by ``place_anew``.
 
         Raises: RescaleRefused. TimeoutError: the tasks do not run yet."""
-        return self._widths.begin(widths, is_placed_anew=is_placed_anew)
+        return self._widths.begin(self._widths.named(widths, {}), is_placed_anew=is_placed_anew)
 
     def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output

@@ -20,9 +20,11 @@ from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.rescale import BESIDE
 from clonos.core.coordinator.rescale_machine import Cutting, State, Steady, Switching
 from clonos.core.model.errors import JobError
-from clonos.core.model.plan import Plan
+from clonos.core.model.plan import Plan, refusals
 from clonos.job.continuing.start_widths import WidthsRefused, by_vertex
+from clonos.job.status_view import rescale_phase
 from clonos.operators.job_image import JobImage
+from clonos.status import REQUESTS_PER_DRIVER, RESCALE_ENDED_TEXTS
 from clonos_standby.driver.driver import Driver
 
 logger = logging.getLogger("clonos.run")
@@ -45,6 +47,13 @@ class RescaleBusy(RescaleRefused):
     """The change was refused because another one is under way: once that has ended, it can be asked for again."""
 
 
+class RescaleEnded(RescaleRefused):
+    """The job ended before all of its tasks ran with the change. ``reason``: what became of the change."""
+
+    def __str__(self) -> str:
+        return f"job {self.job} has ended: {self.reason}."
+
+
 @dataclass(frozen=True, slots=True)
 class Rescaled:
     """Change of widths or places that is done. ``widths``: the number of tasks of each step now. ``checkpoint``: the
@@ -65,12 +74,26 @@ class RequestedWidths:
         self._requests = itertools.count(1)
         self._lock = threading.Lock()
 
+    def named(self, widths: object, tasks: dict[str, int]) -> dict[str, int]:
+        """Returns the numbers of tasks of a call with steps in a dict, as keywords, or both.
+
+        Raises: RescaleRefused: they are no dict, or a step has two numbers.
+        """
+        if widths is not None and not isinstance(widths, Mapping):
+            expected = 'steps and their numbers of tasks are given as rescale(count=4) or rescale({"count": 4})'
+            raise RescaleRefused(self._job, f"{expected}, and not as {widths!r:.100}")
+        given: dict[str, int] = dict(widths or {})
+        for step in given.keys() & tasks.keys():
+            if given[step] != tasks[step]:
+                raise RescaleRefused(self._job, f'"{step}" cannot have {given[step]} tasks and {tasks[step]}')
+        return given | tasks
+
     def change(self, widths: Mapping[str, int], timeout: float | None, *, is_placed_anew: bool = False) -> Rescaled:
         """Changes the numbers of tasks of steps, and waits until the tasks run. ``timeout``: seconds.
         ``is_placed_anew``: all tasks are spread over the slots, also if no number changes.
 
-        Raises: RescaleRefused: it was refused or given up, or the job has ended. TimeoutError: the change takes longer,
-        and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
+        Raises: RescaleRefused: it was refused or given up. RescaleEnded: the job has ended. TimeoutError: the change
+        takes longer, and goes on; or the tasks do not run yet, and nothing was requested, as the text says.
         """
         began_s = time.monotonic()
         deadline_s = None if timeout is None else began_s + timeout
@@ -96,15 +119,29 @@ class RequestedWidths:
         with self._lock:
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
                 raise RescaleBusy(self._job, BESIDE)
-            now = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices}
+            plan = self._driver.ask(_plan)
+            self._refuse_more_tasks_than_splits(plan, wanted)
+            now = {vertex.name: vertex.parallelism for vertex in plan.vertices}
             if not is_placed_anew and wanted.items() <= now.items():
                 return 0
-            request = next(self._requests)
+            request = self._driver.ask(lambda each: each.term) * REQUESTS_PER_DRIVER + next(self._requests)
             self._driver.post(RescaleRequested(request, tuple(sorted(wanted.items())), is_placed_anew=is_placed_anew))
             while not self._driver.ask(lambda coordinator: _has_answered(coordinator, request)):
                 self._wait(None, "")
         self._check(request)
         return request
+
+    def _refuse_more_tasks_than_splits(self, plan: Plan, wanted: Mapping[str, int]) -> None:
+        """Refuses tasks of a source that would have no split: each would end at once, and after the end of a task the
+        job keeps its widths. Raises: RescaleRefused."""
+        if refusals(plan, wanted):  # then the coordinator gives the reason
+            return
+        for number, (now, then) in enumerate(zip(plan.vertices, plan.with_widths(wanted).vertices, strict=True)):
+            splits = splits_of(self._image, (number,))
+            if splits is not None and then.parallelism > max(now.parallelism, splits):
+                split = "split" if splits == 1 else "splits"
+                reason = f'"{then.name}" cannot have {then.parallelism} tasks: its source has only {splits} {split}'
+                raise RescaleRefused(self._job, reason)
 
     def _by_vertex(self, widths: Mapping[str, int]) -> dict[str, int]:
         """Returns numbers of tasks by the name of the vertex. Raises: RescaleRefused: there is no such step."""
@@ -123,20 +160,23 @@ class RequestedWidths:
 
     def _check(self, request: int) -> State:
         """Returns how far a change is. Raises: RescaleRefused: it was given up."""
-        found, refusal = self._driver.ask(lambda each: (each.rescale, each.rescale_refusal(request)))
-        if refusal:
+        found, refusals = self._driver.ask(lambda each: (each.rescale, dict(each.rescale_refusals)))
+        if refusal := refusals.get(request):
             raise (RescaleBusy if refusal == BESIDE else RescaleRefused)(self._job, refusal)
         return found
 
     def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:
-        checkpoint = 0
+        checkpoint, has_ended = 0, self._driver.result.done()
         while request and not isinstance(found := self._check(request), Steady) and found.request == request:
+            if has_ended:
+                raise RescaleEnded(self._job, RESCALE_ENDED_TEXTS[rescale_phase(found)])
             match found:
                 case Cutting(checkpoint=named) if named:
                     checkpoint = named
                 case Switching(divided=metadata) if metadata is not None:
                     checkpoint = metadata.checkpoint
-            self._wait(deadline_s, "have not changed in time; the change goes on")
+            self._pause(deadline_s, "have not changed in time; the change goes on")
+            has_ended = self._driver.result.done()
         return Rescaled(self._by_step(self._driver.ask(_plan)), checkpoint, time.monotonic() - began_s)
 
     def _log_outcome(self, request: int, began_s: float, names: tuple[str, ...]) -> None:
@@ -151,18 +191,34 @@ class RequestedWidths:
             logger.warning("%s %s, after %.1f s", self._job, what, done.duration_s)
 
     def _wait(self, deadline_s: float | None, state: str) -> None:
+        """Waits a moment before the change has begun. Raises: RescaleEnded: the job has ended. TimeoutError."""
+        if self._driver.result.done():
+            raise RescaleEnded(self._job, "nothing was changed")
+        self._pause(deadline_s, state)
+
+    def _pause(self, deadline_s: float | None, state: str) -> None:
         """Waits a moment. ``state``: what holds of the tasks, for the error after the deadline.
 
-        Raises: RescaleRefused: the job has ended. TimeoutError."""
-        if self._driver.result.done():
-            raise RescaleRefused(self._job, "it has ended")
+        Raises: TimeoutError."""
         if deadline_s is not None and time.monotonic() >= deadline_s:
             raise TimeoutError(f"the tasks of {self._job} {state}")
         wait([self._driver.result], LOOK_EVERY_S)
 
 
+def splits_of(image: JobImage, members: tuple[int, ...]) -> int | None:
+    """Returns the number of splits of the source in a group, if it finds no new ones."""
+    for number in members:
+        vertex = image.plan.vertices[number]
+        if vertex.is_source and not vertex.is_watching:
+            return next(
+                (len(image.splits[node.step]) for node in image.vertices[number].nodes if node.step in image.splits),
+                None,
+            )
+    return None
+
+
 def _has_answered(coordinator: Coordinator, request: int) -> bool:
-    return coordinator.rescale.request == request or bool(coordinator.rescale_refusal(request))
+    return coordinator.rescale.request == request or request in coordinator.rescale_refusals
 
 
 def _plan(coordinator: Coordinator) -> Plan:

@@ -170,9 +170,10 @@ class RunControl:
         if verb == "savepoint":
             return {"savepoint": self._handle.begin_savepoint(body.get("path") or None)}
         if verb == "rescale":
-            number, widths = self._handle.begin_rescale(
-                body.get("widths") or {}, is_placed_anew=bool(body.get("place_anew"))
-            )
+            is_placed_anew = body.get("place_anew", False)
+            if not isinstance(is_placed_anew, bool):
+                raise RunRequestRefused(400, f"place_anew is {is_placed_anew!r:.100}, and not true or false.")
+            number, widths = self._handle.begin_rescale(body.get("widths") or {}, is_placed_anew=is_placed_anew)
             return {"number": number, "widths": widths}
         if verb == "capture":
             return {

@@ -32,7 +32,7 @@ from clonos.core.scaling.load import LoadSample, TaskSample, load_between
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import monotonic_ns
 from clonos.job.prometheus.job_counters import quantile
-from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused
+from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused, splits_of
 from clonos.job.scaling_calls import ScalingCalls
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
@@ -82,20 +82,8 @@ def scaling_groups(image: JobImage, run: RunOptions) -> tuple[ScalingGroup, ...]
             raise ScaleRefused(step, f"{width_max} is above max_parallelism, which is {plan.max_parallelism}.")
         members = tuple(number for number, group in enumerate(plan.scaling_group) if group == first)
         named[first] = step
-        groups.append(ScalingGroup(step, members, width_min, width_max, _splits(image, members)))
+        groups.append(ScalingGroup(step, members, width_min, width_max, splits_of(image, members)))
     return tuple(groups)
-
-
-def _splits(image: JobImage, members: tuple[int, ...]) -> int | None:
-    """Returns the number of splits of the source in a group, if it finds no new ones."""
-    for number in members:
-        vertex = image.plan.vertices[number]
-        if vertex.is_source and not vertex.is_watching:
-            return next(
-                (len(image.splits[node.step]) for node in image.vertices[number].nodes if node.step in image.splits),
-                None,
-            )
-    return None
 
 
 def scaling_settings(run: RunOptions) -> ScalingSettings:

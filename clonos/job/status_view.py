@@ -9,7 +9,7 @@ from clonos.connectors.html_table import html_table
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
-from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, State, Steady, Switching
 from clonos.core.model.ids import TaskId
 from clonos.core.model.metric_series import late_records
 from clonos.core.model.plan import Plan
@@ -69,25 +69,37 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
 
 def rescale_state(coordinator: Coordinator) -> RescaleState | None:
     """Returns the last change of widths or places; None if none was asked for."""
-    widths: tuple[tuple[str, int], ...] = ()
-    number = coordinator.rescale.request
-    match coordinator.rescale:
+    state, refusals = coordinator.rescale, dict(coordinator.rescale_refusals)
+    phase, widths, text = rescale_phase(state), tuple[tuple[str, int], ...](), ""
+    match state:
         case Steady(request=0, refusal=""):
             return None
-        case Steady(refusal=""):
-            phase = RescalePhase.DONE
-        case Steady(refusal=refusal):
-            return RescaleState(number, RescalePhase.REFUSED, {}, refusal)
-        case Ordering(widths=widths):
-            phase = RescalePhase.ORDERING
-        case Cutting(widths=widths):
-            phase = RescalePhase.CUTTING
+        case Steady(refusal=text):
+            pass
+        case Ordering(widths=widths) | Cutting(widths=widths):
+            pass
         case Switching():
-            phase, widths = RescalePhase.SWITCHING, coordinator.completed.widths
-        case state:
-            assert_never(state)
+            widths = coordinator.completed.widths
     now = {vertex.name: vertex.parallelism for vertex in coordinator.plan.vertices}
-    return RescaleState(number, phase, {name: to for name, to in widths if now.get(name) != to}, RESCALE_TEXTS[phase])
+    other = {name: to for name, to in widths if now.get(name) != to}
+    return RescaleState(state.request, phase, other, text or RESCALE_TEXTS[phase], refusals)
+
+
+def rescale_phase(state: State) -> RescalePhase:
+    """Returns the phase of a change of widths by the state of its machine."""
+    match state:
+        case Steady(refusal=""):
+            return RescalePhase.DONE
+        case Steady():
+            return RescalePhase.REFUSED
+        case Ordering():
+            return RescalePhase.ORDERING
+        case Cutting():
+            return RescalePhase.CUTTING
+        case Switching():
+            return RescalePhase.SWITCHING
+        case _:
+            assert_never(state)
 
 
 def _slot(register: Register, status: SlotStatus | None) -> SlotState:

@@ -10,11 +10,13 @@ from clonos.core.wire.control_messages import Snapshotted
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDue:
-    """Event: a checkpoint begins now. ``widths``: those that steps have after it, if it is a cut."""
+    """Event: a checkpoint begins now. ``widths``: those that steps have after it, if it is a cut; ``is_placed_anew``:
+    all tasks are spread over the slots after it."""
 
     awake_ns: int
     then_pause: bool
     widths: tuple[tuple[str, int], ...] = ()
+    is_placed_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
     ``widths``: the number of tasks of each vertex, by its name, in the generation that goes on from here; empty if they
     are those of the job's plan. ``is_cut``: they may differ from those of ``tasks``, and no task has made a step after
-    the checkpoint (protocol 6.12).
+    the checkpoint (protocol 6.12). ``is_placed_anew``: all tasks are spread over the slots when they go on from it.
 
     ``retired`` has each task with output outside the job that ran once and does not run any more, by its name, and the
     number of its next row as of this checkpoint.
@@ -71,6 +71,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     widths: tuple[tuple[str, Count], ...] = ()
     retired: dict[str, Count] = {}
     is_cut: bool = False
+    is_placed_anew: bool = False
 
     @property
     def is_final(self) -> bool:

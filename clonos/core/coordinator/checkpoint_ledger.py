@@ -28,7 +28,7 @@ class Pending:
     """Checkpoint that has begun.
 
     ``acknowledged`` has acknowledgements of current incarnations only and is never mutated. ``widths``: those that
-    steps have after it, if it is a cut.
+    steps have after it, if it is a cut; ``is_placed_anew``: all tasks are spread over the slots after it.
     """
 
     number: CheckpointId
@@ -36,6 +36,7 @@ class Pending:
     then_pause: bool
     acknowledged: dict[TaskId, Snapshotted]
     widths: tuple[tuple[str, int], ...] = ()
+    is_placed_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def with_next_pending(ledger: Ledger, due: CheckpointDue) -> Ledger:
         return ledger
     number = CheckpointId(ledger.highest + 1)
     already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
-    begun = Pending(number, due.awake_ns, due.then_pause, already, due.widths)
+    begun = Pending(number, due.awake_ns, due.then_pause, already, due.widths, due.is_placed_anew)
     return replace(ledger, highest=number, pending=(*ledger.pending, begun))
 
 
@@ -151,6 +152,8 @@ def metadata_of(
     number: CheckpointId,
     messages: dict[TaskId, Snapshotted],
     widths: tuple[tuple[str, int], ...] = (),
+    *,
+    is_placed_anew: bool = False,
 ) -> CheckpointMetadata:
     """Returns the metadata of checkpoint ``number``, from one acknowledgement per task.
 
@@ -169,6 +172,7 @@ def metadata_of(
         plan=ledger.completed.plan,
         widths=widths if is_cut else ledger.completed.widths,
         is_cut=is_cut,
+        is_placed_anew=is_cut and is_placed_anew,
         retired=ledger.completed.retired,
     )
 

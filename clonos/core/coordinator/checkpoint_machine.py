@@ -212,7 +212,8 @@ def advance(state: Collecting) -> Next[Collecting | Committing]:
         whole = [p for p in ledger.pending if len(p.acknowledged) == count]
         if not whole:
             return state, ()
-        metadata = metadata_of(ledger, whole[-1].number, whole[-1].acknowledged, whole[-1].widths)
+        last = whole[-1]
+        metadata = metadata_of(ledger, last.number, last.acknowledged, last.widths, is_placed_anew=last.is_placed_anew)
     return Committing(ledger, metadata, 1, None, None), (WriteMetadata(metadata),)
 
 

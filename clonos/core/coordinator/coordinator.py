@@ -10,7 +10,7 @@ type, any other event by the type of the event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -333,10 +333,16 @@ class Coordinator:
         """State of the last change of widths."""
         return self._state.rescale
 
-    def rescale_refusal(self, request: int) -> str:
-        """Returns why a requested change of widths was refused or given up, as a sentence without its end; empty if it
-        was not, or is not known."""
-        return self._state.rescale_refusals.get(request, "")
+    @property
+    def rescale_refusals(self) -> Mapping[int, str]:
+        """Why the last requests of other widths that came to nothing were refused or given up, by request, as
+        sentences without their ends."""
+        return self._state.rescale_refusals
+
+    @property
+    def term(self) -> int:
+        """Term of the driver."""
+        return self._state.term
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:

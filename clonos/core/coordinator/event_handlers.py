@@ -39,6 +39,7 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Switching
 from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, trigger_sources, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, ViewNumber, term_of
 from clonos.core.wire.control_messages import (
     Release,
@@ -234,16 +235,24 @@ def on_state_divided(state: CoordinatorState, event: StateDivided) -> None:
         return
     if event.blame is not None:
         text = (
-            f"the widths could not change at checkpoint {event.checkpoint}: {event.text}. To go on with the numbers of"
-            " tasks before, resume with widths= (--width) that name them."
+            f"the widths could not change at checkpoint {event.checkpoint}: {event.text.rstrip('.')}. To go on with"
+            " the numbers of tasks before, resume with widths= (--width) that name them."
         )
         state.fail(JobFailed(event.blame, text))
         return
     if event.metadata is None:
-        state.emit(
-            Alarm(f"the state of checkpoint {event.checkpoint} could not be divided; trying again: {event.text}")
-        )
-    state.rescale = rescale_machine.step(rescale, rescale_machine.Divided(event.metadata))
+        what = f"the state of checkpoint {event.checkpoint} could not be divided"
+        if rescale.attempts >= checkpoint_machine.COMMIT_ATTEMPTS_MAX:
+            reason = (
+                f"{what} among the next tasks in {rescale.attempts} attempts:"
+                f" {event.text.rstrip('.')}. Repair the store, then resume:"
+                " the checkpoint has the next numbers of tasks, and the job goes on with them."
+            )
+            state.fail(JobFailed(Blame.ENVIRONMENT, reason))
+            return
+        fields = (("checkpoint", event.checkpoint), ("attempt", rescale.attempts), ("error", event.text))
+        state.emit(Alarm(f"{what}; trying again", fields))
+    state.rescale = rescale_machine.step(rescale, rescale_machine.Divided(event.metadata, state.awake_ns))
 
 
 def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) -> None:

@@ -6,8 +6,8 @@ durable (``GATE``). Failures that arrive together lead to one view.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from clonos.core.checkpoint import checkpoint_events
@@ -33,6 +33,7 @@ from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
+from clonos.core.model.options import PlacementKind
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
 from clonos.core.placement.assignment import (
@@ -212,6 +213,15 @@ def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[
             return what, (("fenced_by_generation", view_name(generation)), ("fenced_by", view_name(by)))
 
 
+def by_surplus(state: CoordinatorState) -> list[SlotId]:
+    """Returns the living slots in the order in which they are released if there are too many: first those of the domain
+    that has the most, or with ``pack`` the fewest."""
+    sizes = Counter(address.domain for address in state.addresses.values())
+    sign = -1 if state.options.placement is PlacementKind.PACK and len(sizes) > 2 else 1
+    ranked = sorted(state.addresses.values(), key=lambda a: (sign * sizes[a.domain], a.domain, a.slot), reverse=True)
+    return [address.slot for address in ranked]
+
+
 def request_missing(state: CoordinatorState) -> None:
     """Requests the missing slots, in other domains if all living slots share one."""
     missing = state.slots_needed - len(state.addresses) - state.slots_requested
@@ -277,11 +287,8 @@ def slots_added(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
 
 def slots_dropped(state: CoordinatorState, widths: rescale_machine.Widths) -> int:
     """Returns how many slots fewer than the running tasks the tasks of other widths need."""
-    return _dropped(state, len(state.plan.tasks), sum(width for _, width in widths))
-
-
-def _dropped(state: CoordinatorState, before: int, after: int) -> int:
-    fewer = slots_wanted(state, before) - slots_wanted(state, after)
+    after = sum(width for _, width in widths)
+    fewer = slots_wanted(state, len(state.plan.tasks)) - slots_wanted(state, after)
     return max(0, min(fewer, state.slots_needed - slots_wanted(state, 0)))  # a job may have fewer slots than tasks
 
 
@@ -342,29 +349,59 @@ def _switch_when_divided(state: CoordinatorState, view: View) -> None:
     if divided is None and state.declared.with_widths(dict(state.completed.widths)) == state.plan:
         divided = state.completed  # the tasks are the same
     if divided is not None:
-        tasks_before = len(state.plan.tasks)
-        switch(state, view, state.plan, divided, is_known=True)
-        state.slots_needed -= _dropped(state, tasks_before, len(state.plan.tasks))
-    elif switching.asked_ns is None:
-        state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked(state.awake_ns))
+        dropped = slots_dropped(state, state.completed.widths)
+        switch(state, view, state.plan, divided, is_known=True, dropped=dropped)
+    elif switching.retry_ns is not None and state.awake_ns >= switching.retry_ns:
+        state.rescale = rescale_machine.step(switching, rescale_machine.DivisionAsked())
         state.emit(DivideState(state.completed))
 
 
-def switch(state: CoordinatorState, view: View, before: Plan, divided: CheckpointMetadata, *, is_known: bool) -> None:
+def switch(
+    state: CoordinatorState,
+    view: View,
+    before: Plan,
+    divided: CheckpointMetadata,
+    *,
+    is_known: bool,
+    dropped: int = 0,
+) -> None:
     """Begins the generation after a cut. A task of the same name stays where it was in ``view``, which has the tasks of
-    the plan ``before``, unless all are to be placed anew. How many slots are needed does not change here: another
-    coordinator begins with the number for the tasks of the cut."""
+    the plan ``before``, unless all are to be placed anew. Slots that are not needed any more are released.
+
+    ``dropped``: how many slots fewer are needed; 0 for another coordinator, which begins with the number for the tasks
+    of the cut.
+    """
     assigned = [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
     state.adopt_plan(divided)
     plan, domains = state.plan, state.domains()
     predecessors = tuple(before.task_named(plan.task_name(task)) for task in plan.tasks)
     assignment = [NO_ASSIGNMENT if task is None else assigned[task] for task in predecessors]
-    if isinstance(state.rescale, rescale_machine.Switching) and state.rescale.is_placed_anew:
+    if divided.is_placed_anew:
         assignment = [a if plan.is_journalled(TaskId(t)) else NO_ASSIGNMENT for t, a in enumerate(assignment)]
     ready = Readiness({}, {}, [entry.snapshot for entry in divided.tasks], state.ledger.incarnations)
     placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+    state.slots_needed -= dropped
+    if _release_surplus(state, placed):
+        domains = state.domains()
+        assignment = [was._replace(slot=now.slot) for was, now in zip(assignment, placed, strict=True)]
+        placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
     addresses = tuple(state.addresses[slot] for slot in domains)
     install_view(state, view_machine.Switch(divided, placed, addresses, predecessors, is_known))
+
+
+def _release_surplus(state: CoordinatorState, placed: Sequence[Assignment]) -> bool:
+    """Releases slots that no task of a placement needs, down to the number that is needed; returns whether there are
+    any. The keepers of a journal stay: what they hold outlives the generation."""
+    needed = {assigned.slot for assigned in placed}
+    for task, assigned in enumerate(placed):
+        if state.plan.is_journalled(TaskId(task)):
+            needed.update(assigned.keepers)
+    count = min(len(state.addresses.keys() - needed), len(state.addresses) - state.slots_needed)
+    for _ in range(count):
+        state.release(
+            next(slot for slot in by_surplus(state) if slot not in needed), "fewer tasks need fewer processes"
+        )
+    return count > 0
 
 
 def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:

@@ -189,7 +189,8 @@ def _begin_checkpoint(state: CoordinatorState, cutting: Cutting) -> None:
         return
     _step(state, rescale_machine.CutKnown())
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoint_events.CheckpointDue(state.awake_ns, False, cutting.widths))
+    due = checkpoint_events.CheckpointDue(state.awake_ns, False, cutting.widths, cutting.is_placed_anew)
+    advance_checkpoints(state, due)
     state.checkpoint_history.begin(state.ledger.highest, state.now_ns)
     hold_requested(state, state.ledger.highest)
     trigger_sources(state)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.coordinator.checkpoint_machine import RETRY_FIRST_NS
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.machine import Machine, Table
 
@@ -59,14 +60,15 @@ class Cutting:
 class Switching:
     """The checkpoint of the cut is complete; the generation with other widths begins, and its tasks recover.
 
-    Before it begins, its state is being divided: ``asked_ns`` says since when, ``divided`` is the checkpoint with the
+    Before it begins, its state is divided among its tasks: ``attempts`` says how often that has begun. ``retry_ns``:
+    when it is tried again; None while an attempt is under way, or has succeeded. ``divided``: the checkpoint with the
     tasks of that generation.
     """
 
     request: int
-    asked_ns: int | None
-    divided: CheckpointMetadata | None
-    is_placed_anew: bool = False
+    divided: CheckpointMetadata | None = None
+    attempts: int = 0
+    retry_ns: int | None = 0
 
 
 State = Steady | Ordering | Cutting | Switching
@@ -121,14 +123,13 @@ class CutComplete:
 class DivisionAsked:
     """Event: the state of the cut is being divided among the next tasks."""
 
-    awake_ns: int
-
 
 @dataclass(frozen=True, slots=True)
 class Divided:
     """Event: the checkpoint of the cut, with the tasks of the next generation; None: it has to be tried again."""
 
     metadata: CheckpointMetadata | None
+    awake_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +172,22 @@ def _trigger(state: Cutting, _event: CutKnown) -> Cutting:
 
 
 def _switch(state: Cutting, _event: CutComplete) -> Switching:
-    return Switching(state.request, None, None, state.is_placed_anew)
+    return Switching(state.request)
 
 
-def _ask_for_division(state: Switching, event: DivisionAsked) -> Switching:
-    return replace(state, asked_ns=event.awake_ns)
+def _ask_for_division(state: Switching, _event: DivisionAsked) -> Switching:
+    return replace(state, attempts=state.attempts + 1, retry_ns=None)
 
 
 def _divide(state: Switching, event: Divided) -> Switching:
     if event.metadata is None:
-        return replace(state, asked_ns=None)
+        return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1))
     return replace(state, divided=event.metadata)
 
 
 def _take_over(state: Steady, _event: CutComplete) -> Switching:
     # An earlier coordinator has written the metadata.
-    return Switching(state.request, None, None)
+    return Switching(state.request)
 
 
 def _give_up(state: Ordering | Cutting, event: GivenUp) -> Steady:

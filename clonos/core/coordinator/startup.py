@@ -34,6 +34,7 @@ from clonos.core.coordinator.coordinator_state import (
     Starting,
 )
 from clonos.core.coordinator.failover import (
+    by_surplus,
     install_view,
     request_missing,
     slots_wanted,
@@ -43,7 +44,6 @@ from clonos.core.coordinator.failover import (
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, view_number
-from clonos.core.model.options import PlacementKind
 from clonos.core.model.progress import TaskCounter
 from clonos.core.placement.assignment import NO_ASSIGNMENT, Assignment, Readiness, place
 from clonos.core.placement.placement_rules import broken_rules, rules_of
@@ -198,10 +198,9 @@ def _ask_elsewhere(state: CoordinatorState, phase: Starting) -> None:
 def _start(state: CoordinatorState) -> None:
     """Issues the first view. Releases surplus slots, from the domain that has the most."""
     while len(state.addresses) > state.slots_needed:
-        sizes: dict[str, int] = {}
-        for address in state.addresses.values():
-            sizes[address.domain] = sizes.get(address.domain, 0) + 1
-        state.release(surplus_slot(state, sizes), "there are enough slots")
+        ranked = by_surplus(state)
+        fitting = (slot for slot in ranked if not rules_broken_at_start(state, frozenset([slot])))
+        state.release(next(fitting, ranked[0]), "there are enough slots")
     withdraw_requests(state)
     domains = state.domains()
     plan = state.plan
@@ -320,15 +319,6 @@ def rules_broken_at_start(state: CoordinatorState, without: frozenset[SlotId]) -
         return ""
     slots = [assigned.slot for assigned in first_assignment(state, without)]
     return broken_rules(state.plan, state.rules, slots, state.domains(), state.hosts())
-
-
-def surplus_slot(state: CoordinatorState, sizes: dict[str, int]) -> SlotId:
-    """Returns a slot that is not needed: one without which all rules hold, from the domain that has the most slots, or
-    with ``pack`` the fewest."""
-    sign = -1 if state.options.placement is PlacementKind.PACK and len(sizes) > 2 else 1
-    ranked = sorted(state.addresses.values(), key=lambda a: (sign * sizes[a.domain], a.domain, a.slot), reverse=True)
-    fitting = (a.slot for a in ranked if not rules_broken_at_start(state, frozenset([a.slot])))
-    return next(fitting, ranked[0].slot)
 
 
 def refuse_rules(state: CoordinatorState, broken: str) -> None:

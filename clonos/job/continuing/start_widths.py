@@ -68,13 +68,18 @@ def at_widths(
     if reasons := refusals(plan, changed | wanted):
         raise WidthsRefused(plan.job_name, reasons)
     found = plan.with_widths(changed | wanted)
+    of_code = {group[v.name] for v in plan.vertices if before.get(v.name, v.declared) != v.declared}
     for vertex, was in zip(found.vertices, plan.vertices, strict=True):
-        is_asked, tasks = group[vertex.name] in of_groups, f"{vertex.parallelism} task{'s'[: vertex.parallelism != 1]}"
+        tasks = f"{vertex.parallelism} task{'s'[: vertex.parallelism != 1]}"
+        if group[vertex.name] in of_groups:
+            why = "as --width says"
+        elif group[vertex.name] in of_code:
+            why = "as the code says"
+        else:
+            why = "as it did before" if vertex.parallelism == was.parallelism else "as a change of the running job says"
         if vertex.parallelism != vertex.declared:
-            why = "as --width says" if is_asked else "as it did before"
             logger.warning("%s runs in %s, %s (the code says %d)", vertex.name, tasks, why, vertex.declared)
         elif vertex.parallelism != was.parallelism:
-            why = "as --width says" if is_asked else "as the code says"
             logger.warning("%s runs in %s, %s (it ran in %d)", vertex.name, tasks, why, was.parallelism)
     return replace(image, plan=found)
 

@@ -59,6 +59,7 @@ class WidthChange:
             highest_checkpoint=checkpoint,
             widths=(),
             is_cut=False,
+            is_placed_anew=False,
         )
         if self._store.append_checkpoint(checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self._store.url)

@@ -215,12 +215,14 @@ class ScalingDocument(BaseModel):
 class RescaleDocument(BaseModel):
     """Last change of widths or places that was asked for. ``number``: of the request; 0 if an earlier driver began it.
     ``phase``: ordering, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by vertex.
-    ``text``: the phase in words, or why nothing changes."""
+    ``text``: the phase in words, or why nothing changes. ``refusals``: why the last requests that came to nothing did,
+    by their numbers."""
 
     number: int
     phase: str
     widths: dict[str, int]
     text: str
+    refusals: dict[int, str] = {}
 
 
 class StatusDocument(BaseModel):

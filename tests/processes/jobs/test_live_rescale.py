@@ -12,6 +12,7 @@ import pytest
 
 from clonos.core.model.progress import TaskPhase
 from clonos.core.scaling.functions import ScalingEvent
+from clonos.io.system.process_identity import started_at
 from clonos.job.handle import Handle
 from clonos.job.job_options import StartOptions
 from clonos.job.rescaling import RequestedWidths, RescaleRefused
@@ -37,14 +38,19 @@ def expected(flow: States, records: int) -> dict[str, list[Any]]:
 def test_the_output_over_live_changes_of_widths_equals_that_of_a_run_without(
     tmp_path: Path, kind: type[States]
 ) -> None:
-    flow = kind(tmp_path / "live")
+    flow, pids = kind(tmp_path / "live"), set[int]()
     with flow.job().start() as handle:
         for place, width in enumerate((4, 2, 3), 1):
             flow.gate.open_to(place * 40)
             done = handle.rescale(seen=width, timeout=LIMIT_S)
             assert done.widths["seen"] == width
             assert done.checkpoint > 0
-            assert sum(task.name.startswith("seen") for task in handle.status().tasks) == width
+            status = handle.status()
+            assert sum(task.name.startswith("seen") for task in status.tasks) == width
+            assert len(status.slots) == len(status.tasks)
+            pids |= {slot.pid for slot in status.slots}
+            unneeded = pids - {slot.pid for slot in status.slots}
+            wait_until(lambda: not any(map(started_at, unneeded)))  # noqa: B023 waits here
         flow.gate.end(160)
         handle.wait(LIMIT_S)
     assert flow.written() == expected(kind(tmp_path / "fixed"), 160)
@@ -120,11 +126,12 @@ def test_a_change_that_cannot_be_is_refused_with_its_reason_and_the_job_goes_on(
     flow.gate.open_to(40)
     with flow.job().start() as handle:
         assert _refusal(handle, number=200) == '"number" cannot have 200 tasks: 1 to 128 (max_parallelism) are possible'
+        assert _refusal(handle, read=4) == '"read" cannot have 4 tasks: its source has only 3 splits'
         assert _refusal(handle, count=2) == 'there is no step "count" among copy, files, number, read, row, table'
         assert handle.rescale(number=2, timeout=LIMIT_S).checkpoint == 0  # it has them
         flow.gate.end(80)
         handle.wait(LIMIT_S)
-        assert _refusal(handle, number=4) == "it has ended"
+        assert _refusal(handle, number=4) == "nothing was changed"
     assert flow.files() == all_rows(80)
 
 

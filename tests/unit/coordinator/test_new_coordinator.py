@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.checkpoint.plan_shape import shape_of
@@ -314,7 +315,33 @@ def test_a_coordinator_that_goes_on_from_a_cut_with_fewer_tasks_replaces_lost_sl
     again.tick(500)
     assert len(again.view.placements) == 4
     effects = again.gone(*[placement.hosting_slot for placement in again.view.placements[1:]])
-    assert [request.count for request in of_kind(effects, RequestSlots)] == [1], "4 slots of 6 are needed, and 3 live"
+    assert [request.count for request in of_kind(effects, RequestSlots)] == [1, 1, 1], "4 slots are needed, and 1 lives"
+
+
+@pytest.mark.parametrize("is_placed_anew", [False, True])
+def test_a_coordinator_that_takes_over_at_a_cut_spreads_the_tasks_if_its_request_asked_for_it(
+    is_placed_anew: bool,
+) -> None:
+    harness = live_chain(move_tasks=False)
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.gone(harness.of(3).hosting_slot)
+    harness.tick(300)
+    harness.register(90, "c")
+    harness.tick(300)
+    harness.do(RescaleRequested(7, (), is_placed_anew=is_placed_anew))
+    while not harness.view.cut:
+        harness.tick(100)
+    harness.tick(300)
+    cut = written_metadata(harness.acknowledge(harness.view.cut))
+    again = CoordinatorHarness(harness.plan, Options(move_tasks=False))
+    again.do(Ticked(0))
+    registers, named = harness.coordinator.slots, tuple(each.slot for each in harness.coordinator.slots)
+    again.do(Begin(2, "job-1", 0, cut, awaits_slots=True, named=named, registers=registers, only_adopts=True))
+    again.slots = {slot: harness.slots[slot] for slot in named}
+    again.tick(500)
+    hosting = [placement.slot for placement in again.view.placements]
+    assert (len(set(hosting)) == len(hosting)) is is_placed_anew
 
 
 def test_a_cut_after_a_takeover_has_a_number_that_the_earlier_coordinator_has_not_used() -> None:

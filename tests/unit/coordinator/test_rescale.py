@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from clonos.core.coordinator import rescale_machine
+from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX
 from clonos.core.coordinator.coordinator_effects import Alarm, CommitOutput, DivideState, JobFailed, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     MetadataWritten,
@@ -137,7 +138,7 @@ def test_a_cut_that_takes_too_long_is_given_up() -> None:
     effects = harness.tick(3_000)
     [text] = [alarm.text for alarm in of_kind(effects, Alarm) if "rescale_timeout" in alarm.text]
     assert text.startswith("the widths stay as they are: map/1 did not end calls or a step that had begun")
-    assert harness.coordinator.rescale_refusal(7) in text
+    assert harness.coordinator.rescale_refusals.get(7, "") in text
     assert not harness.view.cut
     assert sent(effects, View)
 
@@ -155,8 +156,8 @@ def test_a_change_of_widths_is_refused_while_another_one_is_under_way() -> None:
     before = state_of(harness)
     harness.do(RescaleRequested(8, ()))
     assert state_of(harness) == before
-    assert harness.coordinator.rescale_refusal(8) == "another change of widths is under way"
-    assert harness.coordinator.rescale_refusal(7) == ""
+    assert harness.coordinator.rescale_refusals.get(8, "") == "another change of widths is under way"
+    assert harness.coordinator.rescale_refusals.get(7, "") == ""
 
 
 def test_the_reason_of_a_change_that_was_given_up_is_known_when_another_one_has_begun() -> None:
@@ -164,12 +165,12 @@ def test_the_reason_of_a_change_that_was_given_up_is_known_when_another_one_has_
     harness.gone(harness.of(0).hosting_slot)
     reason = refusal_of(harness)
     harness.do(RescaleRequested(8, ()))
-    assert harness.coordinator.rescale_refusal(7) == reason
+    assert harness.coordinator.rescale_refusals.get(7, "") == reason
     harness.do(StopRequested(drain=True))
     harness.tick(100)
     harness.do(RescaleRequested(9, ()))
-    assert harness.coordinator.rescale_refusal(7) == reason
-    assert harness.coordinator.rescale_refusal(9) == "the job is being stopped"
+    assert harness.coordinator.rescale_refusals.get(7, "") == reason
+    assert harness.coordinator.rescale_refusals.get(9, "") == "the job is being stopped"
 
 
 @pytest.mark.parametrize(
@@ -206,11 +207,29 @@ def test_state_of_a_cut_that_cannot_be_divided_ends_the_job_with_the_remedy() ->
     harness.divides = False
     harness.acknowledge(CUT)
     assert of_kind(harness.durable(CUT), DivideState)
-    retried = harness.do(StateDivided(CUT, None, "the store is away"))
-    assert not of_kind(retried, JobFailed)
     [failed] = of_kind(harness.do(StateDivided(CUT, None, "it is torn", blame=Blame.ENVIRONMENT)), JobFailed)
     assert failed.blame is Blame.ENVIRONMENT
     assert failed.reason.startswith("the widths could not change at checkpoint 2: it is torn. To go on with")
+
+
+def test_a_division_that_fails_is_repeated_after_pauses_that_double_and_then_ends_the_job() -> None:
+    harness = cutting(("map", 1))
+    harness.tick(300)
+    harness.divides = False
+    harness.acknowledge(CUT)
+    harness.durable(CUT)
+    pauses_ms = []
+    for _ in range(COMMIT_ATTEMPTS_MAX - 1):
+        [alarm] = of_kind(harness.do(StateDivided(CUT, None, "the store is away.")), Alarm)
+        assert alarm.text == "the state of checkpoint 2 could not be divided; trying again"
+        begun_ns = harness.now_ns
+        while not of_kind(harness.tick(100), DivideState):
+            assert harness.now_ns < begun_ns + 100_000_000_000
+        pauses_ms.append((harness.now_ns - begun_ns) // 1_000_000)
+    assert pauses_ms == [100 * 2**attempt for attempt in range(COMMIT_ATTEMPTS_MAX - 1)]
+    [failed] = of_kind(harness.do(StateDivided(CUT, None, "the store is away.")), JobFailed)
+    assert failed.blame is Blame.ENVIRONMENT
+    assert "among the next tasks in 10 attempts: the store is away. Repair the store, then resume" in failed.reason
 
 
 def test_numbers_of_tasks_in_messages_of_other_generations_are_not_looked_up() -> None:

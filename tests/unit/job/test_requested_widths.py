@@ -82,4 +82,20 @@ def test_a_request_with_a_time_limit_waits_for_no_other_that_waits_for_the_tasks
     assert ended == [TimeoutError]
     driver.result.set_result(None)
     waiting.join(LIMIT_S)
-    assert [each.reason for each in refused] == ["it has ended"]
+    assert [str(each) for each in refused] == ["job numbers has ended: nothing was changed."]
+
+
+@pytest.mark.parametrize("given", ["count=5", ["total=3"], 3, b"total"])
+def test_widths_that_are_no_dict_are_refused_with_the_expected_form(given: Any) -> None:
+    image = _image()
+    requested = _requested(image, FakeDriver(Coordinator(image.plan, Options())))
+    with pytest.raises(RescaleRefused, match=r'given as rescale\(count=4\) or rescale\(\{"count": 4\}\), and not as'):
+        requested.named(given, {})
+
+
+def test_a_step_with_two_numbers_of_tasks_is_refused() -> None:
+    image = _image()
+    requested = _requested(image, FakeDriver(Coordinator(image.plan, Options())))
+    assert requested.named({"total": 3, "read": 2}, {"total": 3}) == {"total": 3, "read": 2}
+    with pytest.raises(RescaleRefused, match='"total" cannot have 3 tasks and 4'):
+        requested.named({"total": 3}, {"total": 4})

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_events import Event, OutputCommitted, RescaleRequested
+from clonos.core.coordinator.coordinator_events import Event, OutputCommitted, RescaleRequested, StopRequested
 from clonos.core.coordinator.rescale_machine import Steady
 from clonos.core.model.ids import CheckpointId
-from clonos.job.rescaling import RequestedWidths, RescaleRefused
+from clonos.job.rescaling import RequestedWidths, RescaleEnded, RescaleRefused
+from clonos.status import REQUESTS_PER_DRIVER
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain
 from tests.speed import scaled
 
 LIMIT_S = scaled(10.0)
 CUT = CheckpointId(2)
+FIRST = REQUESTS_PER_DRIVER + 1
 
 
 class DriverOfHarness:
@@ -48,7 +50,7 @@ def _change(meanwhile: Callable[[CoordinatorHarness], None]) -> Any:
     driver = DriverOfHarness()
     plan = driver.harness.coordinator.plan
     vertices = [SimpleNamespace(name=v.name, nodes=(SimpleNamespace(step=v.name),)) for v in plan.vertices]
-    image: Any = SimpleNamespace(plan=plan, vertices=vertices)
+    image: Any = SimpleNamespace(plan=plan, vertices=vertices, splits={})
     requested: Any = driver
     with ThreadPoolExecutor(1) as pool:
         changed = pool.submit(RequestedWidths(image, requested).change, {"map": 1}, LIMIT_S)
@@ -57,8 +59,11 @@ def _change(meanwhile: Callable[[CoordinatorHarness], None]) -> Any:
             while not driver.harness.view.cut:
                 driver.harness.tick(100)
             meanwhile(driver.harness)
-            driver.harness.do(RescaleRequested(2, ()))
-            assert driver.harness.coordinator.rescale.request == 2
+            if driver.harness.coordinator.phase == "running":
+                driver.harness.do(RescaleRequested(FIRST + 1, ()))
+                assert driver.harness.coordinator.rescale.request == FIRST + 1
+            else:
+                driver.result.set_result(None)
         return changed.result()
 
 
@@ -76,6 +81,22 @@ def test_the_caller_of_a_change_that_is_done_does_not_wait_for_another_one() -> 
         harness.acknowledge(CUT)
         harness.durable(CUT)
         harness.tick(300)
-        assert harness.coordinator.rescale == Steady(1)
+        assert harness.coordinator.rescale == Steady(FIRST)
 
     assert _change(complete).widths == {"source": 2, "map": 1, "sink": 2}
+
+
+@pytest.mark.parametrize(("is_cut", "sentence"), [(True, "its last checkpoint has the change"), (False, "not changed")])
+def test_the_caller_of_a_change_learns_of_a_job_that_has_ended_whether_its_checkpoint_has_the_change(
+    is_cut: bool, sentence: str
+) -> None:
+    def end(harness: CoordinatorHarness) -> None:
+        harness.divides = False
+        harness.tick(300)
+        if is_cut:
+            harness.acknowledge(CUT)
+            harness.durable(CUT)
+        harness.do(StopRequested(drain=False))
+
+    with pytest.raises(RescaleEnded, match=f"has ended: .*{sentence}"):
+        _change(end)

@@ -78,6 +78,18 @@ def test_the_log_names_the_option_also_when_it_gives_the_number_of_the_code(capl
     assert "read-double runs in 2 tasks, as --width says (it ran in 1)" in caplog.text
 
 
+def test_the_log_names_a_change_of_the_running_job_also_when_it_gives_the_number_of_the_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = shape_of(at_widths(_image(), ("total=4",), None).plan)
+    at_widths(_image(), (), stored, {"total": 2})
+    assert "total runs in 2 tasks, as a change of the running job says (it ran in 4)" in caplog.text
+    at_widths(_image(), (), stored, {"total": 3})
+    assert "total runs in 3 tasks, as a change of the running job says (the code says 2)" in caplog.text
+    at_widths(_image(), (), stored)
+    assert "total runs in 4 tasks, as it did before (the code says 2)" in caplog.text
+
+
 def _connected() -> JobImage:
     job = Job("connected")
     numbers = job.source(values(range(10)), name="read")

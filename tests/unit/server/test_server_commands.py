@@ -14,7 +14,7 @@ import pytest
 
 from clonos.cli import COMMANDS, main
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerClient
-from clonos.cli.server_commands import lines_until_end
+from clonos.cli.server_commands import is_done, lines_until_end
 from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.job.job_status import JobStatus
 from clonos.server.app.known_jobs import KnownJobs
@@ -238,3 +238,28 @@ def test_steps_and_options_of_a_rescale_come_in_any_order(
     monkeypatch.setitem(COMMANDS, "rescale", note)
     assert main(["rescale", "wordcount", *arguments]) == 0
     assert seen == [["count=4", "read=2"]]
+
+
+@pytest.mark.parametrize(
+    ("found", "has_ended", "outcome"),
+    [
+        ({"number": 2_000_003, "phase": "cutting"}, False, False),
+        ({"number": 2_000_003, "phase": "done"}, True, True),
+        ({"number": 2_000_004, "phase": "ordering"}, False, True),
+        ({"number": 2_000_004, "phase": "cutting", "refusals": {"2000003": "no slot came"}}, False, "no slot came"),
+        ({"number": 2_000_003, "phase": "switching"}, True, "its last checkpoint has the change"),
+        ({"number": 2_000_003, "phase": "ordering"}, True, "have not changed"),
+        ({"number": 3_000_003, "phase": "done"}, False, "its driver has started again"),
+        ({"number": 0, "phase": "switching"}, False, "its driver has started again"),
+        (None, False, "its driver has started again"),
+    ],
+)
+def test_a_request_of_other_widths_is_distinguished_from_later_ones_and_from_those_of_another_driver(
+    found: dict[str, Any] | None, has_ended: bool, outcome: bool | str
+) -> None:
+    last = None if found is None else {"refusals": {}, **found}
+    if isinstance(outcome, str):
+        with pytest.raises(RequestFailed, match=outcome):
+            is_done("words-1", 2_000_003, last, has_ended)
+    else:
+        assert is_done("words-1", 2_000_003, last, has_ended) is outcome
