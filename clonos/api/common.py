@@ -40,6 +40,9 @@ class CommonWithEffects(Common, total=False):
 
     Args:
         effects: whether it does. A keeper then holds the task's log.
+        intercept: whether clocks, random numbers and HTTP clients of Python and of libraries are recorded in its
+            functions, as the services of clonos are; what cannot be recorded raises. Without it, what the job says.
     """
 
     effects: bool
+    intercept: bool

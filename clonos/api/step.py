@@ -51,7 +51,8 @@ class Step(Facts):
     - ``kind``: the method that added it.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``is_described``: a source whose ``columns`` are those that the plan knows; None of them if it knows none.
-    - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
+    - ``parallelism``, ``standby``, ``intercepts``: None for the setting of the job (a sink has the parallelism of the
+      step before it).
     """
 
     number: int
@@ -63,6 +64,7 @@ class Step(Facts):
     sink: AnySink | None = None
     parallelism: int | None = None
     has_effects: bool = False
+    intercepts: bool | None = None
     standby: str | None = None
     second_from: int | None = None
     is_described: bool = False

@@ -70,6 +70,7 @@ class StepGraph:
         """
         given, parallelism, standby = common.get("name"), common.get("parallelism"), common.get("standby")
         has_effects = cast(CommonWithEffects, common).get("effects", False)
+        intercepts = cast(CommonWithEffects, common).get("intercept")
         name = self.free_name(kind, given)
         known = self._given(name, inputs, second_from)
         facts = Facts() if definition is None else definition(known)
@@ -95,6 +96,7 @@ class StepGraph:
             sink=sink,
             parallelism=parallelism,
             has_effects=has_effects,
+            intercepts=intercepts,
             standby=standby,
             kind=kind,
             second_from=second_from,
@@ -176,6 +178,12 @@ class StepGraph:
         graph._steps = [change(step) for step in self._steps]
         graph.errors = errors
         return graph
+
+    def intercepting(self, default: bool) -> Self:
+        """Copies the graph with ``default`` for the steps that do not say whether they intercept libraries."""
+        return self.changed(
+            lambda step: replace(step, intercepts=default) if step.intercepts is None else step, self.errors
+        )
 
     def part(self, inputs: tuple[StepInput, ...], name: str, sink: AnySink, errors: AnySink | None) -> Self:
         """Copies the steps that lead to ``inputs``, which the sink of a new step reads, with another error sink."""

@@ -51,6 +51,7 @@ class StartOptions(TypedDict, total=False):
     heartbeat: Duration
     inflight_disk: Size
     inflight_memory: Size
+    intercept: bool
     keepers: int
     lease: Duration
     log_memory: Size

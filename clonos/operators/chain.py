@@ -54,7 +54,8 @@ class Node:
     """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
     ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
-    ``tagged``: the followers of each side output. ``timestamp_column``: the column that has the timestamps of batches
+    ``tagged``: the followers of each side output. ``intercepts``: its user code gets recorded values of clocks and the
+    like. ``timestamp_column``: the column that has the timestamps of batches
     of columns that this step takes.
     """
 
@@ -64,6 +65,7 @@ class Node:
     is_aligned: bool = False
     timestamp_column: TimestampColumn | None = None
     tagged: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    intercepts: bool = False
 
     @property
     def followers(self) -> tuple[int, ...]:
@@ -118,6 +120,10 @@ class OperatorChain:
     def __init__(self, image: VertexImage) -> None:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
+        if any(node.intercepts for node in image.nodes):
+            from clonos.operators.intercepting import intercept  # few jobs need it
+
+            intercept(self._operators, [node.intercepts for node in image.nodes])
         self._timed = [(index, operator) for index, operator in enumerate(self._operators) if operator.has_timers]
         self._checking = [
             (index, operator) for index, operator in enumerate(self._operators) if operator.checks_idleness

@@ -84,6 +84,7 @@ def compile_graph(
     graph: StepGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
+    graph = graph.intercepting(options.intercept)
     ordered = ordered_sources(graph.steps)
     found = splits_of(graph, ordered, partial(parallelism_of_source, parallelism), splits)
     image = _Compiler(described(graph, found), options, parallelism, found).image()
@@ -266,6 +267,7 @@ class _Compiler:
             parent = vertex.add(PlannedNode(step.name, make_prepared, aligned, column_before), parent)
         make = self._operator_factory(step, vertex)
         node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
+        node.intercepts = bool(step.intercepts) and step.runs_user_code
         if step.second_from is not None:
             first, second = (
                 vertex.add(

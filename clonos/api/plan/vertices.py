@@ -35,6 +35,7 @@ class PlannedNode:
     timestamp_column: TimestampColumn | None = None
     children: list[int] = field(default_factory=list)
     tagged: dict[str, list[int]] = field(default_factory=dict)
+    intercepts: bool = False
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ class PlannedVertex:
                 node.is_aligned,
                 node.timestamp_column,
                 tuple((tag, tuple(children)) for tag, children in node.tagged.items()),
+                node.intercepts,
             )
             for node in self.nodes
         )

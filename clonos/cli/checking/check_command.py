@@ -80,10 +80,13 @@ def _findings(parsed: argparse.Namespace, file: Path) -> list[JobFinding]:
             raise JobError(f"the file {str(file)!r} does not exist. Name a Python file that has a Job.")
         found = {(each.file, each.line, each.column, each.code): each for each in StaticFile(file.resolve()).findings()}
         return sorted(found.values(), key=lambda each: (each.file, each.line, each.column))
-    from clonos.job.description import graph_of
+    from clonos.config import resolve_settings
+    from clonos.job.description import graph_of, options_of
     from clonos.job.script.job_file import load_job
 
-    return findings_of_job(graph_of(load_job(parsed.job)), os.path.relpath(file), _stored_steps(parsed.store))
+    job = load_job(parsed.job)
+    graph = graph_of(job).intercepting(resolve_settings(options_of(job)).core.intercept)
+    return findings_of_job(graph, os.path.relpath(file), _stored_steps(parsed.store))
 
 
 def _stored_steps(url: str | None) -> list[str]:

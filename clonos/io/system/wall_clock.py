@@ -10,7 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC as UTC
+from datetime import datetime, timedelta
 from typing import Final
 
 SLEW_DIVISOR: Final = 10
@@ -28,6 +29,10 @@ monotonic_ns: Final[Callable[[], int]] = time.monotonic_ns
 """Nanoseconds since an arbitrary instant; never runs backwards, never jumps."""
 
 sleep_s: Final[Callable[[float], None]] = time.sleep
+
+
+local_time: Final[Callable[[float], time.struct_time]] = time.localtime
+"""Fields of an instant (seconds since the Unix epoch) in the time zone of the machine."""
 
 
 def utc_datetime(instant_ns: int) -> datetime:

@@ -237,7 +237,7 @@ def enclosing() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         (lambda record: OPENED.readline(), "uses the open file OPENED (each process has a copy"),
         (taking(), "takes from the iterator numbers (each process has a copy that begins anew: make a list"),
         (Counting(), "changes self.calls (no checkpoint has it"),
-        (standard.random, "the step map calls random.Random.random (use random of clonos)"),
+        (standard.random, "the step map calls random.random (use random of clonos)"),
         (partial(imports_inside), "calls ids.uuid4 (use uuid4 of clonos)"),
         (lambda record: formatdate(usegmt=True), "calls formatdate (use clock.now() of clonos)"),
         (

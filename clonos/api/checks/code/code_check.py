@@ -102,7 +102,12 @@ def _checked(
     function = reached.function
     try:
         found = findings_from(
-            reached, is_recorded=is_recorded, has_effects=step.has_effects, of_frames=of_frames, only=only
+            reached,
+            is_recorded=is_recorded,
+            has_effects=step.has_effects,
+            intercepts=bool(step.intercepts),
+            of_frames=of_frames,
+            only=only,
         )
         source = source_of(function)
     except Exception as error:  # noqa: BLE001  objects of the user may raise anything, and a look never stops a job
@@ -119,7 +124,7 @@ def _without_source(step: Step, function: Any, *, is_recorded: bool) -> Iterator
     if what := held_container(function):
         found.append((f"changes {what}", Replacement(CONTAINERS_CHANGED, _given(step.kind))))
     replacement = None if is_recorded else replacement_of(name, is_called=True, arguments=1)
-    if replacement is not None:
+    if replacement is not None and not (step.intercepts and replacement.is_intercepted):
         found.append((f"calls {name}", replacement))
     for what, given in found:
         yield CheckedFunction(step.name, name, None, name, [Finding(what, given, "", 0, 0)])

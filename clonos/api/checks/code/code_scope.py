@@ -23,6 +23,7 @@ import msgspec
 
 from clonos.api.checks.code.function_source import calls_for_globals, source_of
 from clonos.api.checks.code.replacements import replacement_of
+from clonos.io.system.entropy import stdlib_random
 
 LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos_standby"})
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -35,6 +36,8 @@ SETS: Final = (set, frozenset)
 GIVE_SETS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
 VIEWS: Final = frozenset({"keys", "items"})
 GIVE_PATHS: Final = frozenset({"parent", "joinpath", "with_suffix", "with_name", "with_stem", "resolve", "absolute"})
+SHARED_RANDOM: Final = stdlib_random()
+"""Generator that the functions of ``random`` are methods of."""
 SEEDED: Final = ("random", "numpy.random")
 """Modules whose generators a function may make for itself: with a seed they repeat themselves."""
 
@@ -423,6 +426,8 @@ def full_name(value: Any) -> str:
     if isinstance(value, ModuleType):
         return value.__name__
     bound = getattr(value, "__self__", None) if isinstance(value, (BuiltinFunctionType, MethodType)) else None
+    if bound is SHARED_RANDOM:
+        return f"random.{value.__name__}"
     if bound is not None and not isinstance(bound, ModuleType):
         return f"{full_name(bound)}.{value.__name__}"
     if callable(value) and isinstance(getattr(value, "__qualname__", None), str):

@@ -28,13 +28,19 @@ FUNCTIONS_MAX: Final = 500
 
 
 def findings_from(
-    start: Reached, *, is_recorded: bool = False, has_effects: bool = False, of_frames: bool = False, only: str = ""
+    start: Reached,
+    *,
+    is_recorded: bool = False,
+    has_effects: bool = False,
+    intercepts: bool = False,
+    of_frames: bool = False,
+    only: str = "",
 ) -> list[Finding]:
     """Returns what a function does, and what the functions of the user do that it may run, to any depth.
 
     ``is_recorded``: its result is recorded, so it may read clocks and make calls. ``has_effects``: its step declares
-    effects. ``of_frames``: only what is wrong with a batch that is a part of the records. ``only``: the first
-    characters of the codes that are looked for.
+    effects. ``intercepts``: its step records clocks and clients of libraries. ``of_frames``: only what is wrong with a
+    batch that is a part of the records. ``only``: the first characters of the codes that are looked for.
     """
     look = look_at_frames if of_frames else look_at
     found: dict[tuple[str, int, int], Finding] = {}
@@ -51,6 +57,7 @@ def findings_from(
         helper = "" if reached.function is start.function else source.name
         for node, what, replacement in looked.findings:
             is_allowed = has_effects and replacement.code == UNDECLARED_EFFECT
+            is_allowed = is_allowed or (intercepts and replacement.is_intercepted)
             is_allowed = is_allowed or not replacement.code.startswith(only)
             if is_allowed or source.is_silent(replacement.code) or (is_recorded and replacement.code not in COUNTED):
                 continue

@@ -18,10 +18,14 @@ class NameUse(Enum):
 
 
 class Replacement(NamedTuple):
-    """Advice on what to write instead of something, and the code of the rule that gives it."""
+    """Advice on what to write instead of something, and the code of the rule that gives it.
+
+    ``is_intercepted``: whether a step with ``intercept=True`` records it.
+    """
 
     code: str
     advice: str
+    is_intercepted: bool = False
 
 
 class _Rule(NamedTuple):
@@ -231,6 +235,15 @@ RULES: Final = (
     ),
 )
 
+INTERCEPTED: Final = re.compile(
+    r"time\.(?:(?:time|monotonic|perf_counter)(?:_ns)?|localtime|gmtime|ctime|asctime|strftime)"
+    r"|datetime\.datetime\.(?:now|utcnow|today)|datetime\.date\.today|pandas\b[\w.]*\.(?:now|utcnow|today)"
+    r"|random\.[a-z]\w*|random\.Random|random\.SystemRandom(?:\.\w+)?|numpy\.random(?:\._generator)?\.default_rng"
+    r"|uuid\.(?:uuid[14]|getnode)|(?:os|posix)\.(?:urandom|getrandom)|secrets\.\w+"
+    r"|requests\..+|urllib3\..+|httpx\.(?!Async|.*\.Async).+|urllib\.request\..+"
+)
+"""What a step with ``intercept=True`` records (``clonos_services.interception``)."""
+
 MUTATORS: Final = frozenset(
     (
         *("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "subtract"),
@@ -251,7 +264,8 @@ def replacement_of(name: str, *, is_called: bool, arguments: int, places: int = 
     for rule in RULES:
         found = rule.names.fullmatch(name)
         if found is not None and _is_meant(rule.use, is_called, arguments, places):
-            return Replacement(rule.code, found.expand(rule.advice))
+            is_intercepted = rule.code != "CLN303" and INTERCEPTED.fullmatch(name) is not None
+            return Replacement(rule.code, found.expand(rule.advice), is_intercepted)
     return None
 
 

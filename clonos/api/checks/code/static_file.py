@@ -84,7 +84,7 @@ class StaticFile:
                 continue
             method = call.func.attr
             options = {each.arg: each.value for each in call.keywords}
-            has_effects = isinstance(flag := options.get("effects"), ast.Constant) and flag.value is True
+            has_effects, intercepts = _is_true(options.get("effects")), _is_true(options.get("intercept"))
             name = options.get("name")
             step = str(name.value) if isinstance(name, ast.Constant) else method
             for argument in (*call.args, *options.values()):
@@ -95,6 +95,7 @@ class StaticFile:
                             reached,
                             is_recorded=method == "map_async",
                             has_effects=has_effects,
+                            intercepts=intercepts,
                             of_frames=of_frames,
                         )
                         yield from (finding_of(step, function.__qualname__, each, str(self.path)) for each in found)
@@ -250,3 +251,7 @@ def _without_defaults(arguments: ast.arguments) -> ast.arguments:
         kwarg=arguments.kwarg and bare(arguments.kwarg),
         defaults=[ast.copy_location(ast.Constant(None), each) for each in arguments.defaults],
     )
+
+
+def _is_true(option: ast.expr | None) -> bool:
+    return isinstance(option, ast.Constant) and option.value is True

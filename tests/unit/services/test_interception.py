@@ -1,0 +1,96 @@
+"""Functions of Python in a step with ``intercept=True`` are repeated in every world, or refused by their name."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import psycopg
+import pytest
+
+from clonos import Job, collect, values
+from clonos.api.checks.code.code_check import warnings_of
+from clonos.core.ports.recorder import running
+from clonos.io.interception.answers import answered_with
+from clonos.io.interception.patches import install
+from clonos.job.description import graph_of
+from clonos_services.calls import recorded_call
+from clonos_services.interception import ANSWERS, NotIntercepted
+from tests.harnesses.fake_recorder import FakeRecorder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _installed() -> None:
+    install()
+
+
+def drawn(number: int) -> tuple[int, float, float, str, str]:
+    return number, time.time(), random.random(), str(uuid.uuid4()), secrets.token_hex()
+
+
+def drawing_job(**options: Any) -> Job:
+    job = Job("drawn")
+    job.source(values(range(60))).map(drawn, **options).sink(collect())
+    return job
+
+
+def test_a_step_that_intercepts_gets_no_warning_of_what_is_recorded() -> None:
+    assert list(warnings_of(graph_of(drawing_job(intercept=True)))) == []
+    assert list(warnings_of(graph_of(drawing_job()))) != []
+    assert list(warnings_of(graph_of(drawing_job()).intercepting(True))) == []
+
+
+def connected() -> None:
+    with socket.socket() as made:
+        made.connect(("127.0.0.1", 9))
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "numpy.random.rand": lambda: np.random.rand(),
+    "threading.Thread.start": lambda: threading.Thread(target=int).start(),
+    "socket.getaddrinfo": lambda: socket.create_connection(("localhost", 9)),
+    "socket.socket.connect": lambda: connected(),
+    "subprocess.Popen.__init__": lambda: subprocess.run(["true"], check=False),
+    "psycopg.connect": lambda: psycopg.connect("host=localhost"),
+    "sqlite3.connect": lambda: sqlite3.connect(":memory:"),
+    "time.process_time": lambda: time.process_time(),
+    "httpx.AsyncHTTPTransport.handle_async_request": lambda: asyncio.run(
+        httpx.AsyncClient().get("http://127.0.0.1:9/")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_function_without_an_answer_is_refused_by_name(name: str) -> None:
+    with running(FakeRecorder()), answered_with(ANSWERS), pytest.raises(NotIntercepted) as raised:
+        REFUSED[name]()
+    assert str(raised.value).startswith(f"{name} cannot be recorded in a step with intercept=True: ")
+
+
+def test_a_replay_does_not_sleep() -> None:
+    first = FakeRecorder()
+    with running(first), answered_with(ANSWERS):
+        time.time()
+    slept: list[float] = []
+    for recorder in (first, first.successor()):
+        with running(recorder):
+            ANSWERS["time.sleep"](slept.append, 5.0)
+    assert slept == [5.0]  # by the live one alone
+
+
+def test_inside_a_recorded_call_functions_are_the_originals() -> None:
+    recorder = FakeRecorder()
+    with running(recorder), answered_with(ANSWERS):
+        recorded_call("service", tuple, lambda _key: time.time())
+    assert [tag for tag, _ in recorder.log] == ["CALL"]
