@@ -1,5 +1,5 @@
 """The command line: ``clonos init``, ``run``, ``dev``, ``explain``, ``check``, ``doctor``, ``state``, ``history``,
-``errors``, ``demo``, ``chaos``, ``completion``, and the commands of a server.
+``errors``, ``replay``, ``demo``, ``chaos``, ``completion``, and the commands of a server.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -29,6 +29,7 @@ from clonos.cli.error_commands import add_errors
 from clonos.cli.history_commands import add_history
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
+from clonos.cli.replay_command import add_replay, run_replay
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
 from clonos.cli.server_commands import SLOTS_HELP, add_commands
 from clonos.cli.state_commands import add_state
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown = [each for each in unknown if each not in parsed.widths]
     if unknown:
         parser.refuse(unknown, parsed.command)
+    parsed.command_line = given
     keeps_lines = parsed.command == "run" or getattr(parsed, "ui", False)
     log_to_console(parsed.verbose, parsed.log_format, keeps_lines)
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
@@ -233,6 +235,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "state": _state,
     "history": _history,
     "errors": _errors,
+    "replay": run_replay,
     "completion": _completion,
     **SERVER_COMMANDS,
 }
@@ -303,6 +306,7 @@ def _parser() -> ExactParser:
     add_state(commands)
     add_history(commands)
     add_errors(commands)
+    add_replay(commands)
     completion = commands.add_parser("completion", help="print what a shell needs to complete commands and options")
     completion.add_argument("shell", choices=SHELLS, help='as in: eval "$(clonos completion bash)"')
     return parser

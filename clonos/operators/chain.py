@@ -156,7 +156,7 @@ class OperatorChain:
             if any(self._operators[follower].changes_rows for follower in node.followers):
                 operator.changes_rows = True
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
-            operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
+            operator.guard = self._new_guard(node, context)
             operator.timestamp_column = node.timestamp_column
             operator.out = self._follower_of(node.children)
             if node.tagged:
@@ -178,6 +178,9 @@ class OperatorChain:
         self._ended = self._ends.entries.get(0, 0)
         self._rows_inputs = [self._rows_input(each) for each in self._image.inputs]
         self._columns_inputs = [self._columns_input(each) for each in self._image.inputs]
+
+    def _new_guard(self, node: Node, context: ChainContext) -> Guard:
+        return Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
 
     def close(self) -> None:
         """Closes every operator, then raises the first exception of these."""

@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clonos.replay.replay_report import ReplayReport as ReplayReport
+    from clonos.replay.replay_session import replay as replay
     from clonos.testing.crashes import crash_test as crash_test
     from clonos_chaos.connectors.checking import check_sink as check_sink
     from clonos_chaos.connectors.checking import check_source as check_source
@@ -40,6 +42,8 @@ _MODULE_OF = {
     "CrashReport": "clonos_chaos.user.crash_testing",
     "Outputs": "clonos_chaos.user.user_world",
     "Call": "clonos_chaos.user.user_calls",
+    "ReplayReport": "clonos.replay.replay_report",
+    "replay": "clonos.replay.replay_session",
 }
 
 __all__ = list(_MODULE_OF)

@@ -226,6 +226,10 @@ class StateBackend:
         """
         return self._open_columns(name).store(name)
 
+    def opened(self) -> list[tuple[str, Table]]:
+        """Returns the tables that steps have opened, by name, to be read only."""
+        return sorted(self._tables.items())
+
     def restored(self, prefix: str) -> list[str]:
         """Returns the sorted names of restored tables with this prefix that no step has opened yet."""
         return sorted(name for name in self._restored if name.startswith(prefix))

@@ -1,0 +1,84 @@
+"""The command ``clonos replay FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from clonos.replay.epoch import Epoch
+    from clonos.replay.replay_report import ReplayReport
+
+TEXT: Final = "text"
+HASH_SEED: Final = "PYTHONHASHSEED"
+
+
+def add_replay(commands: Any) -> None:
+    """Adds the command to a parser."""
+    command = commands.add_parser("replay", help="repeat a recorded epoch of a task here, under a debugger if asked")
+    command.add_argument("folder", metavar="FOLDER", help="folder of the record, such as prices.epochs/total-0/17")
+    command.add_argument("--code", metavar="FILE[:NAME]", help="compare the results with those of changed code")
+    stops = command.add_mutually_exclusive_group()
+    stops.add_argument("--at", metavar="WHERE", help="debug at record=N, key=K, step=NAME or an expression: 'n > 7'")
+    stops.add_argument("--before-failure", action="store_true", help="debug in front of the record that raised")
+    stops.add_argument("--step", action="store_true", help="go forwards and backwards by records, and see the state")
+    command.add_argument("--pdb", action="store_true", help="debug where user code has raised")
+    command.add_argument(
+        "--elsewhere", action="store_true", help="compare with a replay with other hashes, time zone and folder"
+    )
+    command.add_argument(
+        "--allow", metavar="KIND,...", default="", help="let user code ask time, random, network, processes or files"
+    )
+    command.add_argument("--format", choices=(TEXT, "json"), default=TEXT, help="text (default) or json")
+    command.add_argument("--trust", action="store_true", help="run the code in a record that another user owns")
+    command.add_argument("--anyway", action="store_true", help="replay on another version of Python or clonos")
+
+
+def run_replay(parsed: argparse.Namespace) -> int:
+    """Replays a record and prints the report. Returns 0 if the task has repeated itself, 1 if anything differs."""
+    from clonos.replay.loading import load_epoch
+
+    epoch = load_epoch(parsed.folder, trust=parsed.trust, anyway=parsed.anyway)
+    if epoch.hash_seed and os.environ.get(HASH_SEED) != epoch.hash_seed:
+        return _with_hash_seed(epoch, parsed)
+    return _replayed(parsed, epoch)
+
+
+def _with_hash_seed(epoch: Epoch, parsed: argparse.Namespace) -> int:
+    """Runs the command in a process with the hash seed of the record, which Python takes at its start only."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the other process
+    try:
+        command = [sys.executable, "-m", "clonos.cli", *parsed.command_line]
+        return subprocess.run(command, env={**os.environ, HASH_SEED: epoch.hash_seed}).returncode
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
+    from clonos.replay.debugging import examine
+    from clonos.replay.replay_session import hook_of, report_on
+    from clonos.replay.stepping import Stepper
+
+    allowed = frozenset(filter(None, parsed.allow.split(",")))
+    if parsed.step:
+        Stepper(epoch, allowed).run()
+        return 0
+    with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
+        hook = hook_of(epoch, parsed.code, allowed, parsed.at, parsed.before_failure)
+        report = report_on(epoch, parsed.code, allowed, elsewhere=parsed.elsewhere, hook=hook)
+    if report.replayed.was_quit:
+        return 0
+    _print(report, parsed.format)
+    if parsed.pdb and report.error is not None:
+        examine(report.error)
+    return 0 if report.is_as_recorded else 1
+
+
+def _print(report: ReplayReport, how: str) -> None:
+    print(report if how == TEXT else json.dumps(report.to_json(), indent=2))

@@ -1,0 +1,1 @@
+"""Replay of a recorded epoch: one task in one ordinary process, cut off from the world (docs/debugging.md)."""

@@ -1,0 +1,129 @@
+"""Debugger of a replay: it stops in user code in front of a record, or where user code has raised."""
+
+from __future__ import annotations
+
+import pdb
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final
+
+from clonos.core.model.code_location import INSTALLED, LIBRARY
+from clonos.core.model.errors import JobError
+from clonos.core.ports.task_port import TaskStopped
+from clonos.replay.output_comparison import shown
+from clonos.replay.replay_chain import Hook, RecordAt
+
+SKIPPED: Final = [pattern for name in LIBRARY for pattern in (name, f"{name}.*")]
+
+Condition = Callable[[RecordAt], bool]
+
+
+class ReplayQuit(TaskStopped):
+    """The user has ended the replay from its debugger."""
+
+
+class ReplayDebugger(pdb.Pdb):
+    """Debugger that stops in user code only, and whose ``quit`` ends the replay."""
+
+    def __init__(self) -> None:
+        super().__init__(skip=SKIPPED, nosigint=True)
+        self.prompt = "(replay-pdb) "
+
+    def do_quit(self, arg: str) -> bool | None:
+        """Ends the replay."""
+        sys.settrace(None)
+        raise ReplayQuit
+
+    do_q = do_exit = do_EOF = do_quit  # noqa: N815  the name of ``cmd``
+
+    def get_stack(self, f: FrameType | None, t: TracebackType | None) -> tuple[list[tuple[FrameType, int]], int]:
+        """Returns the frames of user code, and the index of the innermost one; all frames if there are none."""
+        stack, index = super().get_stack(f, t)
+        inside = [place for place, (frame, _) in enumerate(stack) if _is_library(frame)]
+        mine = [each for each in stack[max(inside, default=-1) + 1 :] if _is_users(each[0])]
+        if not mine:  # a library raised that user code has called, or clonos itself
+            mine = [each for each in stack if _is_users(each[0]) and inside and each in stack[inside[0] :]]
+        return (mine, len(mine) - 1) if mine else (stack, index)
+
+
+def _is_library(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in LIBRARY
+
+
+def _is_users(frame: FrameType) -> bool:
+    return not _is_library(frame) and not frame.f_code.co_filename.startswith(("<frozen ", *INSTALLED))
+
+
+def examine(error: BaseException) -> None:
+    """Opens the debugger where an exception was raised."""
+    debugger = ReplayDebugger()
+    debugger.reset()
+    try:
+        debugger.interaction(None, error.__traceback__)
+    except ReplayQuit:
+        pass
+
+
+def stopping(condition: Condition, report: Callable[[str], None] = print) -> Hook:
+    """Returns a hook that stops in the function of the user that gets the next record for which a condition holds."""
+
+    def hook(at: RecordAt) -> None:
+        if condition(at):
+            report(described_record(at))
+            debugger = ReplayDebugger()
+            debugger.set_trace(sys._getframe())
+
+    return hook
+
+
+def described_record(at: RecordAt) -> str:
+    """Describes a record in front of a step."""
+    number = "a record" if at.number is None else f"record {at.number:,}"
+    key = "" if at.key is None else f", key {shown(at.key)}"
+    return f"{number} of the step {at.step}{key}: {shown(at.record)}"
+
+
+def condition_of(text: str) -> Condition:
+    """Returns the condition of ``--at``: ``record=N``, ``key=K``, ``step=NAME``, or an expression of Python.
+
+    An expression has the fields of the record as names, and ``record``, ``key``, ``number`` and ``step``. Where it
+    raises, because a record has no such field, it does not hold.
+
+    Raises: JobError: it is none of these.
+    """
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if equals and name == "record" and not value.startswith("="):
+        if not value.replace("_", "").replace(",", "").isdigit():
+            raise JobError(f"--at record={value}: give the number of a record of the epoch, from 1.")
+        number = int(value.replace(",", ""))
+        return lambda at: at.number == number
+    if equals and name == "key" and not value.startswith("="):
+        return lambda at: at.key is not None and value in (str(at.key), repr(at.key))
+    if equals and name == "step" and not value.startswith("="):
+        return lambda at: at.step == value
+    try:
+        code = compile(text, "--at", "eval")
+    except SyntaxError as error:
+        raise JobError(
+            f"--at {text!r} is no expression: {error.msg}. Give record=N, key=K, step=NAME or an expression of Python"
+            " such as 'n > 7'."
+        ) from None
+    return lambda at: _holds(code, at)
+
+
+def _holds(code: CodeType, at: RecordAt) -> bool:
+    names: dict[str, Any] = {}
+    record = at.record
+    if isinstance(record, dict):
+        names.update({key: value for key, value in record.items() if isinstance(key, str)})
+    elif hasattr(record, "_asdict"):
+        names.update(record._asdict())
+    elif hasattr(record, "__dict__"):
+        names.update(vars(record))
+    names.update(record=record, key=at.key, number=at.number, step=at.step)
+    try:
+        return bool(eval(code, names))  # noqa: S307  the user's own expression
+    except Exception:  # noqa: BLE001  a record without such a field
+        return False

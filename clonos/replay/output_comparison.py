@@ -1,0 +1,147 @@
+"""EpochComparison of what a replay has emitted with what the live task had emitted, payload by payload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from clonos.core.model.ids import ChannelId
+from clonos.core.model.plan import Plan
+from clonos.core.values import encode_columns, encode_rows, encode_timed_rows
+from clonos.core.values.elements import TimedRows, decode_elements, decode_records, join_elements
+from clonos.core.wire.capture_messages import digest_of
+from clonos.io.epochs.record_parts import EmittedOutput
+from clonos.replay.epoch import Epoch
+from clonos.replay.replaying import Replayed, Sent
+
+ROWS_SHOWN: Final = 3
+
+
+class Difference(NamedTuple):
+    """Difference between the record and a replay, or between the recorded and the changed code.
+
+    ``record``: number of the record of the task's input that made it, None if it is not known; ``last_record``: the
+    last of several that may have made it. ``key``: as text, "" without one. ``was``, ``now``: texts of the results;
+    ``was`` is "" if only its digest is known. ``place``: a line of user code, "" if none is known.
+    """
+
+    record: int | None
+    last_record: int | None
+    key: str
+    was: str
+    now: str
+    where: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        record = "" if self.record is None else f"record {self.record:,}"
+        if self.record is not None and self.last_record not in (None, self.record):
+            record = f"one of the records {self.record:,} to {self.last_record:,}"
+        parts = [
+            " ".join(filter(None, (record, "differs" if record else "it differs", self.where and f"({self.where})")))
+        ]
+        parts[0] += self.key and f": key {self.key}"
+        if self.was:
+            parts.append(f"  was  {self.was}")
+        parts.append(f"  is   {self.now}")
+        if self.place:
+            parts.append(f"  at   {self.place}")
+        return "\n".join(parts)
+
+
+class EpochComparison(NamedTuple):
+    """Result of a comparison. ``equal``: elements that are equal byte by byte; ``unknown``: those of which the record
+    has no digest. Elements are records, watermarks, barriers and the end of the stream."""
+
+    equal: int
+    unknown: int
+    differences: list[Difference]
+
+
+def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
+    """Compares the output of a replay with the digests of a record."""
+    by_channel = dict[ChannelId, list[EmittedOutput]]()
+    for emitted in epoch.expected:
+        by_channel.setdefault(emitted.channel, []).append(emitted)
+    equal = unknown = 0
+    differences: list[Difference] = []
+    is_torn = replayed.error is not None and epoch.head.failure is None
+    for channel in sorted({*by_channel, *replayed.sent}):
+        where = f"to {_receiver(replayed.image.plan, channel)}"
+        found = _compared_channel(by_channel.get(channel, []), replayed.sent.get(channel, []), where, is_torn)
+        equal, unknown = equal + found.equal, unknown + found.unknown
+        differences += found.differences
+    differences.sort(key=lambda each: each.record or 0)
+    return EpochComparison(equal, unknown, differences)
+
+
+def _compared_channel(
+    expected: Sequence[EmittedOutput], sent: Sequence[Sent], where: str, is_torn: bool
+) -> EpochComparison:
+    equal = unknown = place = 0
+    differences: list[Difference] = []
+    for emitted in expected:
+        end_seq = emitted.first_seq + emitted.count
+        while place < len(sent) and sent[place].first_seq < emitted.first_seq:
+            unknown += sent[place].elements
+            place += 1
+        parts: list[Sent] = []
+        while place < len(sent) and sent[place].first_seq < end_seq:
+            parts.append(sent[place])
+            place += 1
+        if parts and _payload_of(parts, emitted) == (emitted.first_seq, emitted.kind, emitted.count, emitted.digest):
+            equal += emitted.count
+        elif parts:
+            first, last = parts[0].first_record, parts[-1].last_record
+            differences.append(Difference(first, max(first, last), "", "", _shown(parts), where))
+        elif not is_torn:
+            differences.append(
+                Difference(None, None, "", f"{emitted.count} elements from {emitted.first_seq:,} on", "nothing", where)
+            )
+    unknown += sum(each.elements for each in sent[place:])
+    return EpochComparison(equal, unknown, differences)
+
+
+def _payload_of(parts: list[Sent], emitted: EmittedOutput) -> tuple[Any, ...]:
+    """Returns what the parts are together, as ``EmittedOutput`` has it: a live task that replays a log itself emits
+    several steps at once."""
+    head = parts[0]
+    if len(parts) == 1:
+        return head.first_seq, head.kind, head.elements, digest_of(head.payload)
+    count = sum(part.elements for part in parts)
+    if any(part.kind is not head.kind for part in parts) or not head.kind.is_data or count != emitted.count:
+        return head.first_seq, head.kind, count, b""
+    joined: Any = join_elements(head.kind, [decode_elements(part.kind, part.payload) for part in parts])
+    if isinstance(joined, list):
+        payload = encode_rows(joined)
+    elif isinstance(joined, TimedRows):
+        payload = encode_timed_rows(list(joined.rows), list(joined.times))
+    else:
+        payload = encode_columns(joined)
+    return head.first_seq, head.kind, count, digest_of(payload)
+
+
+def _shown(parts: list[Sent]) -> str:
+    """Returns the first rows of payloads as text."""
+    rows: list[str] = []
+    for part in parts:
+        rows += [shown(row) for row in decode_records(part.kind, part.payload)] if part.kind.is_data else []
+    if not rows:
+        return parts[0].kind.name.lower()
+    more = len(rows) - ROWS_SHOWN
+    return ", ".join(rows[:ROWS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def shown(row: object) -> str:
+    """Returns a row as text."""
+    try:
+        text = repr(row)
+    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything
+        return f"<its repr raised {type(error).__name__}>"
+    return text if len(text) <= 300 else f"{text[:300]}..."
+
+
+def _receiver(plan: Plan, channel: ChannelId) -> str:
+    """Returns the name of the task at the end of a channel."""
+    receiver = next((each.receiver for each in plan.channels if each.id == channel), None)
+    return "the sink" if receiver is None else plan.task_name(receiver)

@@ -1,0 +1,138 @@
+"""Port of a task in a replay: it delivers the recorded input, takes the output, and refuses everything else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from clonos.core.channel.output_budget import UNLIMITED
+from clonos.core.model.errors import JobError
+from clonos.core.model.ids import ChannelId
+from clonos.core.ports.task_port import Command, Delivered, TaskEmission, TaskStopped
+from clonos.core.task.record_or_replay import TaskLog
+from clonos.io.epochs.record_parts import Elements
+from clonos.replay.epoch import Epoch
+
+
+class RecordEnded(TaskStopped):
+    """Raised in the task where the log ends, because a replay records nothing new."""
+
+
+class RecordTorn(JobError):
+    """The record has less input than its log says that the task has processed."""
+
+    task: str
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"the record of {self.task} is torn: {self.what}. Its epoch cannot be replayed beyond this place;"
+            " an earlier one of the same task may be whole."
+        )
+
+
+class RecordedPort:
+    """``TaskPort`` of a replay, in the thread that runs the task. ``emitted`` gets each emission."""
+
+    def __init__(self, epoch: Epoch, positions: dict[ChannelId, int]) -> None:
+        """``positions``: of the snapshot, the number of the next element of each input channel."""
+        self.emitted: Callable[[TaskEmission], None] = lambda emission: None
+        self.is_over = False
+        self._epoch = epoch
+        self._positions = positions
+        self._waiting = {channel: deque(elements) for channel, elements in epoch.input.items()}
+        self._commands: deque[Command] = deque()
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        """Returns the next elements. Raises: RecordEnded."""
+        if self.is_over:
+            raise RecordEnded
+        if self._commands:
+            return self._commands.popleft()
+        if until_ns == 0:
+            return None
+        self._end()
+
+    def needs(self, channel: ChannelId, next_seq: int) -> None:
+        """Delivers the elements of a channel up to ``next_seq``. Raises: RecordTorn."""
+        waiting = self._waiting.get(channel, deque())
+        reached = self._positions.get(channel, 0)
+        while waiting and waiting[0].first_seq < next_seq:
+            element = waiting.popleft()
+            skip = max(0, reached - element.first_seq)
+            reached = element.first_seq + element.count
+            if skip < element.count:
+                self._commands.append(_delivered(channel, element, skip))
+        self._positions[channel] = reached
+        if reached < next_seq:
+            end = f"its input from channel {channel} ends at element {reached:,}, and the log reads up to {next_seq:,}"
+            raise RecordTorn(self._epoch.task, end)
+
+    def emit(self, emission: TaskEmission) -> None:
+        """Takes an emission."""
+        if self.is_over:  # user code has caught the end of the log
+            raise RecordEnded
+        self.emitted(emission)
+
+    def go_live(self, positions: dict[ChannelId, int]) -> NoReturn:
+        """Ends the replay, because the log has ended. Raises: RecordEnded."""
+        self._end()
+
+    def _end(self) -> NoReturn:
+        self.is_over = True
+        raise RecordEnded
+
+    def budget_bytes(self) -> int:
+        """Returns no limit."""
+        return UNLIMITED
+
+    def now_ns(self) -> int:
+        """Returns the time of the snapshot; nothing of it reaches the task's results."""
+        return self._epoch.snapshot.instant_ns if self._epoch.snapshot is not None else 0
+
+    def cost_clock_ns(self) -> int:
+        """Returns 0: a replay measures no step."""
+        return 0
+
+    def await_replicated(self, log_end_bytes: int) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def open_journal(self) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def lose_journal(self) -> NoReturn:
+        """Raises: RecordTorn."""
+        raise RecordTorn(self._epoch.task, "its journal ends before the log has read all of it")
+
+    def entropy(self, count: int) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def perform(self, function: Any, key: str) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+
+def _delivered(channel: ChannelId, element: Elements, skip: int) -> Delivered:
+    return Delivered(channel, element.kind, element.count, skip, element.checkpoint, element.payload)
+
+
+def call_without_outcome(ended: BaseException) -> str:
+    """Returns the name of the service that user code called where the log ended, "" if it called none."""
+    traceback = ended.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is TaskLog.call.__code__:
+            return str(traceback.tb_frame.f_locals["service"])
+        traceback = traceback.tb_next
+    return ""

@@ -1,0 +1,313 @@
+"""The chain of a task in a replay: sources give the recorded records, sinks write into memory, a hook sees records."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from clonos.core.ports.operator_chain import ChainContext, Mirror, StepFailed
+from clonos.io.epochs.record_parts import SourceRecords
+from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.chain import Node, OperatorChain, VertexImage
+from clonos.operators.chain_outputs import ToSink
+from clonos.operators.operator import Times
+from clonos.operators.split_source import OpenSplit, SourceHead
+from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.user_errors import Guard
+from clonos.replay.epoch import Epoch
+from clonos.replay.port import RecordTorn
+
+
+class RecordAt(NamedTuple):
+    """Record that a step is about to process. ``number``: of the task's input in the epoch, from 1, if it is known.
+
+    ``key``: None in a step without keys.
+    """
+
+    number: int | None
+    step: str
+    key: Any
+    record: Any
+
+
+Hook = Callable[[RecordAt], None]
+
+
+class Made(NamedTuple):
+    """Results that left the chain together: ``output`` is the number of its port, or the step of a sink.
+
+    ``first``: how many records were given to the chain before those of its batch, which has ``size``. ``keys``: None
+    without. ``rows``: a list, or a record batch.
+    """
+
+    output: int | str
+    first: int
+    size: int
+    keys: Any
+    rows: Any
+
+
+class ReplayChain(OperatorChain):
+    """Chain of a replay. ``records``: how many records of the task's input it was given.
+
+    ``failed_number``: the number of the record whose processing raised.
+    """
+
+    def __init__(self, image: VertexImage, epoch: Epoch, hook: Hook | None = None) -> None:
+        super().__init__(image)
+        self.records = 0
+        self.failed_number: int | None = None
+        self.made: list[Made] | None = None  # gets the results, if it is set before the chain is opened
+        self._first = 0  # records before the batch that is being processed
+        self._hook = hook
+        self._recorded = RecordedSplits(epoch)
+        for node, operator in zip(image.nodes, self._operators, strict=True):
+            if isinstance(operator, ToSink):
+                operator._sink = MemorySink(node.step, self)  # type: ignore[assignment]
+
+    @property
+    def state(self) -> StateBackend:
+        """State of all steps."""
+        assert self._state is not None, "a chain is opened before it is used"
+        return self._state
+
+    def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
+        collector: Any = context.collector
+        if self.made is not None:
+            collector = NotingCollector(collector, self)
+        super().open(replace(context, collector=collector), mirror, position)
+        if self._source is not None:
+            self._source.out = Counted(self._source.out, self)  # type: ignore[assignment]
+        self._take_recorded()
+
+    def add_splits(self, splits: bytes) -> None:
+        super().add_splits(splits)
+        self._take_recorded()
+
+    def _take_recorded(self) -> None:
+        if isinstance(self._source, SourceHead):
+            for split in self._source._splits.values():
+                self._recorded.replace(split)
+
+    def _new_guard(self, node: Node, context: ChainContext) -> Guard:
+        if self._hook is None:
+            return super()._new_guard(node, context)
+        guard = HookedGuard(node.step, node.is_aligned, context.collector, self._image.error_port)
+        guard.watch(self._hook, self if node.is_aligned else None)
+        return guard
+
+    def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
+        with_count = len(rows)
+        self._begin(with_count)
+        try:
+            super().process_rows(port, rows, times)
+        except StepFailed as failed:
+            self.note_failed(failed)
+            raise
+
+    def process_columns(self, port: int, batch: RecordBatch) -> None:
+        self._begin(batch.num_rows)
+        try:
+            super().process_columns(port, batch)
+        except StepFailed as failed:
+            self.note_failed(failed)
+            raise
+
+    def _begin(self, count: int) -> None:
+        self._first = self.records
+        self.records += count
+
+    @property
+    def first(self) -> int:
+        """Number of records before the batch that is being processed."""
+        return self._first
+
+    def note(self, output: int | str, rows: Any, keys: Any = None) -> None:
+        """Records results, if that is asked for."""
+        if self.made is not None:
+            own = list(rows) if isinstance(rows, list) else rows
+            own_keys = None if keys is None else list(keys)
+            self.made.append(Made(output, self._first, self.records - self._first, own_keys, own))
+
+    def begin_part(self, count: int) -> None:
+        """Notes that a source passes its next records on."""
+        self._begin(count)
+
+    def note_failed(self, failed: StepFailed) -> None:
+        """Notes which record of the present batch failed."""
+        if self.failed_number is None and failed.at.index is not None:
+            self.failed_number = self._first + failed.at.index + 1
+
+
+class NotingCollector:
+    """Collector that notes what leaves the chain, before it is divided among the receivers."""
+
+    def __init__(self, target: Any, chain: ReplayChain) -> None:
+        self._target, self._chain = target, chain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def rows(self, port: int, rows: list[Any], keys: Any = None, times: Times = None) -> None:
+        """Notes rows and passes them on."""
+        self._chain.note(port, rows, keys)
+        self._target.rows(port, rows, keys, times)
+
+    def pairs(self, port: int, keys: list[Any], rows: list[Any], times: Times = None) -> None:
+        """Notes rows with their keys and passes them on."""
+        self._chain.note(port, rows, keys)
+        self._target.pairs(port, keys, rows, times)
+
+    def columns(self, port: int, batch: RecordBatch, groups: Any = None) -> None:
+        """Notes a batch and passes it on."""
+        self._chain.note(port, batch)
+        self._target.columns(port, batch, groups)
+
+
+class Counted:
+    """Output of a source that counts its records."""
+
+    def __init__(self, target: Any, chain: ReplayChain) -> None:
+        self._target, self._chain = target, chain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        """Counts a batch and passes it on."""
+        self._pass(len(rows), lambda: self._target.rows(rows, times))
+
+    def columns(self, batch: RecordBatch) -> None:
+        """Counts a batch and passes it on."""
+        self._pass(batch.num_rows, lambda: self._target.columns(batch))
+
+    def _pass(self, count: int, process: Callable[[], None]) -> None:
+        self._chain.begin_part(count)
+        try:
+            process()
+        except StepFailed as failed:
+            self._chain.note_failed(failed)
+            raise
+
+
+class RecordedSplits:
+    """Splits of a source whose records come from the record of the epoch."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self._task = epoch.task
+        self._reads = deque(epoch.reads)
+
+    def replace(self, split: OpenSplit) -> None:
+        """Lets a split give what was recorded of it."""
+
+        def take(count: int) -> Any:
+            return pickle.loads(self._next(split.number, count).batch)  # noqa: S301  of a record that the user trusts
+
+        split.take = take  # type: ignore[method-assign]
+
+    def _next(self, split: int, count: int) -> SourceRecords:
+        """Returns the next read. Raises: RecordTorn."""
+        found = self._reads.popleft() if self._reads else None
+        if found is None or (found.split, found.count) != (split, count):
+            has = "ends" if found is None else f"has {found.count} records of split {found.split}"
+            raise RecordTorn(
+                self._task, f"its log reads {count} records of split {split}, where what its source gave {has}"
+            )
+        return found
+
+
+class MemorySink:
+    """Transactional sink of a replay, and its writer: notes what is written, and writes nothing."""
+
+    def __init__(self, step: str, chain: ReplayChain) -> None:
+        self._step, self._chain = step, chain
+
+    def writer(self) -> MemorySink:
+        """Returns itself."""
+        return self
+
+    def open(self, context: object) -> None:
+        """Opens nothing."""
+
+    def write(self, rows: list[Any]) -> None:
+        """Notes rows."""
+        self._chain.note(self._step, rows)
+
+    def write_columns(self, batch: RecordBatch) -> None:
+        """Notes a batch."""
+        self._chain.note(self._step, batch)
+
+    def prepare(self, checkpoint: int) -> bytes | None:
+        """Prepares nothing."""
+        return None
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+
+class HookedGuard(Guard):
+    """Guard that calls a hook in front of each record."""
+
+    __slots__ = ("_hook", "_chain")
+
+    def watch(self, hook: Hook, chain: ReplayChain | None) -> None:
+        """Calls the hook from now on. ``chain``: knows the numbers of the records, if this step has one for each."""
+        self._hook, self._chain = hook, chain
+
+    def run(
+        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: Sequence[Any] | None = None
+    ) -> list[int]:
+        """See ``Guard.run``."""
+        seen = HookedRows(rows, pairs, self._step, self._hook, None if self._chain is None else self._chain.first)
+        return super().run(consume, seen, pairs)  # type: ignore[arg-type]
+
+
+class HookedRows:
+    """Rows of a batch that call a hook before each of them is given."""
+
+    def __init__(self, rows: list[Any], pairs: Sequence[Any] | None, step: str, hook: Hook, first: int | None) -> None:
+        self._rows, self._pairs, self._step, self._hook, self._first = rows, pairs, step, hook, first
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return HookedIterator(self)
+
+    def at(self, index: int) -> RecordAt:
+        """Returns where the row of an index is."""
+        number = None if self._first is None else self._first + index + 1
+        if self._pairs is not None and isinstance(self._pairs[index], tuple):
+            key, record = self._pairs[index]
+            return RecordAt(number, self._step, key, record)
+        return RecordAt(number, self._step, None, self._rows[index])
+
+    def give(self, index: int) -> Any:
+        """Calls the hook, and returns the row of an index."""
+        self._hook(self.at(index))
+        return self._rows[index]
+
+
+class HookedIterator:
+    """Iterator of ``HookedRows``, which says how many are left as that of a list does."""
+
+    def __init__(self, rows: HookedRows) -> None:
+        self._rows, self._index = rows, 0
+
+    def __iter__(self) -> HookedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if self._index >= len(self._rows):
+            raise StopIteration
+        index, self._index = self._index, self._index + 1
+        return self._rows.give(index)
+
+    def __length_hint__(self) -> int:
+        return len(self._rows) - self._index

@@ -1,0 +1,191 @@
+"""Report of a replay: what was replayed, what is equal, how it ended; as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from clonos.core.model.code_location import user_frames, user_frames_of
+from clonos.replay.changed_code import ResultChanges
+from clonos.replay.epoch import Epoch, LogFigures, figures_of
+from clonos.replay.output_comparison import Difference, EpochComparison
+from clonos.replay.replaying import Replayed, described
+
+DIFFERENCES_SHOWN = 3
+
+
+@dataclass
+class ReplayReport:
+    """Report of a replay, the same for the command line and for a test.
+
+    ``differences``: from the record, or with changed code from the recorded code, each with a readable text.
+    ``error``: what user code raised, None if the replay reached the end of the log. ``is_as_recorded``: the replay did
+    what the live task did, with the same error if it failed. ``equal``: elements of the output that were compared and
+    are equal byte by byte. ``read_files``: files outside of the record that user code has read, with the line.
+    """
+
+    epoch: Epoch
+    replayed: Replayed
+    comparison: EpochComparison
+    changes: ResultChanges | None = None
+    is_of_changed_code: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Differences, the first one first."""
+        found = [*self.comparison.differences, *(() if self.changes is None else self.changes.differences)]
+        if not self.is_of_changed_code and not self.ended_as_recorded:
+            found.append(self._other_end())
+        return found
+
+    @property
+    def error(self) -> BaseException | None:
+        """Exception of user code, or the divergence; None if the replay has reached the end of the log."""
+        return self.replayed.user_error
+
+    @property
+    def equal(self) -> int:
+        """How many elements of the output are equal byte by byte."""
+        return self.comparison.equal
+
+    @property
+    def read_files(self) -> list[str]:
+        """Files outside of the record that user code has read, with the line."""
+        return [f"{each.file} ({each.place})" for each in self.replayed.isolation.read]
+
+    @property
+    def is_as_recorded(self) -> bool:
+        """Whether the replay did what the live task did."""
+        return not self.differences
+
+    @property
+    def ended_as_recorded(self) -> bool:
+        """Whether the replay has ended as the live task did: with the same error, or at the end of the log."""
+        failure, error = self.epoch.head.failure, self.error
+        if failure is None or error is None:
+            return failure is None and error is None
+        return _same_error(failure.error, error)
+
+    def _other_end(self) -> Difference:
+        failure, error = self.epoch.head.failure, self.error
+        was = "no error" if failure is None else failure.error
+        now = "no error" if error is None else described(error)
+        number = self.replayed.number
+        return Difference(number, number, "", was, now, "the end of the replay", _place(error))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        head, figures = self.epoch.head, figures_of(self.epoch)
+        yield f"{head.task}, epoch {head.epoch} of {head.job}: {self._counts(figures)}"
+        if not self.is_of_changed_code:
+            yield self._what_was_replayed()
+        yield from self._end()
+        yield from self._differences()
+        yield from self._external()
+        yield from (f"note: {note}" for note in (*self.notes, *head.missing, *head.redacted))
+
+    def _counts(self, figures: LogFigures) -> str:
+        counts = [_counted(self.replayed.records, "record"), _counted(figures.calls, "call")]
+        if figures.timers:
+            counts.append(_counted(figures.timers, "timer"))
+        if figures.first_ns:
+            counts.append(f"from {_clock(figures.first_ns)} to {_clock(figures.last_ns)}")
+        return ", ".join(counts)
+
+    def _what_was_replayed(self) -> str:
+        found, comparison = self.replayed, self.comparison
+        equal = f"{_counted(comparison.equal, 'element')} of its output equal byte by byte"
+        if comparison.unknown:
+            equal += f", {comparison.unknown:,} not compared (the record has no digest of them)"
+        return f"replayed: {_counted(found.emissions, 'step')}, {equal}"
+
+    def _end(self) -> Iterator[str]:
+        found = self.replayed
+        if self.error is not None:
+            at = "" if found.number is None else f" at record {found.number:,}"
+            same = ", as it happened" if self.epoch.head.failure is not None and self.ended_as_recorded else ""
+            yield f"then{at} {described(self.error)}{same}"
+            if frames := user_frames(self.error):
+                yield frames
+        elif found.open_call:
+            at = f" at {found.place}" if found.place else ""
+            yield f"then the log ends{at}, which calls {found.open_call}: its outcome is not in the record"
+        elif found.place:
+            yield f"then the log ends in the middle of a step, at {found.place}"
+
+    def _differences(self) -> Iterator[str]:
+        differences = self.differences
+        for each in differences[:DIFFERENCES_SHOWN]:
+            yield str(each)
+        if len(differences) > DIFFERENCES_SHOWN:
+            yield f"... and {len(differences) - DIFFERENCES_SHOWN:,} more differences"
+        if self.changes is not None:
+            calls = self.replayed.replayed_calls
+            yield (
+                f"{self.changes.differing:,} of {_counted(self.changes.results, 'result')} differ;"
+                f" calls: {calls:,} asked as before"
+            )
+
+    def _external(self) -> Iterator[str]:
+        isolation = self.replayed.isolation
+        for file in self.read_files:
+            yield f"read outside of the record: {file}"
+        if not isolation.refused and not self.read_files:
+            yield "nothing outside was asked"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report for a program."""
+        head, figures, error = self.epoch.head, figures_of(self.epoch), self.error
+        return {
+            "job": head.job,
+            "task": head.task,
+            "epoch": head.epoch,
+            "records": self.replayed.records,
+            "calls": figures.calls,
+            "timers": figures.timers,
+            "steps": self.replayed.emissions,
+            "equal": self.comparison.equal,
+            "not_compared": self.comparison.unknown,
+            "as_recorded": self.is_as_recorded,
+            "differing": None if self.changes is None else self.changes.differing,
+            "differences": [_difference_json(each) for each in self.differences],
+            "error": None
+            if error is None
+            else {"text": described(error), "at": _place(error), "record": self.replayed.number},
+            "open_call": self.replayed.open_call or None,
+            "refused": [
+                {"kind": each.kind, "what": each.what, "at": each.place} for each in self.replayed.isolation.refused
+            ],
+            "read_files": self.read_files,
+            "notes": [*self.notes, *head.missing, *head.redacted],
+        }
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    return difference._asdict()
+
+
+def _same_error(recorded: str, error: BaseException) -> bool:
+    """Returns whether an error is the recorded one, which the record has as its class and text."""
+    text = described(error)
+    names = f"{type(error).__name__}: {error}", f"{type(error).__qualname__}: {error}", text
+    return any(recorded == each or recorded.startswith(f"{each}\n") for each in names) or text.startswith(recorded)
+
+
+def _place(error: BaseException | None) -> str:
+    frames = [] if error is None else user_frames_of(error)
+    return frames[-1].place if frames else ""
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _clock(instant_ns: int) -> str:
+    instant = datetime.fromtimestamp(instant_ns / 1e9, UTC)
+    return f"{instant:%H:%M:%S}.{instant_ns // 1_000_000 % 1_000:03d}"

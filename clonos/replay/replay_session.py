@@ -1,0 +1,161 @@
+"""A replay of a folder with all that a user may ask: changed code, another place, a condition to stop at."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from clonos.core.model.errors import JobError
+from clonos.core.model.plan import Plan
+from clonos.io.process.pickling import pack
+from clonos.operators.job_image import JobImage
+from clonos.replay.changed_code import changes, outcome_of, place_of_change
+from clonos.replay.debugging import condition_of, stopping
+from clonos.replay.elsewhere import outcome_elsewhere
+from clonos.replay.epoch import Epoch
+from clonos.replay.loading import image_of, load_epoch
+from clonos.replay.output_comparison import EpochComparison, compared
+from clonos.replay.replay_chain import Hook
+from clonos.replay.replay_report import ReplayReport
+from clonos.replay.replaying import replay_epoch, task_named
+
+if TYPE_CHECKING:
+    from clonos.job import Job
+
+
+class ChannelsChanged(JobError):
+    """Changed code has another plan around the task, so the recorded input does not fit."""
+
+    task: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return (
+            f"the changed job has other channels at {self.task}: they were {self.was}, and are {self.now}."
+            " A replay with --code takes changed functions and settings of steps, not other steps in front of the task"
+            " or behind it."
+        )
+
+
+def replay(
+    folder: str | os.PathLike[str],
+    code: Job | str | None = None,
+    *,
+    allow: Iterable[str] = (),
+    elsewhere: bool = False,
+    at: str | None = None,
+    before_failure: bool = False,
+    trust: bool = False,
+    anyway: bool = False,
+) -> ReplayReport:
+    """Replays the record of an epoch in this process, cut off from the world, and compares what it emits.
+
+    Args:
+        folder: of the record.
+        code: changed code, as a Job or as ``FILE[:NAME]``: the results of the recorded code are compared with its
+            results. None compares the output of the recorded code with the recorded digests.
+        allow: what user code may ask isolation: "time", "random", "network", "processes", "files".
+        elsewhere: compares with a second replay in another process, with another hash seed, time zone and folder.
+        at: opens the debugger in front of a record: ``record=N``, ``key=K``, ``step=NAME`` or an expression.
+        before_failure: opens the debugger in front of the record that raised.
+        trust, anyway: see ``load_epoch``.
+
+    Raises: RecordRefused, RecordDamaged, TaskNotInJob, ChannelsChanged, JobError: it cannot begin. Errors of user code
+        are in the report.
+    """
+    epoch = load_epoch(folder, trust=trust, anyway=anyway)
+    return report_on(
+        epoch, code, frozenset(allow), elsewhere=elsewhere, hook=hook_of(epoch, code, allow, at, before_failure)
+    )
+
+
+def hook_of(
+    epoch: Epoch, code: Job | str | None, allow: Iterable[str], at: str | None, before_failure: bool
+) -> Hook | None:
+    """Returns the hook that opens the debugger, None if it is not asked for. See ``replay``.
+
+    Raises: JobError: the condition is none, or nothing failed.
+    """
+    if at is not None:
+        return stopping(condition_of(at))
+    if not before_failure:
+        return None
+    image = None if code is None else changed_image(epoch, code)
+    first = replay_epoch(epoch, image=image, allowed=frozenset(allow))
+    if first.number is None:
+        raise JobError(
+            "--before-failure: the replay did not fail at a record."
+            if first.error is None
+            else "--before-failure: the record that raised is not known; --pdb shows where it raised."
+        )
+    return stopping(condition_of(f"record={first.number}"))
+
+
+def report_on(
+    epoch: Epoch,
+    code: Job | str | None,
+    allowed: frozenset[str],
+    *,
+    elsewhere: bool = False,
+    hook: Hook | None = None,
+) -> ReplayReport:
+    """Replays an epoch and returns the report, see ``replay``."""
+    notes = _notes(epoch)
+    compares = code is not None or elsewhere
+    if code is None:
+        replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=compares)
+        comparison = compared(epoch, replayed)
+        if not elsewhere or replayed.was_quit:
+            return ReplayReport(epoch, replayed, comparison, notes=notes)
+        other = outcome_elsewhere(str(epoch.folder), os.environ.get("PYTHONHASHSEED", ""), allowed)
+        found = changes(outcome_of(replayed), other)
+        notes.append("compared with a replay in another process: another hash seed, time zone and folder")
+        return ReplayReport(epoch, replayed, comparison, found, notes=notes)
+    image = changed_image(epoch, code)
+    recorded = replay_epoch(epoch, allowed=allowed, records_results=True)
+    changed = replay_epoch(epoch, image=image, allowed=allowed, hook=hook, records_results=True)
+    found = changes(outcome_of(recorded), outcome_of(changed), place_of_change(recorded, changed))
+    return ReplayReport(epoch, changed, EpochComparison(0, 0, []), found, True, notes)
+
+
+def _notes(epoch: Epoch) -> list[str]:
+    seed = os.environ.get("PYTHONHASHSEED", "") if sys.flags.hash_randomization else "0"
+    if epoch.hash_seed and seed != epoch.hash_seed:
+        return [f"the job had PYTHONHASHSEED={epoch.hash_seed}, this process has another: orders of sets may differ"]
+    return []
+
+
+def changed_image(epoch: Epoch, code: Job | str) -> JobImage:
+    """Returns the compiled job of changed code, at the widths of the record.
+
+    Raises: JobError: the file has no such job. TaskNotInJob, ChannelsChanged: it does not fit the record.
+    """
+    from clonos.job.description import graph_of
+    from clonos.job.script.job_file import load_job
+
+    job = load_job(code) if isinstance(code, str) else code
+    before = image_of(epoch)
+    image = graph_of(job).compile(before.options)
+    widths = {vertex.name: vertex.parallelism for vertex in before.plan.vertices}
+    own = {vertex.name: widths[vertex.name] for vertex in image.plan.vertices if vertex.name in widths}
+    packed = pack(replace(image, plan=image.plan.with_widths(own)))
+    found: JobImage = pickle.loads(packed)  # noqa: S301  it was packed by this process
+    was, now = _channels(before.plan, epoch.task), _channels(found.plan, epoch.task)
+    if was != now:
+        raise ChannelsChanged(epoch.task, "; ".join(was), "; ".join(now))
+    return found
+
+
+def _channels(plan: Plan, name: str) -> list[str]:
+    """Returns the channels of a task with their numbers, as texts."""
+    task = task_named(plan, name)
+    return [
+        f"{channel.id}: {plan.task_name(channel.sender)} to"
+        f" {'the sink' if channel.receiver is None else plan.task_name(channel.receiver)}"
+        for channel in (*plan.inputs[task], *plan.outputs[task])
+    ]

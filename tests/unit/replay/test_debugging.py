@@ -1,0 +1,193 @@
+"""Stops of a replay: in front of a record, where it failed, and step by step forwards and backwards."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.core.model.errors import JobError
+from clonos.replay.debugging import condition_of, examine
+from clonos.replay.loading import load_epoch
+from clonos.replay.replay_chain import RecordAt
+from clonos.replay.stepping import Stepper
+from clonos.testing import replay
+from tests.harnesses.recorded_jobs import record_job
+from tests.harnesses.recorded_prices import ROWS, UNKNOWN, job
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Path:
+    return record_job(job([*ROWS, UNKNOWN]), tmp_path, barriers={3: 1}, epoch=1)["priced/0"]
+
+
+@pytest.fixture
+def total(tmp_path: Path) -> Path:
+    return record_job(job(), tmp_path, barriers={3: 1}, epoch=1)["total/0"]
+
+
+def _type(commands: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(commands))
+
+
+def test_the_debugger_stops_in_the_function_that_gets_the_record(
+    failed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _type("p row\nwhere\ncontinue\n", monkeypatch)
+    report = replay(failed, at="record=9")
+    printed = capsys.readouterr().out
+    assert "record 9 of the step priced: {'name': 'eve', 'n': 32, 'currency': 'usd'}" in printed
+    assert "(replay-pdb) {'name': 'eve', 'n': 32, 'currency': 'usd'}" in printed
+    assert "-> def priced(row" in printed
+    assert "clonos/core" not in printed, "frames of clonos are left out"
+    assert report.is_as_recorded
+
+
+def test_each_record_for_which_an_expression_holds_is_a_stop(
+    failed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _type("continue\n" * 9, monkeypatch)
+    replay(failed, at="n > 56 and currency == 'gbp'")
+    printed = capsys.readouterr().out.replace("(replay-pdb) ", "")
+    assert [line for line in printed.splitlines() if line.startswith("record ")] == [
+        "record 34 of the step priced: {'name': 'ann', 'n': 57, 'currency': 'gbp'}",
+        "record 36 of the step priced: {'name': 'eve', 'n': 59, 'currency': 'gbp'}",
+    ]
+
+
+def test_before_failure_stops_at_the_record_that_raises(
+    failed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _type("p row['currency']\ncontinue\n", monkeypatch)
+    report = replay(failed, before_failure=True)
+    assert "(replay-pdb) 'eur'" in capsys.readouterr().out
+    assert report.replayed.number == 37
+    assert isinstance(report.error, KeyError)
+
+
+def test_quit_ends_the_replay(failed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _type("quit\n", monkeypatch)
+    report = replay(failed, at="record=9")
+    assert report.replayed.was_quit
+    assert report.replayed.records == 16
+    assert sys.gettrace() is None or "replay" not in repr(sys.gettrace())
+
+
+def test_an_error_is_examined_in_the_frame_of_user_code(
+    failed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = replay(failed)
+    assert report.error is not None
+    _type("p row\nquit\n", monkeypatch)
+    examine(report.error)
+    assert "(replay-pdb) {'name': 'ann', 'n': 60, 'currency': 'eur'}" in capsys.readouterr().out
+
+
+def test_before_failure_needs_a_failure(total: Path) -> None:
+    with pytest.raises(JobError, match="the replay did not fail at a record"):
+        replay(total, before_failure=True)
+
+
+AT = RecordAt(7, "priced", ("ann", 1), {"n": 8, "name": "ann"})
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("record=7", True),
+        ("record=8", False),
+        ("record = 7", True),
+        ("key=('ann', 1)", True),
+        ("key=ann", False),
+        ("step=priced", True),
+        ("step=total", False),
+        ("n > 7", True),
+        ("n > 8", False),
+        ("n == 8 and key[0] == 'ann'", True),
+        ("missing > 8", False),
+        ("record['n'] == 8", True),
+        ("number == 7", True),
+        ("n / 0", False),
+    ],
+)
+def test_a_condition_holds_for_its_records(text: str, holds: bool) -> None:
+    assert condition_of(text)(AT) is holds
+
+
+def test_a_condition_sees_the_attributes_of_a_record() -> None:
+    assert condition_of("real == 1")(AT._replace(record=Row(1)))
+
+
+class Row:
+    """Record with attributes."""
+
+    def __init__(self, real: int) -> None:
+        self.real = real
+
+
+@pytest.mark.parametrize("text", ["n >", "record=nine", ""])
+def test_a_text_without_a_condition_is_refused(text: str) -> None:
+    with pytest.raises(JobError, match="--at"):
+        condition_of(text)
+
+
+def _stepped(folder: Path, commands: str) -> list[str]:
+    output = io.StringIO()
+    Stepper(load_epoch(folder), stdin=io.StringIO(commands), stdout=output).run()
+    return output.getvalue().replace("(replay) ", "").splitlines()[1:]
+
+
+def test_steps_show_the_state_before_and_after_each_record(total: Path) -> None:
+    shown = _stepped(total, "next\nquit\n")
+    assert [line.partition(", 'at'")[0] for line in shown] == [
+        "1: record 1 of the step total, key 'ann': {'name': 'ann', 'euros': 24.0",
+        "   state before: state = 108.0",
+        "   state after:  state = 132.0",
+        "2: record 2 of the step total, key 'bob': {'name': 'bob', 'euros': 37.5",
+        "   state before: state = 112.0",
+    ]
+
+
+def test_back_shows_what_was_before(total: Path) -> None:
+    forwards = _stepped(total, "next 4\nquit\n")
+    shown = _stepped(total, "next 6\nback 2\nquit\n")
+    assert shown[-2:] == forwards[-2:]
+    assert shown[-2].startswith("5: record 5 of the step total")
+    assert _stepped(total, "back\nquit\n")[-2] == forwards[0], "it stays at the first record"
+
+
+def test_the_end_is_a_place_from_which_one_can_go_back(failed: Path) -> None:
+    shown = _stepped(failed, "continue\nrecord\nstate\ndebug\nback\nquit\n")
+    assert "the end: KeyError: 'eur'" in shown
+    assert "the end" in shown
+    assert shown[-2].startswith("37: record 37 of the step priced: {'name': 'ann', 'n': 60")
+
+
+def test_find_and_goto_look_in_both_directions(total: Path) -> None:
+    shown = _stepped(total, "find euros > 80\ngoto 2\nfind euros >\nrecord\nstate eve\nquit\n")
+    found = [line for line in shown if " of the step total" in line]
+    assert found[1].startswith("32: record 32 of the step total, key 'bob': {'name': 'bob', 'euros': 82.5")
+    assert found[2].startswith("2: record 2 ")
+    assert any("--at 'euros >' is no expression" in line for line in shown)
+    assert found[3] == found[2].partition(": ")[2]
+    assert shown[-1] == "   state = 128.0"
+
+
+def test_a_function_can_be_debugged_from_a_step(
+    failed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _type("p row['n']\ncontinue\n", monkeypatch)
+    _stepped(failed, "debug\nquit\n")
+    assert "(replay-pdb) 24" in capsys.readouterr().out
+
+
+def test_a_hook_sees_each_record_once(total: Path) -> None:
+    from clonos.replay.replaying import replay_epoch
+
+    seen: list[Any] = []
+    replayed = replay_epoch(load_epoch(total), hook=seen.append)
+    assert [at.number for at in seen] == list(range(1, 37))
+    assert replayed.records == 36
