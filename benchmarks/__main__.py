@@ -44,6 +44,7 @@ NAMES: Final = (
         "many_tasks",
         "slot_machine",
         "rescaling",
+        "self_scaling",
         "columns",
         "frames",
     ),

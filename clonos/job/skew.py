@@ -7,6 +7,7 @@ from typing import Final
 
 from clonos.core.model.plan import Partitioning, Plan
 from clonos.core.model.progress import TaskCounter
+from clonos.core.scaling.autoscaler import HOT_KEY_ADVICE
 from clonos.status import TaskState
 
 TIMES_MEAN: Final = 3.0
@@ -34,7 +35,9 @@ def hot_tasks(
     records_of: Callable[[TaskState], float],
     busy_share_of: Callable[[TaskState], float],
 ) -> list[str]:
-    """Describes the hottest task of each keyed step with skew: its share of the records, and that of a hot key."""
+    """Describes the hottest task of each keyed step with skew: its share of the records, and that of a hot key.
+
+    More tasks do not divide a hot key, so the text says what does."""
     steps: dict[str, list[TaskState]] = {}
     for task in tasks:
         steps.setdefault(task.name.rpartition("/")[0], []).append(task)
@@ -50,7 +53,8 @@ def hot_tasks(
         has_hot_key = share * hottest.hot_key_share > KEY_SHARE_MIN
         times = TIMES_MEAN_BY_KEY if has_hot_key else TIMES_MEAN
         if records * (len(of_step) - 1) > times * (total - records):
-            key = f", the key {hottest.hot_key} alone {share * hottest.hot_key_share:.0%}" if has_hot_key else ""
+            of_key = f"the key {hottest.hot_key} alone {share * hottest.hot_key_share:.0%}"
+            key = f", {of_key}{HOT_KEY_ADVICE}" if has_hot_key else ""
             found.append(f"{hottest.name} gets {share:.0%} of the records of {step}{key}")
     return found
 

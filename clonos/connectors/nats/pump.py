@@ -64,6 +64,7 @@ class Pump:
         self._bytes = 0
         self._seen = sequence  # all messages before it have come
         self._is_caught_up = False
+        self._unsent: int | None = None  # messages after those that have come, by the last answer; None before it
         self._failure: ClonosError | None = None
         self._space: asyncio.Event | None = None
         self._answered_s = 0.0  # when a request for messages was last answered
@@ -85,6 +86,11 @@ class Pump:
             if self._messages:
                 return taken, taken[-1].sequence + 1, False
             return taken, self._seen, self._is_caught_up
+
+    def pending(self) -> int | None:
+        """Returns how many messages were not taken, by the last answer of the server; None before the first one."""
+        with self._changed:
+            return None if self._unsent is None else len(self._messages) + self._unsent
 
     def has_space(self) -> bool:
         """Returns whether more messages may come."""
@@ -161,8 +167,8 @@ class Pump:
         subject = {"filter_subject": split.subject} if split.subject else {}
         config = consumer_config(deliver_policy="by_start_sequence", opt_start_seq=self._seen, **subject)
         consumer = await connection.answer(doing, jetstream.add_consumer(split.stream, config))
-        if consumer.num_pending == 0:
-            self._arrived([], info.state.last_seq + 1)
+        unsent = int(consumer.num_pending or 0)
+        self._arrived([], self._seen if unsent else info.state.last_seq + 1, unsent)
         request = _Request(connection, split.stream, consumer.name)
         await connection.answer(doing, request.subscribe())
         try:
@@ -178,7 +184,7 @@ class Pump:
             messages, pending, is_small = await connection.answer(doing, request.messages(limits))
             if messages:
                 await self._check_gap(connection, messages)
-                self._arrived(messages, messages[-1].sequence + 1, is_last=pending == 0)
+                self._arrived(messages, messages[-1].sequence + 1, pending)
             elif not is_small:
                 await self._look(connection, request)
             self._answered_s = time.monotonic()
@@ -214,7 +220,7 @@ class Pump:
         if consumer is None:
             raise ConsumerLost("the server has it no more")
         if consumer.num_pending == 0 and consumer.delivered.consumer_seq == request.delivered:
-            self._arrived([], info.state.last_seq + 1)
+            self._arrived([], info.state.last_seq + 1, 0)
 
     async def _await_space(self) -> None:
         assert self._space is not None, "it runs"
@@ -224,12 +230,13 @@ class Pump:
                 await self._space.wait()
                 self._answered_s = time.monotonic()  # nothing was asked meanwhile
 
-    def _arrived(self, messages: list[Message], seen: int, is_last: bool = True) -> None:
+    def _arrived(self, messages: list[Message], seen: int, unsent: int) -> None:
         with self._changed:
+            self._unsent = unsent
             self._messages.extend(messages)
             self._bytes += sum(len(each.data) for each in messages)
             self._seen = max(self._seen, seen)
-            self._is_caught_up = self._is_caught_up or is_last
+            self._is_caught_up = self._is_caught_up or not unsent
             self._changed.notify_all()
 
     def _fail(self, error: ClonosError) -> None:

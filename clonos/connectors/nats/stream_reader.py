@@ -15,6 +15,7 @@ from clonos.connectors.nats.nats_address import NatsAddress
 from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.stream_splits import split_of
+from clonos.operators.connector_contract import PendingInput
 
 OPEN_S: Final = 70.0
 """Time in which the messages have to come that were there when a split was opened."""
@@ -72,6 +73,11 @@ class StreamReader:
             if self._has_ended and not messages:
                 return None
         return self._decoded(messages)
+
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``: not known before the first answer, nor up to an end of the job."""
+        found = None if self._pump is None or self._split.end >= 0 else self._pump.pending()
+        return None if found is None else PendingInput(found)
 
     def mark(self) -> bytes:
         """Returns the sequence of the next message."""

@@ -13,8 +13,9 @@ from typing import Final
 
 from clonos.core.scaling.load import Load, VertexLoad
 
-SEEN_SHARE_MIN: Final = 0.01
-"""Arrivals as a share of what was read, below which nothing was seen to arrive."""
+SEEN_SHARE_MIN: Final = 0.2
+"""Arrivals as a share of what was read, below which nothing was seen to arrive. The estimate of the records in bytes
+varies by some percent."""
 
 BLOCKED_SHARE_MIN: Final = 0.5
 """Share of the time in which a source is made to wait, from which on it may not have looked."""

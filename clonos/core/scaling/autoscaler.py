@@ -19,10 +19,14 @@ from clonos.core.scaling.arrivals import Arrivals, with_arrivals
 from clonos.core.scaling.demand import Growth, at_most, capacity_per_s, growths, needed_width
 from clonos.core.scaling.load import NANOSECONDS_PER_S, Load
 
-NANOSECONDS_PER_HOUR: Final = 3_600 * NANOSECONDS_PER_S
 PROCESSORS_FULL_SHARE: Final = 0.9
+WINDOWS_PER_HOUR: Final = 120
+"""Windows in which a job has the changes of an hour: shorter ones let it follow the load faster."""
+
 FAILURES_MAX: Final = 4
 """Changes in a row that did not help, after which the time for which the direction is closed grows no more."""
+
+HOT_KEY_ADVICE: Final = "; where the step aggregates, split_hot_keys=True divides it, else take a finer key"
 
 
 class ScalingPolicy(StrEnum):
@@ -84,6 +88,11 @@ class ScalingSettings:
     effect_share_min: float = 1 / 3  # of the predicted gain; below it a change has not helped
     refused_s: float = 600.0  # for which a direction is closed in which the job did not make a change
     closed_s: float = 1_800.0  # for which a direction is closed in which a change did not help, the first time
+
+    @property
+    def changes_s(self) -> float:
+        """Time in seconds in which ``rescales_per_hour`` are made at most: an hour with windows of 30 seconds."""
+        return WINDOWS_PER_HOUR * self.window_s
 
     @property
     def windows_down(self) -> int:
@@ -197,7 +206,8 @@ class Autoscaler:
         load, arrivals = with_arrivals(load, memory.arrivals)
         needs = self._needs(memory, load)
         is_next = load.end_ns - memory.end_ns < 2 * self._settings.window_s * NANOSECONDS_PER_S
-        changes_ns = tuple(at_ns for at_ns in memory.changes_ns if load.end_ns - at_ns < NANOSECONDS_PER_HOUR)
+        span_ns = round(self._settings.changes_s * NANOSECONDS_PER_S)
+        changes_ns = tuple(at_ns for at_ns in memory.changes_ns if load.end_ns - at_ns < span_ns)
         groups: dict[str, GroupMemory] = {}
         for group in self._groups:
             before, width = memory.groups.get(group.name, GroupMemory()), self._width(group, load)
@@ -278,7 +288,7 @@ class Autoscaler:
         if way in mine.closed:
             obstacle = f"the change was not made: {mine.closed[way].reason}"
         elif len(memory.changes_ns) >= self._changes_max(way):
-            obstacle = f"the job has changed {len(memory.changes_ns)} times in the last hour"
+            obstacle = self._often(memory)
         if obstacle:
             return width, f"{now}: {asked.by} asks for {found}, but {obstacle}"
         return to, f"{now} to {to}: {asked.by} asks for {found}{f', and {limit}' if limit else ''}"
@@ -371,7 +381,8 @@ class Autoscaler:
         if _is_full(load):
             return "the processors of its hosts are full"
         if here.hot_key:
-            return f"the key {here.hot_key} alone is {here.hot_key_share:.0%} of what its busiest task gets"
+            share = f"{here.hot_key_share:.0%} of what its busiest task gets"
+            return f"the key {here.hot_key} alone is {share}{HOT_KEY_ADVICE}"
         return "each task does less than before, so something outside of the job limits them together"
 
     def _counted(self, before: GroupMemory, need: Need | None, load: Load) -> GroupMemory:
@@ -474,7 +485,7 @@ class Autoscaler:
                 f"{now} to {wanted}: the busiest reads {here.busy_share:.0%} of the time, and what waits is not known"
             )
         can = capacity_per_s(here)
-        takes = "" if can == inf else f", and {now} can take {can:,.0f}/s"
+        takes = "" if can == inf or not can else f", and {now} can take {can:,.0f}/s"
         if wanted > mine.width:
             if self._knows_lag(load):
                 return f"{now} to {wanted}: {asks:,.0f} records/s are to be processed{takes}"
@@ -482,7 +493,9 @@ class Autoscaler:
         if mine.back_to is not None and wanted < mine.width:
             return f"{now} to {wanted}: the last change did not help, because {mine.closed[ScalingDirection.UP].reason}"
         if wanted < mine.width:
-            return f"{now} to {wanted}: {asks:,.0f} records/s for {self._time_down()} need no more{takes}"
+            return (
+                f"{now} to {wanted}: {asks:,.0f} records/s for {_time(self._settings.seconds_down)} need no more{takes}"
+            )
         if need.up > mine.width:
             return f"{now}: more are needed, but {self._why_not_wider(group, memory, need, load)}"
         if mine.spare:
@@ -490,9 +503,9 @@ class Autoscaler:
         verb = "is" if mine.width == 1 else "are"
         return f"{now} {verb} right: the busiest works {here.busy_share:.0%} of the time"
 
-    def _time_down(self) -> str:
-        seconds = self._settings.seconds_down
-        return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
+    def _often(self, memory: ScalingMemory) -> str:
+        span = self._settings.changes_s
+        return f"the job has changed {len(memory.changes_ns)} times in the last {_time(span)}"
 
     def _knows_lag(self, load: Load) -> bool:
         sources = [vertex.name for vertex in self._plan.vertices if vertex.is_source]
@@ -502,7 +515,8 @@ class Autoscaler:
         mine, here = memory.groups[group.name], load.vertices[need.vertex]
         if need.up == inf:
             share = here.busy_share * here.hot_key_share
-            return f"they do not help: the key {here.hot_key} alone takes {share:.0%} of the time of one task"
+            what = f"the key {here.hot_key} alone takes {share:.0%} of the time of one task"
+            return f"they do not help: {what}{HOT_KEY_ADVICE}"
         if ScalingDirection.UP in mine.closed:
             closed = mine.closed[ScalingDirection.UP]
             return f"the {'change was not made' if closed.is_refused else 'last change did not help'}: {closed.reason}"
@@ -513,7 +527,7 @@ class Autoscaler:
         if _is_full(load):
             return "the processors of its hosts are full"
         if len(memory.changes_ns) >= self._changes_max(ScalingDirection.UP):
-            return f"the job has changed {len(memory.changes_ns)} times in the last hour"
+            return self._often(memory)
         return "not for long enough yet"
 
     def _why_not_narrower(self, mine: GroupMemory, memory: ScalingMemory) -> str:
@@ -521,7 +535,7 @@ class Autoscaler:
             closed = mine.closed[ScalingDirection.DOWN]
             return f"the change was not made: {closed.reason}" if closed.is_refused else closed.reason
         if len(memory.changes_ns) >= self._changes_max(ScalingDirection.DOWN):
-            return f"the job has changed {len(memory.changes_ns)} times in the last hour"
+            return self._often(memory)
         return "not for long enough yet"
 
 
@@ -541,6 +555,12 @@ def _observed(before: GroupMemory, width: int, now_ns: int) -> GroupMemory:
 
 def _is_full(load: Load) -> bool:
     return (load.processors_share or 0.0) > PROCESSORS_FULL_SHARE
+
+
+def _time(seconds: float) -> str:
+    if seconds == 3_600:
+        return "hour"
+    return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
 
 
 def _few_splits(splits: int) -> str:

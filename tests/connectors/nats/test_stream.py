@@ -104,6 +104,24 @@ def test_until_latest_ends_where_the_stream_ended(server: NatsServer) -> None:
     assert read_raw(filtered, of_a) == list(range(5))
 
 
+def test_a_reader_reports_how_many_messages_of_its_subjects_it_has_not_read(server: NatsServer) -> None:
+    add_stream(server, "PENDING", "pending.*")
+    publish(server, "pending.a", range(2_500))
+    publish(server, "pending.b", range(9))
+    source = nats.source("PENDING", url=server.full_url, subjects="pending.a", decode=json.loads)
+    bounded = nats.source("PENDING", url=server.full_url, until="latest")
+    with closing(source.reader()) as reader, closing(bounded.reader()) as until_latest:
+        assert reader.pending() is None
+        reader.open(source.splits(1)[0], None)
+        until_latest.open(bounded.splits(1)[0], None)
+        assert len(read(until_latest, 1)) > 0
+        assert until_latest.pending() is None
+        taken = len(reader.read(100) or [])
+        assert reader.pending() == (2_500 - taken, None, 0)
+        taken += len(read(reader, 2_500 - taken))
+        assert (taken, reader.pending()) == (2_500, (0, None, 0))
+
+
 def test_the_start_may_be_a_sequence_a_time_or_the_end(server: NatsServer) -> None:
     add_stream(server, "STARTS")
     publish(server, "starts", range(10))

@@ -6,6 +6,7 @@ import gzip
 import html
 import json
 import os
+import re
 import socket
 import sqlite3
 import subprocess
@@ -117,6 +118,19 @@ def test_a_resumed_job_completes_what_a_stopped_job_left(tmp_path: Path) -> None
     assert missing == "True that numbers are missing"
     assert finished.startswith("resume has finished")
     assert complete == "True that all numbers are there, each once"
+
+
+def test_a_job_that_scales_itself_gets_more_tasks_under_load_and_fewer_afterwards(tmp_path: Path) -> None:
+    output, _ = run_program(tmp_path, str(EXAMPLES / "self_scaling.py"))
+    *decisions, last = output.splitlines()
+    changed = [line.partition(": ")[2] for line in decisions if "; changed in " in line]
+    widths = [tuple(map(int, re.findall(r"\d+", line.partition(":")[0].replace("task", "")))) for line in changed]
+    assert widths[0][0] == 1
+    assert widths[0][1] > 1
+    assert widths[-1][1] < widths[-1][0]
+    orders, labels = map(int, re.findall(r"\d+", last))
+    assert labels == orders > 0
+    assert last.endswith("each once: True")
 
 
 def test_the_crash_test_of_the_examples_passes(tmp_path: Path) -> None:

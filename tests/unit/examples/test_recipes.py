@@ -21,7 +21,7 @@ from tests.tidy.source import ROOT
 EXAMPLES = ROOT / "examples"
 DATA = EXAMPLES / "data"
 SEEDS = range(2)
-WITH_OTHER_TESTS = ("shop_server", "test_rate_limit", "resume", "gzip_sink", "spark_coupons", "pages")
+WITH_OTHER_TESTS = ("shop_server", "test_rate_limit", "resume", "gzip_sink", "spark_coupons", "pages", "self_scaling")
 """Files that tests/processes/jobs/test_recipes_on_processes.py and tests/spark/test_frame_outputs.py run."""
 WITH_OTHER_INPUT = (
     "outbox_source",

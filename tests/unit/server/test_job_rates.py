@@ -68,7 +68,10 @@ def test_a_busy_task_that_gets_most_records_of_a_keyed_step_is_named_with_its_ho
 
     rates.add(status(0, 0), 10.0)
     rates.add(status(100, 800_000), 11.0)
-    assert rates.skew(status(100, 800_000)) == ["b/0 gets 90% of the records of b, the key 'ann' alone 45%"]
+    assert rates.skew(status(100, 800_000)) == [
+        "b/0 gets 90% of the records of b, the key 'ann' alone 45%; where the step aggregates,"
+        " split_hot_keys=True divides it, else take a finer key"
+    ]
 
 
 def test_a_counter_that_starts_again_with_an_incarnation_makes_no_negative_rate() -> None:

@@ -29,12 +29,18 @@ def growths_of(sources: Iterable[VertexLoad]) -> list[float]:
 
 
 NOT_LOOKED = source(9_000, -READ_PER_S)
+ESTIMATED = source(9_000, 0.1 - READ_PER_S * 0.9)
 
 
 def test_arrivals_that_a_look_finds_count_for_the_windows_before_and_hold_for_twice_as_many() -> None:
     look = source(60_000, 4 * 400.0 - READ_PER_S)
     found = growths_of([source(500, 0.0), *[NOT_LOOKED] * 3, look, *[NOT_LOOKED] * 9])
     assert found == [0.0, -100.0, -100.0, -100.0, 300.0, *[300.0] * 7, -100.0, -100.0]
+
+
+def test_an_estimate_that_varies_is_no_look() -> None:
+    look = source(60_000, 2 * 400.0 - READ_PER_S)
+    assert growths_of([source(500, 0.0), ESTIMATED, look, ESTIMATED])[2:] == [300.0, 300.0]
 
 
 def test_arrivals_that_are_seen_in_each_window_are_taken_as_they_are() -> None:

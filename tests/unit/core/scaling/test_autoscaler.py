@@ -141,6 +141,7 @@ def test_one_key_that_fills_a_task_is_named_and_gets_no_further_tasks() -> None:
     assert run.plant.widths["count"] == 3
     assert run.last_sentence("count") == (
         "3 tasks: more are needed, but they do not help: the key 'ann' alone takes 82% of the time of one task"
+        "; where the step aggregates, split_hot_keys=True divides it, else take a finer key"
     )
 
 
