@@ -72,6 +72,8 @@ def stages_of(
     found = [stage for stage in reversed(stages) if stage]
     last = external_numbers(chosen, head_of) if found or has_change else {}
     last |= retired_since(chosen, checkpoints[1:])
+    have_run = {name for each in checkpoints for name in _tasks_of(each)}  # others have no rows after the checkpoint
+    last = {name: number for name, number in last.items() if name in have_run}
     return (*found, tuple(sorted(last.items()))) if last else ()
 
 

@@ -1,0 +1,36 @@
+"""What a start withdraws of tasks that do not run any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry, metadata_of_start
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.job.continuing.withdrawal import retired_since, stages_of
+
+_EDGES = (Edge(0, None, Partitioning.EXTERNAL, 0),)
+
+
+def _checkpoint(number: int, tasks: int, **fields: Any) -> CheckpointMetadata:
+    """A checkpoint of a job that writes outside in this many tasks."""
+    plan = Plan("job", (Vertex("out", tasks, is_source=True, has_effects=True),), _EDGES)
+    return structs.replace(metadata_of_start(plan, "job-1", 1), checkpoint=CheckpointId(number), **fields)
+
+
+def _no_head(_: TaskEntry) -> None:
+    """The snapshot of a task that has none."""
+
+
+def test_a_task_that_has_not_run_since_the_checkpoint_has_nothing_to_withdraw() -> None:
+    chosen = _checkpoint(7, 1, retired={"out/1": 5})
+    assert retired_since(chosen, []) == {"out/1": 5}, "it stays known"
+    assert stages_of([chosen, _checkpoint(8, 1, retired={"out/1": 5})], False, _no_head) == ()
+
+
+def test_a_task_that_has_run_again_since_the_checkpoint_is_withdrawn_from_its_next_row_on() -> None:
+    chosen = _checkpoint(7, 1, retired={"out/1": 5})
+    cut = structs.replace(chosen, widths=(("out", 2),), is_cut=True)
+    assert stages_of([cut], False, _no_head) == ((("out/1", 5),),)
