@@ -32,6 +32,7 @@ NAMES: Final = (
         "window_latency",
         "latency",
         FAILOVER,
+        "recovery_phases",
         "stalled_consumer",
         "startup",
         "driver_death",

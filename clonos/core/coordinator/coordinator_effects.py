@@ -87,8 +87,12 @@ class Alarm:
 
 
 class Milestone(StrEnum):
-    """Milestone of a recovery, in this order. Later ones are missing if the task fails again."""
+    """Milestone of a recovery, in this order. Later ones are missing if the task fails again.
 
+    FAILED is when the process gave its last sign of life, if that is known. It is told with DETECTED.
+    """
+
+    FAILED = "failed"
     DETECTED = "detected"
     VIEW = "view"
     GATHERED = "gathered"

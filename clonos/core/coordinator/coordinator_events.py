@@ -68,19 +68,22 @@ class Received(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SlotGone:
-    """The provider or a socket reports that the process of a slot has ended for certain."""
+    """The provider or a socket reports that the process of a slot has ended for certain. ``alive_ns``: when it gave its
+    last sign of life (wall clock); 0: unknown."""
 
     slot: SlotId
     reason: str
     now_ns: int = 0
+    alive_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SlotUnreachable:
-    """The coordinator's own connection to the slot broke. It may come back."""
+    """The coordinator's own connection to the slot broke. It may come back. ``alive_ns``: as in ``SlotGone``."""
 
     slot: SlotId
     now_ns: int = 0
+    alive_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,6 @@ class CoordinatorState:
         self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
         self.is_draining, self.drain_number, self.numbers_unknown_to = False, CheckpointId(0), CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
-        # tasks
         self.phases: dict[TaskId, TaskPhase] = {}
         self.recovering_tasks: dict[TaskId, None] = {}  # tasks that are neither live nor final
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
@@ -221,6 +220,7 @@ class CoordinatorState:
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()
+        self.last_signs_ns: dict[SlotId, int] = {}  # of slots that may be dead, by the wall clock; 0: unknown
 
     def adopt_plan(self, completed: CheckpointMetadata) -> None:
         """Takes over the widths of a checkpoint. Whatever is known of tasks is forgotten, because numbers mean others;
@@ -348,7 +348,7 @@ class CoordinatorState:
     def forget_slot(self, slot: SlotId) -> None:
         """Removes a dead slot from the tables, so that nothing is sent to it any more."""
         tables = (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed)
-        for table in (*tables, self.over_soft_limit):
+        for table in (*tables, self.over_soft_limit, self.last_signs_ns):
             table.pop(slot, None)
         self.mutual_suspicions = self.mutual_suspicions.forget(slot)
 

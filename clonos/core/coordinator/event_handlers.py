@@ -183,6 +183,7 @@ def dismiss(state: CoordinatorState, event: Received) -> None:
 def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
     """Marks a slot as dead, because its process has ended for certain."""
     if event.slot in state.addresses:
+        state.last_signs_ns[event.slot] = event.alive_ns
         update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
     elif event.slot not in state.lives:  # ended before it had registered
         state.lives[event.slot] = failure_detector.Dead(event.reason)
@@ -192,6 +193,7 @@ def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
 def on_slot_unreachable(state: CoordinatorState, event: SlotUnreachable) -> None:
     """Suspects a slot, because the coordinator's own connection to it broke."""
     if event.slot in state.addresses:
+        state.last_signs_ns[event.slot] = event.alive_ns
         update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
 
 

@@ -72,20 +72,20 @@ def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.E
 
 
 def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: bool) -> None:
-    name = state.describe_slot(slot)
+    name, alive_ns = state.describe_slot(slot), state.last_signs_ns.get(slot, 0)
     state.forget_slot(slot)
     if not is_certain:  # a paused or disconnected process must not run on for ever
         state.emit(ReleaseSlot(slot, reason))
     state.emit(Alarm(f"{name} is gone: {reason}", is_routine=True))
     if state.is_running:
-        fail_tasks(state, state.hosted.pop(slot, ()), reason)
+        fail_tasks(state, state.hosted.pop(slot, ()), reason, alive_ns)
     state.is_placement_due = True
     if not isinstance(state.phase, Over):
         request_missing(state)
 
 
-def fail_tasks(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
-    """Marks tasks as failed, because their process is gone."""
+def fail_tasks(state: CoordinatorState, tasks: Iterable[TaskId], reason: str, alive_ns: int = 0) -> None:
+    """Marks tasks as failed, because their process is gone. ``alive_ns``: as in ``SlotGone``."""
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
@@ -93,7 +93,7 @@ def fail_tasks(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) ->
         dead = state.ledger.incarnations[task]
         assert dead is not None, task
         event = failure_policy.ProcessDied(name, dead, was_live, reason, state.options.failures_per_epoch_max)
-        _judge(state, task, dead, event, reason)
+        _judge(state, task, dead, event, reason, alive_ns)
 
 
 def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
@@ -136,10 +136,11 @@ def _judge(
     dead: Incarnation,
     event: failure_policy.ProcessDied | failure_policy.Raised,
     cause: str,
+    alive_ns: int = 0,
 ) -> None:
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
-    end_incarnation(state, task, dead, cause)
+    end_incarnation(state, task, dead, cause, alive_ns=alive_ns)
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
@@ -148,14 +149,16 @@ def _judge(
 
 
 def end_incarnation(
-    state: CoordinatorState, task: TaskId, dead: Incarnation, cause: str, is_move: bool = False
+    state: CoordinatorState, task: TaskId, dead: Incarnation, cause: str, is_move: bool = False, alive_ns: int = 0
 ) -> None:
-    """Ends the part of an incarnation in checkpoints, and opens the recovery of its task."""
+    """Ends the part of an incarnation in checkpoints, and opens the recovery of its task. ``alive_ns``: as in
+    ``SlotGone``."""
     state.failed_at = state.completed.checkpoint
     advance_checkpoints(state, checkpoint_events.Died((task,)))
     give_up_cut(state, f"{state.plan.task_name(task)} has failed: {cause}")
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
-    reached, backlog = ((Milestone.DETECTED, state.now_ns),), state.backlog_before(task)
+    failed = ((Milestone.FAILED, alive_ns),) if 0 < alive_ns < state.now_ns else ()
+    reached, backlog = (*failed, (Milestone.DETECTED, state.now_ns)), state.backlog_before(task)
     name = state.plan.task_name(task)
     state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move, name=name))
 

@@ -41,7 +41,7 @@ ZEROS: Final = (
 CHECKPOINT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 RECOVERY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 NANOSECONDS_PER_S: Final = 1e9
-PHASES: Final = tuple(milestone.value for milestone in Milestone if milestone is not Milestone.DETECTED)
+PHASES: Final = tuple(milestone.value for milestone in Milestone if milestone is not Milestone.FAILED)
 """Phases of a recovery, each by the milestone that ends it."""
 
 

@@ -4,6 +4,7 @@ import { KeyedList, announce, el, panel, setAttribute, setText } from "./dom.js"
 import * as format from "./format.js";
 
 const PHASES = [
+  { from: "failed", to: "detected", name: "notice", title: "the death of its process is noticed" },
   { from: "detected", to: "view", name: "place", title: "the successor is placed on a standby" },
   { from: "view", to: "gathered", name: "gather", title: "its log is gathered from the tasks that hold it" },
   { from: "gathered", to: "replayed", name: "replay", title: "the log is replayed" },
@@ -108,7 +109,7 @@ export class Recoveries {
     this.empty.hidden = shown.length > 0;
     this.legend.hidden = shown.length === 0;
     const total = Math.max(this.total || 0, this.items.size);
-    setText(this.note, total ? `${format.plural(total, "recovery", "recoveries")}${total > SHOWN_MAX ? `, the last ${SHOWN_MAX} shown` : ""}; milliseconds since the failure was noticed` : "");
+    setText(this.note, total ? `${format.plural(total, "recovery", "recoveries")}${total > SHOWN_MAX ? `, the last ${SHOWN_MAX} shown` : ""}; milliseconds since the failure` : "");
     const now = Date.now() - this.offset;
     const spans = shown.map((item) => ({ ...item, isGrowing: !this.isOver && !item.recovery.is_over && !this.isSuperseded(item), isOver: this.isOver, now }));
     const longest = Math.max(1, ...spans.map((item) => drawnOf(item)));

@@ -66,6 +66,7 @@ from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.process.slot_provider import Listener, SlotEnded, SlotProvider
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
+from clonos.io.system.last_sign import last_sign_ns, remove_sign
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
@@ -348,7 +349,8 @@ class Driver:
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """Reports to the coordinator that no process listens at the slot's address any more."""
-        self._events.append(SlotUnreachable(slot, self._clock.now_ns()))
+        now_ns = self._clock.now_ns()
+        self._events.append(SlotUnreachable(slot, now_ns, self._alive_ns(slot, now_ns)))
 
     def on_peer_back(self, slot: SlotId) -> None:
         """Does nothing: the slot's next message shows that it is reachable."""
@@ -365,7 +367,15 @@ class Driver:
             self._events.append(SlotRefused(reason, self._clock.now_ns()))
         else:
             self._transport.disconnect(order.slot)  # else the connections of dead slots would use up file descriptors
-            self._events.append(SlotGone(order.slot, reason, self._clock.now_ns()))
+            now_ns = self._clock.now_ns()
+            self._events.append(SlotGone(order.slot, reason, now_ns, self._alive_ns(order.slot, now_ns)))
+            remove_sign(order.slot)
+
+    @staticmethod
+    def _alive_ns(slot: SlotId, now_ns: int) -> int:
+        """Returns when a slot of this machine gave its last sign of life, by the clock of ``now_ns``; 0: unknown."""
+        sign_ns = last_sign_ns(slot)
+        return 0 if sign_ns is None else now_ns - (time.monotonic_ns() - sign_ns)
 
     def _order(self, avoid_domains: tuple[str, ...]) -> None:
         token = random_bytes(16).hex()

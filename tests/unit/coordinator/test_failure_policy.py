@@ -14,7 +14,7 @@ from clonos.core.coordinator.coordinator_effects import (
     RecoveryEvent,
     ReleaseSlot,
 )
-from clonos.core.coordinator.coordinator_events import Received, SlotGone
+from clonos.core.coordinator.coordinator_events import Received, SlotGone, SlotUnreachable
 from clonos.core.coordinator.failure_policy import (
     BACKLOGS_REMEMBERED,
     DEATHS_OF_POISON,
@@ -261,12 +261,12 @@ def test_the_timeline_reports_each_milestone_once_and_in_order() -> None:
     harness = live_chain()
     slot = harness.slots[harness.of(2).standbys[0]]
     dead = harness.of(2)
-    events = of_kind(harness.do(SlotGone(dead.hosting_slot, "killed", now_ns=10**12)), RecoveryEvent)
+    events = of_kind(harness.do(SlotGone(dead.hosting_slot, "killed", 10**12, 10**12 - 5)), RecoveryEvent)
     for phase in (TaskPhase.RECOVERING, TaskPhase.CONNECTING, TaskPhase.REPLAYING, TaskPhase.LIVE, TaskPhase.LIVE):
         slot.phase = phase
         events += of_kind(harness.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(events))), RecoveryEvent)
     events = [entry for entry in events if entry.task == 2]
-    assert [entry.milestone for entry in events] == list(Milestone)
+    assert [entry.milestone for entry in events] == list(Milestone)[1:]  # the last sign of life is an earlier one
     assert events[0].incarnation == dead.incarnation
     assert {entry.incarnation for entry in events[1:]} == {harness.of(2).incarnation}
     assert [entry.now_ns for entry in events] == sorted(entry.now_ns for entry in events)
@@ -274,6 +274,24 @@ def test_the_timeline_reports_each_milestone_once_and_in_order() -> None:
     (recovery,) = [r for r in harness.coordinator.recoveries if r.task == 2]
     assert recovery.is_over
     assert tuple(milestone for milestone, _ in recovery.reached) == tuple(Milestone)
+    assert recovery.reached[0] == (Milestone.FAILED, 10**12 - 5)
+
+
+@pytest.mark.parametrize("alive_ns", [0, 10**12 + 1])
+def test_a_recovery_without_a_plausible_last_sign_of_life_begins_with_its_detection(alive_ns: int) -> None:
+    harness = live_chain()
+    harness.do(SlotGone(harness.of(2).hosting_slot, "killed", 10**12, alive_ns))
+    (recovery,) = [r for r in harness.coordinator.recoveries if r.task == 2]
+    assert recovery.reached[0] == (Milestone.DETECTED, 10**12)
+
+
+def test_the_sign_of_a_slot_whose_connection_broke_counts_if_it_is_dead() -> None:
+    harness = live_chain()
+    slot = harness.of(2).hosting_slot
+    harness.do(SlotUnreachable(slot, 10**12, 10**12 - 5))
+    harness.do(SlotGone(slot, "killed", 10**12 + 5, 10**12 - 5))
+    (recovery,) = [r for r in harness.coordinator.recoveries if r.task == 2]
+    assert recovery.reached[:2] == ((Milestone.FAILED, 10**12 - 5), (Milestone.DETECTED, 10**12 + 5))
 
 
 def _report(

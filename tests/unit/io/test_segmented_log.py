@@ -62,6 +62,20 @@ def test_the_oldest_objects_are_removed_when_the_limit_is_reached(files: Failing
     assert found == _lines(len(found), 100 - len(found))
 
 
+class Overtaken(LocalFiles):
+    """A folder in which another driver creates the next object as soon as the list was read."""
+
+    def list(self, folder: str) -> list[str]:
+        found = super().list(folder)
+        super().create_if_absent(f"{folder}/{len(found) + 1:08}.jsonl", b"of another driver\n")
+        return found
+
+
+def test_an_object_that_another_driver_has_just_created_stays(tmp_path: Path) -> None:
+    SegmentedLog(Overtaken(tmp_path), FOLDER).write([b"own"])
+    assert lines_of(LocalFiles(tmp_path), FOLDER) == [b"of another driver", b"own"]
+
+
 def test_a_line_longer_than_an_object_gets_an_object_of_its_own(files: Failing) -> None:
     log = SegmentedLog(files, FOLDER, segment_bytes_max=10)
     log.write([b"a" * 50, b"b", b"c" * 50])

@@ -149,7 +149,8 @@ def test_a_move_is_no_failure_and_no_recovery(scripted: Scripted) -> None:
 
 def test_a_rollback_of_all_tasks_is_one_event(scripted: Scripted) -> None:
     reached = {name: DETECTED[name] for name in ("view", "gathered", "replayed")}
-    both = _recovery(reached, failed=0), RecoveryState("count/1", 0, 8, "it was ended", reached)
+    later = {name: at_ns + MS for name, at_ns in reached.items()}
+    both = _recovery(reached, failed=0), RecoveryState("count/1", 0, 8, "it was ended", later)
     scripted.look = _look(recoveries=tuple((each, False) for each in both))
     scripted.begin()
     scripted.writer.close(None)

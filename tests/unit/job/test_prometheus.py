@@ -68,16 +68,16 @@ def test_a_counter_that_begins_again_with_each_incarnation_goes_on() -> None:
 
 
 def test_each_phase_of_a_recovery_is_counted_once_however_often_it_is_read() -> None:
-    detected = {"detected": SECOND_NS, "view": 2 * SECOND_NS}
+    detected = {"failed": SECOND_NS // 2, "detected": SECOND_NS, "view": 2 * SECOND_NS}
     job = _Job(_status(_task(2), recoveries=(RecoveryState("count/0", 1, 2, "killed", detected),)))
     job.collector.sample()
     over = {**detected, "gathered": 5 * SECOND_NS, "replayed": 5 * SECOND_NS, "caught_up": 9 * SECOND_NS}
     job.status = _status(_task(2), recoveries=(RecoveryState("count/0", 1, 2, "killed", over),))
     for _ in range(2):
         assert job.value("clonos_recoveries_total", **TASK) == 1
-        assert job.value("clonos_recovery_duration_seconds_sum", **JOB) == 4
+        assert job.value("clonos_recovery_duration_seconds_sum", **JOB) == 4.5
         sums = [job.value("clonos_recovery_phase_seconds_sum", **JOB, phase=phase) for phase in over]
-        assert sums == [None, 1, 3, 0, 4]
+        assert sums == [None, 0.5, 1, 3, 0, 4]
     again = {name: at_ns + 100 * SECOND_NS for name, at_ns in over.items()}
     both = tuple(RecoveryState("count/0", 0, life, "a rollback", reached) for life, reached in ((2, over), (3, again)))
     job.status = _status(_task(3), recoveries=both, generation=9)
