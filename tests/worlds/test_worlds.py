@@ -15,7 +15,7 @@ from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.seeds import SwarmResult
-from clonos_chaos.swarm.world import TOPOLOGIES, World
+from clonos_chaos.swarm.world import KEYED, TOPOLOGIES, World
 from tests.worlds.playing import swarmed
 from tests.worlds.search import Search
 
@@ -58,8 +58,9 @@ def test_a_swarm_names_the_situations_that_it_never_reached() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
 def test_a_world_that_once_showed_a_fault_shows_none_now(seed: str, topology: str, reason: str) -> None:
-    assert topology.removeprefix("mix-") in TOPOLOGIES
-    Swarm(topology.removeprefix("mix-"), topology.startswith("mix-")).world(int(seed)).run()
+    kind, _, name = topology.rpartition("-")
+    assert name in (*TOPOLOGIES, KEYED)
+    Swarm(name, kind == "mix", kind == "rescale").world(int(seed)).run()
 
 
 @pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "a longer one"])

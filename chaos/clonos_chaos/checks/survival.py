@@ -22,6 +22,7 @@ class Survival:
         self.world = world
         self.why_permitted = ""  # in this generation
         self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, in any generation
+        self.exposed_before: set[str] = set()  # the same with earlier widths, some of which may not run any more
         self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all logs that they should
         self._keepers: dict[TaskId, set[SlotId]] = {}  # keepers that hold the causes of all output of their task
         self._filled: dict[TaskId, set[SlotId]] = {}  # the same, with keepers that died unnoticed
@@ -55,6 +56,7 @@ class Survival:
         def renumbered(task: TaskId) -> TaskId | None:
             return plan.task_named(before.task_name(task))
 
+        self.exposed_before.update(before.task_name(task) for task in self.effects_exposed)
         self.effects_exposed = {new for task in self.effects_exposed if (new := renumbered(task)) is not None}
         self._keepers = {new: held for task, held in self._keepers.items() if (new := renumbered(task)) is not None}
         self._filled, self._staying = {}, set()

@@ -99,7 +99,7 @@ def _asked_wrongly(world: SimCluster, oracle: Oracle) -> list[str]:
             calls.setdefault((asked.question, asked.generation), []).append(asked)
     named = {world.plan.task_name(task): lives for task, lives in oracle.incarnations.items()}
     lives = {name: len(lives) for name, lives in (oracle.retired | named).items()}
-    exposed = {world.plan.task_name(task) for task in oracle.survival.effects_exposed}
+    exposed = oracle.survival.exposed_before | set(map(world.plan.task_name, oracle.survival.effects_exposed))
     found = []
     for (question, generation), asked_all in calls.items():
         names = sorted({asked.task_name for asked in asked_all})  # a row that was not replicated may take another path
