@@ -190,6 +190,15 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "tasks_that_return_begin_at_zero": ("53 sink has fewer tasks for a while", 0),
     "splits_that_others_have_found_are_forgotten": ("53 source has fewer tasks for a while", 0),
     "splits_stay_with_their_tasks": ("53 source has fewer tasks for a while", 0),
+    "parts_take_the_place_of_what_a_key_has": (
+        "51 task of an aggregate that gets parts dies in the middle of a step",
+        0,
+    ),
+    "parts_mix_panes": ("51 task of windows that get parts dies just after a barrier", 0),
+    "late_records_are_in_parts": (
+        "51 task of windows that get parts and late records dies in the middle of a step",
+        8,
+    ),
     "ended_windows_are_retained": ("51 task of sliding windows dies just after a barrier", 0),
 }
 

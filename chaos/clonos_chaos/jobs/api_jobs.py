@@ -20,6 +20,7 @@ from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos.core.values import decode_value, encode_rows, encode_value, register
 from clonos.operators.connector_contract import Registration, WriterContext, WriterIdentity
 from clonos.operators.state.state_descriptors import ListState, ValueState
+from clonos.operators.windows.partial_step import PartialStep
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.fuzz_jobs import next_of
 from clonos_chaos.sim.external_systems import SimService
@@ -229,6 +230,13 @@ class ApiJob:
             last.sink(Immediate())
         if kind != "immediate":
             last.sink(Parts())
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a step gets parts of the records of its keys (``split_hot_keys``)."""
+        makes = [node.make for vertex in self._image.vertices for node in vertex.nodes]
+        kinds = [make.func for make in makes if isinstance(make, partial)]
+        return any(isinstance(kind, type) and issubclass(kind, PartialStep) for kind in kinds)
 
     def _drawn_order(self, rng: Random) -> Callable[[Any], int] | None:
         """Draws a call with an effect that is never repeated in doubt: it is left, or looked up."""

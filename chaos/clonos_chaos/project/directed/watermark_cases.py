@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
+from clonos_chaos.jobs.aggregate_jobs import AggregateJob
+from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
-from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
+from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob
 from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
 from clonos_chaos.project.directed.building_blocks import DirectedTest, at, directed_test, kills_it
 from clonos_chaos.sim.sim_cluster import SimCluster
@@ -21,12 +23,12 @@ RECORDS = 480
 def _timed(
     seed: int,
     targeted_faults: Sequence[TargetedFault],
-    kind: type[TimedJob | WindowJob] = MergingJob,
+    kind: Callable[..., ApiJob] = MergingJob,
     drift_ns: int = 0,
 ) -> World:
     """Makes a world in which barriers pass at once, because little is on its way."""
 
-    def job(rng: Random) -> TimedJob | WindowJob:
+    def job(rng: Random) -> ApiJob:
         return kind("timed", Random(rng.getrandbits(64)), RECORDS, None)
 
     return World(
@@ -92,3 +94,29 @@ def _idling(seed: int) -> World:
 @directed_test("51 source dies while another one waits for it")
 def _drifting_dies(seed: int) -> World:
     return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160)], DriftingJob, DRIFT_NS)
+
+
+def _split(kind: type[ApiJob]) -> Callable[..., ApiJob]:
+    """Makes jobs of a kind of which a step gets parts of the records of its keys."""
+
+    def made(name: str, rng: Random, records: int, sharing_depth: int | None) -> ApiJob:
+        while not (job := kind(name, Random(rng.getrandbits(64)), records, sharing_depth)).has_parts:
+            pass
+        return job
+
+    return made
+
+
+@directed_test("51 task of an aggregate that gets parts dies in the middle of a step")
+def _split_aggregate(seed: int) -> World:
+    return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (20, 60)], _split(AggregateJob))
+
+
+@directed_test("51 task of windows that get parts and late records dies in the middle of a step")
+def _split_late(seed: int) -> World:
+    return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160)], _split(LateJob))
+
+
+@directed_test("51 task of windows that get parts dies just after a barrier")
+def _split_windows(seed: int) -> World:
+    return _timed(seed, [at("aligned", kills_it, nth=nth) for nth in (8, 15)], _split(WindowJob))
