@@ -41,6 +41,7 @@ NAMES: Final = (
         "choosing",
         "joining",
         "totals",
+        "skew",
         "growth",
         "many_tasks",
         "slot_machine",
