@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from clonos.io.process.fault_points import FaultPoint
+from clonos.status import RescalePhase
 from clonos_chaos.project.served.rescale_kills import RescaleKill, Victim
 from clonos_chaos.project.served.rescale_slice import RescaleSlice, SliceRecord
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
+ORDERING = RescaleKill(RescalePhase.ORDERING, Victim.SLOT)
 EARLY = RescaleKill(FaultPoint.ALIGNED, Victim.HERE)
+BEFORE_VIEW = RescaleKill(FaultPoint.METADATA_WRITTEN, Victim.DRIVER, True)
 SWITCHING = RescaleKill(FaultPoint.DIVIDED, Victim.DRIVER, True)
 AFTER = RescaleKill(FaultPoint.START, Victim.HERE, True)
 
@@ -24,10 +27,11 @@ def test_widths_that_change_under_kills_leave_an_exact_output(tmp_path: Path) ->
         seen.append(record.changes)
         return True
 
-    record = RescaleSlice(1, tmp_path, [EARLY, SWITCHING, AFTER], 400.0).run(note)
+    record = RescaleSlice(1, tmp_path, [ORDERING, EARLY, BEFORE_VIEW, SWITCHING, AFTER], 400.0).run(note)
     assert (record.failure, record.examples) == ("", {})
     assert record.is_good
     assert record.records > 100
-    assert seen == [1, 2, 3]
+    assert seen == [1, 2, 3, 4, 5]
     assert record.missed == 0
-    assert record.kills[str(SWITCHING)] == record.kills[str(AFTER)] == (1, 0)
+    for kill in (SWITCHING, AFTER):
+        assert record.kills[str(kill)] == (1, 0), "after the checkpoint nothing gives the change up, also no death"

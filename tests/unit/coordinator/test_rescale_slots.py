@@ -85,6 +85,11 @@ def test_a_process_that_keeps_a_journal_is_not_released() -> None:
     assert set(keepers) <= set(harness.view_slots())
 
 
+def phase_of(harness: CoordinatorHarness) -> type[rescale_machine.State]:
+    """How far the change is."""
+    return type(harness.coordinator.rescale)
+
+
 def test_a_change_for_which_processes_do_not_come_is_given_up_and_withdraws_all_requests() -> None:
     harness = ready()
     assert of_kind(harness.do(RescaleRequested(7, ((name_of_step(harness), 5),))), RequestSlots) == [RequestSlots(3)]
@@ -145,3 +150,17 @@ def test_a_job_with_one_task_left_still_needs_a_process_for_what_backs_it_up() -
     assert len(harness.view.placements) == 1
     effects = harness.gone(next(slot for slot in (1, 2) if slot != harness.of(0).hosting_slot))
     assert of_kind(effects, RequestSlots), "its output would wait for ever for a keeper"
+
+
+def test_a_process_that_dies_while_others_are_ordered_delays_the_change_and_does_not_end_it() -> None:
+    harness = ready()
+    harness.do(RescaleRequested(7, ((name_of_step(harness), 3),)))
+    lost = harness.of(0).hosting_slot
+    assert of_kind(harness.gone(lost), RequestSlots) == [RequestSlots(1)]
+    harness.register(90, "a")
+    harness.tick(300)
+    assert phase_of(harness) is rescale_machine.Ordering, "one more process is to come"
+    assert harness.of(0).hosting_slot != lost
+    harness.register(91, "b")
+    harness.tick(300)
+    assert phase_of(harness) is rescale_machine.Cutting
