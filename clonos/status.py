@@ -213,6 +213,7 @@ class RescalePhase(StrEnum):
     """How far a change of the widths or places of a running job is."""
 
     ORDERING = "ordering"  # the processes of new tasks start
+    WARMING = "warming"  # the state of the next tasks is read while those before run
     CUTTING = "cutting"  # a checkpoint is awaited at which all tasks stand
     SWITCHING = "switching"  # the tasks begin again, with other widths or in other slots
     DONE = "done"
@@ -221,6 +222,7 @@ class RescalePhase(StrEnum):
 
 RESCALE_TEXTS: Final[Mapping[RescalePhase, str]] = {
     RescalePhase.ORDERING: "processes for new tasks start",
+    RescalePhase.WARMING: "the state of the next tasks is being read while those before run",
     RescalePhase.CUTTING: "all tasks are coming to the checkpoint at which they change",
     RescalePhase.SWITCHING: "the tasks begin again from the checkpoint",
     RescalePhase.DONE: "the tasks run again",

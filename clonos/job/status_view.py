@@ -9,7 +9,7 @@ from clonos.connectors.html_table import html_table
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
-from clonos.core.coordinator.rescale_machine import Cutting, Ordering, State, Steady, Switching
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, State, Steady, Switching, Warming
 from clonos.core.model.ids import TaskId
 from clonos.core.model.metric_series import late_records
 from clonos.core.model.plan import Plan
@@ -76,7 +76,7 @@ def rescale_state(coordinator: Coordinator) -> RescaleState | None:
             return None
         case Steady(refusal=text):
             pass
-        case Ordering(widths=widths) | Cutting(widths=widths):
+        case Ordering(widths=widths) | Warming(widths=widths) | Cutting(widths=widths):
             pass
         case Switching():
             widths = coordinator.completed.widths
@@ -94,6 +94,8 @@ def rescale_phase(state: State) -> RescalePhase:
             return RescalePhase.REFUSED
         case Ordering():
             return RescalePhase.ORDERING
+        case Warming():
+            return RescalePhase.WARMING
         case Cutting():
             return RescalePhase.CUTTING
         case Switching():

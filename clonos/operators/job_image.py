@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import StateUnion
+from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.task_snapshot import Snapshot, StateSource
@@ -80,9 +81,13 @@ class JobImage:
 
     def union_of(self, head: Snapshot) -> StateUnion:
         """Returns the union of the state that a task takes from tasks of another plan."""
-        plan, vertex = self.plan, self.plan.vertex_of[head.task]
+        return self.new_union(head.task)
+
+    def new_union(self, task: TaskId) -> StateUnion:
+        """Returns the empty union of the state that a task takes from tasks of another plan."""
+        plan, vertex = self.plan, self.plan.vertex_of[task]
         declared, width = self.vertices[vertex].declared_state(), plan.vertices[vertex].parallelism
-        return UnitedState(declared, plan.index_of(head.task), width, plan.max_parallelism)
+        return UnitedState(declared, plan.index_of(task), width, plan.max_parallelism)
 
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""

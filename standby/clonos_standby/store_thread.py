@@ -1,5 +1,5 @@
-"""Threads for the checkpoint store: in a slot one writes snapshots, one whole states, and one reads, so that no
-recovery waits for a write.
+"""Threads for the checkpoint store: in a slot one writes snapshots, one whole states, one reads, so that no recovery
+waits for a write, and one reads ahead for tasks of the next plan.
 
 A failed call is retried up to 3 times; then the failure is an event for the slot's machine. A whole state that cannot
 be written is a warning: it is written again later.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from queue import SimpleQueue
@@ -17,20 +18,21 @@ from typing import TypeVar
 
 from clonos.core.checkpoint.snapshot import (
     STANDBY_BYTES_MAX,
+    ReadObject,
     RestoredState,
     encode_snapshot,
     is_moved,
-    restore_from,
     restore_moved,
     standby_payload,
 )
+from clonos.core.checkpoint.warm_states import ReadAheadEnded, WarmKey, WarmStates, read_ahead, restorer, widths_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
+from clonos.core.ports.slot_effects import ReadAhead, ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.slot.slot_events import PartFailed, SnapshotsRead, SnapshotWritten, WholeStateWritten
+from clonos.core.slot.slot_events import PartFailed, SnapshotsRead, SnapshotWritten, WarmedUp, WholeStateWritten
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
@@ -118,9 +120,10 @@ class SnapshotStore:
         self._standby_bytes_max = standby_bytes_max
         self._sizes: dict[str, int] = {}  # of the objects written last
         self._permille: dict[tuple[TaskId, Incarnation], int] = {}  # of the state of the task that is being restored
-        self._writer, self._writer_of_wholes, self._reader = (
+        self._warm = WarmStates(())
+        self._writer, self._writer_of_wholes, self._reader, self._reader_ahead = (
             StoreThread(name, context.inbox, backoff_first_s=backoff_first_s)
-            for name in ("store writer", "store writer of whole states", "store reader")
+            for name in ("store writer", "store writer of whole states", "store reader", "store reader ahead")
         )
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
@@ -184,7 +187,55 @@ class SnapshotStore:
     def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """Reads snapshots; the outcome is ``SnapshotsRead``."""
         image = self._context.image  # that of the view in force, to which the number of the task belongs
-        self._reader.put(lambda: self._read(purpose, names, image))
+        warm = (
+            self._warm
+            if isinstance(purpose, TaskRead) and self._warm.widths == widths_of(image.plan)
+            else WarmStates(())
+        )
+        self._reader.put(lambda: self._read(purpose, names, image, warm))
+
+    def read_ahead(self, asked: ReadAhead) -> None:
+        """Reads the state of tasks of the next plan; the outcome is ``WarmedUp``."""
+        image = self._context.image
+        image = replace(image, plan=image.plan.with_widths(dict(asked.widths)))
+        if self._warm.is_ended or self._warm.widths != widths_of(image.plan):
+            self.drop_read_ahead()
+            self._warm = WarmStates(widths_of(image.plan))
+        warm = self._warm
+        self._reader_ahead.put(lambda: self._read_ahead(asked, image, warm))
+
+    def drop_read_ahead(self) -> None:
+        """Drops what was read for tasks of the next plan, but for what reads that were asked for before may take."""
+        self._warm.is_ended = True
+        self._warm = WarmStates(())
+
+    def _read_ahead(self, asked: ReadAhead, image: JobImage, warm: WarmStates) -> None:
+        read = self._read_for(warm)
+        for name, source in [(task.task, source) for task in asked.tasks for source in task.sources]:
+            number = image.plan.task_named(name)
+            if number is None:
+                continue
+            if self._faults is not None:
+                self._faults.reach(FaultPoint.READ_AHEAD, name)
+            try:
+                read_ahead(warm, name, source, image.new_union(number), partial(self._new_mirror, number), read)
+            except ReadAheadEnded:
+                return
+            except ClonosError as error:  # the task that begins here meets it again, and says it
+                logger.info("the state of %s was not read ahead: %s", name, error)
+        self._post(WarmedUp(asked.number))
+
+    def _read_for(self, warm: WarmStates) -> ReadObject:
+        """Returns a reader of objects whose pieces end when nothing more is to be read ahead."""
+
+        def read(name: str) -> Iterator[bytes | memoryview]:
+            pieces = self._reader_ahead.persist(lambda: self._store.read_object(name))
+            for piece in pieces:
+                if warm.is_ended:
+                    raise ReadAheadEnded(name)
+                yield piece
+
+        return read
 
     def restored_permille(self, task: TaskId, incarnation: Incarnation) -> int | None:
         """Returns how much of the state of a task has been read; None unless it is being read. Any thread may call
@@ -199,22 +250,25 @@ class SnapshotStore:
         reached(0.0)
         return self._reader.persist(partial(self._store.read_object, name, reached))
 
-    def _restored(self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage) -> RestoredState:
+    def _restored(
+        self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage, warm: WarmStates
+    ) -> RestoredState:
         places = {name: number for number, name in enumerate(names)}
 
         def read(name: str) -> Iterator[bytes | memoryview]:
             return self._read_object(purpose, name, places[name], len(names))
 
+        task = image.plan.task_name(purpose.task)
         try:
             if is_moved(names[-1]):
-                return restore_moved(names, read, image.union_of)
-            return restore_from(((name, read(name)) for name in names), self._new_mirror(purpose.task))
+                return restore_moved(names, read, image.union_of, restorer(warm, task, read))
+            return warm.take(WarmKey(task), names, read, lambda: self._new_mirror(purpose.task))
         finally:
             self._permille.clear()
 
-    def _read(self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage) -> None:
+    def _read(self, purpose: ReadPurpose, names: tuple[str, ...], image: JobImage, warm: WarmStates) -> None:
         try:
-            restored = self._restored(purpose, names, image)
+            restored = self._restored(purpose, names, image, warm)
         except ClonosError as error:  # a PeerError: values that this process cannot decode; a JobError: StateUndivided
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
@@ -232,7 +286,9 @@ class SnapshotStore:
         """Ends the threads."""
         self._writer.close()
         self._writer_of_wholes.close()
+        self._warm.is_ended = True
         self._reader.close()
+        self._reader_ahead.close()
 
 
 class _RecordedPieces:

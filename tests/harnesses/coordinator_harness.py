@@ -34,6 +34,7 @@ from clonos.core.wire.control_messages import (
     Suspicion,
     TaskStatus,
     View,
+    WarmUp,
 )
 from clonos.core.wire.recovery_messages import InputRange, LogLost, Recourse, TaskFailed
 
@@ -60,7 +61,8 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
 class HarnessSlot:
     """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none.
 
-    ``suspends``: its live tasks are suspended as soon as a view asks for it.
+    ``suspends``: its live tasks are suspended as soon as a view asks for it. ``reads_ahead``: it
+    does at once what a ``WarmUp`` asks for; ``warmed``: number of the last one.
     """
 
     slot: SlotId
@@ -71,6 +73,8 @@ class HarnessSlot:
     is_mute: bool = False
     are_backups_ready: bool = True
     suspends: bool = True
+    reads_ahead: bool = True
+    warmed: int = 0
     phase: TaskPhase = TaskPhase.LIVE
     counters: tuple[tuple[TaskCounter, int], ...] = ()
     is_over_soft_limit: bool = False
@@ -95,7 +99,8 @@ class HarnessSlot:
         )
         keepers = tuple((p.task, p.incarnation) for p in backups if self.slot in p.keepers)
         over = self.is_over_soft_limit
-        return SlotStatus(self.slot, self.view.number, self.completed, tasks, standbys, keepers, over)
+        body = tasks, standbys, keepers, over
+        return SlotStatus(self.slot, self.view.number, self.completed, *body, warmed=self.warmed)
 
 
 class CoordinatorHarness:
@@ -132,6 +137,8 @@ class CoordinatorHarness:
             slot.view = message
         elif isinstance(message, Completed) and message.generation == slot.view.generation:
             slot.completed = max(slot.completed, message.checkpoint)
+        elif isinstance(message, WarmUp) and message.generation == slot.view.generation and slot.reads_ahead:
+            slot.warmed = message.number
         elif isinstance(message, Release):
             slot.is_mute = True
 

@@ -184,6 +184,8 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     ),
     "state_of_a_cut_is_not_divided": ("53 keyed steps change their widths twice", 0),
     "keys_are_divided_by_their_remainder": ("53 keyed steps change their widths twice", 0),
+    "the_rest_of_a_chain_is_not_read": ("53 tasks are placed anew after a loss", 0),
+    "what_was_read_outlives_its_generation": ("53 widths change", 0),
     "waiting_rows_are_dealt": ("53 step whose rows wait changes its width", 0),
     "drains_are_not_recorded": ("53 task whose rows wait dies when it has stored its snapshot of the cut", 0),
     "numbers_of_returning_tasks_are_forgotten": ("53 sink has fewer tasks for a while", 0),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.checkpoint.snapshot import encode_snapshot, restore_from, standby_payload
+from clonos.core.checkpoint.snapshot import encode_snapshot, standby_payload
+from clonos.core.checkpoint.warm_states import WarmKey, WarmStates, widths_of
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.plan import Plan
 from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
@@ -19,6 +22,7 @@ from clonos.core.slot.slot_events import (
     SinkWriterFenced,
     SnapshotsRead,
     SnapshotWritten,
+    WarmedUp,
     WholeStateWritten,
 )
 from clonos.core.wire.control_messages import Register
@@ -53,6 +57,8 @@ class SimSlot(SimProcess):
             effect.WriteSnapshot: self._write_snapshot,
             effect.WriteWholeState: self._write_whole_state,
             effect.ReadSnapshots: self._read_snapshots,
+            effect.ReadAhead: self._read_ahead,
+            effect.DropReadAhead: lambda _: self._drop_read_ahead(),
             effect.OpenSink: self._open_sink,
             effect.WriteToSink: self._write_to_sink,
             effect.ForgetSinkOutput: self._forget_sink_output,
@@ -71,6 +77,7 @@ class SimSlot(SimProcess):
             effect.RefuseMessage: self._refuse_message,
             effect.EndSlot: self._end_slot,
         }
+        self._warm = WarmStates(())
         self._is_silent = False
         self._external_due_ns: dict[str, int] = {}
 
@@ -169,9 +176,15 @@ class SimSlot(SimProcess):
 
     def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
         mirror = self.new_mirror(asked.purpose.task)  # its number may mean another task when it was read
-        self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names, mirror)
+        warm = self._warm if isinstance(asked.purpose, TaskRead) else WarmStates(())
+        task = self.slot.plan.task_name(asked.purpose.task)
+        if warm.widths != widths_of(self.slot.plan):
+            warm = WarmStates(())
+        self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names, mirror, WarmKey(task), warm)
 
-    def _read(self, purpose: ReadPurpose, names: tuple[str, ...], mirror: Mirror) -> None:
+    def _read(
+        self, purpose: ReadPurpose, names: tuple[str, ...], mirror: Mirror, key: WarmKey, warm: WarmStates
+    ) -> None:
         store = self.world.store
         missing = [name for name in names if name not in store]
         if missing and isinstance(purpose, TaskRead) and not self.is_dead:
@@ -179,8 +192,33 @@ class SimSlot(SimProcess):
         if missing or self.world.fails_in_store():
             self.run(self.handle, SnapshotsRead(purpose, None, f"missing {missing}"))
             return
-        restored = restore_from([(name, store[name]) for name in names], mirror)
+        restored = warm.take(key, names, store.__getitem__, lambda: mirror)
         self.run(self.handle, SnapshotsRead(purpose, restored, ""))
+
+    def _read_ahead(self, asked: effect.ReadAhead) -> None:
+        plan = self.slot.plan.with_widths(dict(asked.widths))
+        if self._warm.is_ended or self._warm.widths != widths_of(plan):
+            self._drop_read_ahead()
+            self._warm = WarmStates(widths_of(plan))
+        self.clock.after(self._store_delay_ns(), self._ahead, asked, plan, self._warm)
+
+    def _ahead(self, asked: effect.ReadAhead, plan: Plan, warm: WarmStates) -> None:
+        """Reads chains with which tasks go on. The driver of the world divides others, so nothing is read of them."""
+        store = self.world.store
+        self.world.reach(FaultPoint.READ_AHEAD)
+        for task in asked.tasks:
+            for source in task.sources:
+                number = plan.task_named(task.task)
+                has_all = all(name in store for name in source.objects) and not self.world.fails_in_store()
+                if has_all and number is not None and not source.vertex and not warm.is_ended:
+                    new_mirror = partial(self.world.job.new_mirror, plan.vertex_of[number])
+                    warm.extend(WarmKey(task.task), source.objects, store.__getitem__, new_mirror)
+        if not self.is_dead and not warm.is_ended:
+            self.run(self.handle, WarmedUp(asked.number))
+
+    def _drop_read_ahead(self) -> None:
+        self._warm.is_ended = True
+        self._warm = WarmStates(())
 
     def _open_sink(self, asked: effect.OpenSink) -> None:
         self._external(asked.task, self._register_external, asked.incarnation, asked.generation, asked.restored_number)

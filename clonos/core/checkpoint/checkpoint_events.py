@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.wire.control_messages import Snapshotted
 
@@ -26,10 +27,12 @@ class CutGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHeld:
-    """Event: the objects of the next checkpoint that completes, from ``number`` on, are kept for a request."""
+    """Event: the objects of the next checkpoint that completes, from ``number`` on, are kept for a request.
+    ``metadata``: that of the checkpoint, if it is complete already."""
 
     request: int
     number: CheckpointId
+    metadata: CheckpointMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)

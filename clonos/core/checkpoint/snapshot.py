@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -46,6 +47,12 @@ class RestoredState(NamedTuple):
     mirror: Mirror
 
 
+ReadObject = Callable[[str], Iterable[bytes | memoryview]]
+"""Returns the pieces of an object of a store."""
+
+RestoreSource = Callable[[StateSource, tuple[str, ...], Callable[[], Mirror]], RestoredState]
+
+
 class _Format(msgspec.Struct, frozen=True, array_like=True):
     """Snapshot of any format."""
 
@@ -61,13 +68,16 @@ _pieces_decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
 encode_snapshot = _encoder.encode
 
 
-def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mirror: Mirror) -> RestoredState:
-    """Applies a chain of objects, oldest first, to an empty mirror.
+def restore_from(
+    objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mirror: Mirror, begun: Snapshot | None = None
+) -> RestoredState:
+    """Applies a chain of objects, oldest first, to an empty mirror, or the rest of the chain to the mirror that has the
+    objects up to the snapshot ``begun``.
 
     Each object is a name and its pieces: first a snapshot, then further changes.
     """
-    snapshot: Snapshot | None = None
-    chain_length = 0
+    snapshot = begun
+    chain_length = 0 if begun is None else begun.chain_length
     for name, pieces in objects:
         chain_length += 1
         rest = iter(pieces)
@@ -102,11 +112,14 @@ def is_moved(name: str) -> bool:
 
 
 def restore_moved(
-    names: Sequence[str], read: Callable[[str], Iterable[bytes | memoryview]], unite: Callable[[Snapshot], StateUnion]
+    names: Sequence[str],
+    read: ReadObject,
+    unite: Callable[[Snapshot], StateUnion],
+    restore: RestoreSource | None = None,
 ) -> RestoredState:
     """Restores a state from the objects of its sources, one source after the other, and the snapshot that names these.
 
-    ``read`` returns the pieces of an object.
+    ``restore`` returns the state of a source from its chain of objects and an empty mirror.
     """
     head = decode_snapshot(next(iter(read(names[-1])), b""), names[-1])
     union, rest = unite(head), iter(names)
@@ -114,9 +127,10 @@ def restore_moved(
         chain = tuple(islice(rest, source.objects))
         if is_moved(chain[-1]):
             mirror = restore_moved(chain, read, lambda _, source=source: union.union_of(source)).mirror  # type: ignore[misc]
+        elif restore is not None:
+            mirror = restore(source, chain, partial(union.new_mirror, source)).mirror
         else:
-            mirror = union.new_mirror(source)
-            restore_from(((name, read(name)) for name in chain), mirror)
+            mirror = restore_from(((name, read(name)) for name in chain), union.new_mirror(source)).mirror
         union.add(source, mirror)
     return RestoredState(head, union.united())
 

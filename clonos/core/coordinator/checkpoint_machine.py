@@ -166,7 +166,7 @@ def _give_up_cut(state: Active, _event: CutGivenUp) -> Next[Active]:
 
 
 def _hold(state: Active, event: CheckpointHeld) -> Next[Active]:
-    held = (*state.ledger.held, Held(event.request, event.number))
+    held = (*state.ledger.held, Held(event.request, event.number, event.metadata))
     return replace(state, ledger=replace(state.ledger, held=held)), ()
 
 

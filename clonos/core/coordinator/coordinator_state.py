@@ -190,7 +190,7 @@ class CoordinatorState:
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}
         self.behind_completed: dict[SlotId, None] = {}
-        self.repeated_ns = 0
+        self.repeated_ns, self.warm_ups_asked, self.warm_ups_sent_ns = 0, 0, 0
         # changes that the next view will make
         self.failed_tasks: dict[TaskId, bool] = {}  # without a living incarnation; True: their successors single-step
         self.confirmed: dict[TaskId, int] = {}  # of failed tasks that move: see ``ViewChange``

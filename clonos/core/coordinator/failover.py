@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from clonos.core.checkpoint import checkpoint_events
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -19,6 +20,7 @@ from clonos.core.coordinator import (
     rescale_machine,
     view_machine,
 )
+from clonos.core.coordinator.assignment_after_cut import assignment_after_cut
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
     DivideState,
@@ -37,7 +39,6 @@ from clonos.core.model.options import PlacementKind
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
 from clonos.core.placement.assignment import (
-    NO_ASSIGNMENT,
     Assignment,
     Readiness,
     is_balanced,
@@ -301,14 +302,25 @@ def give_up_cut(state: CoordinatorState, reason: str) -> None:
         give_up_rescale(state, reason)
 
 
+def release_warm_up(state: CoordinatorState) -> None:
+    """Lets the objects be deleted that slots were asked to read for the next tasks."""
+    if isinstance(state.rescale, rescale_machine.Warming) and state.rescale.rounds:
+        advance_checkpoints(state, checkpoint_events.HoldReleased(-state.rescale.warm_ups.number))
+
+
+GIVES_UP: Final = rescale_machine.Ordering | rescale_machine.Warming | rescale_machine.Cutting
+"""States in which a change of widths may be given up."""
+
+
 def give_up_rescale(state: CoordinatorState, reason: str) -> None:
     """Gives a rescale up, unless the metadata of its cut is being written: then only the outcome counts."""
     rescale = state.rescale
-    if not isinstance(rescale, rescale_machine.Ordering | rescale_machine.Cutting):
+    if not isinstance(rescale, GIVES_UP):
         return
     committing = state.checkpoints
     if isinstance(committing, checkpoint_machine.Committing) and committing.metadata.is_cut:
         return
+    release_warm_up(state)
     state.slots_needed -= slots_added(state, rescale.widths)
     advance_checkpoints(state, checkpoint_events.CutGivenUp())
     state.rescale = rescale_machine.step(rescale, rescale_machine.GivenUp(reason))
@@ -374,20 +386,14 @@ def switch(
     ``dropped``: how many slots fewer are needed; 0 for another coordinator, which begins with the number for the tasks
     of the cut.
     """
-    assigned = [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
     state.adopt_plan(divided)
     plan, domains = state.plan, state.domains()
     predecessors = tuple(before.task_named(plan.task_name(task)) for task in plan.tasks)
-    assignment = [NO_ASSIGNMENT if task is None else assigned[task] for task in predecessors]
-    if divided.is_placed_anew:
-        assignment = [a if plan.is_journalled(TaskId(t)) else NO_ASSIGNMENT for t, a in enumerate(assignment)]
-    ready = Readiness({}, {}, [entry.snapshot for entry in divided.tasks], state.ledger.incarnations)
-    placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+    placed = assignment_after_cut(state, view, before, plan, divided.is_placed_anew)
     state.slots_needed -= dropped
     if _release_surplus(state, placed):
         domains = state.domains()
-        assignment = [was._replace(slot=now.slot) for was, now in zip(assignment, placed, strict=True)]
-        placed = place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
+        placed = assignment_after_cut(state, view, before, plan, divided.is_placed_anew, placed)
     addresses = tuple(state.addresses[slot] for slot in domains)
     install_view(state, view_machine.Switch(divided, placed, addresses, predecessors, is_known))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clonos.core.checkpoint import checkpoint_events
-from clonos.core.coordinator import rescale_machine
+from clonos.core.coordinator import rescale_machine, warming
 from clonos.core.coordinator.checkpoint_ledger import Pending
 from clonos.core.coordinator.checkpoint_machine import Collecting
 from clonos.core.coordinator.coordinator_events import RescaleRequested, Ticked
@@ -23,7 +23,7 @@ from clonos.core.coordinator.failover import (
     slots_dropped,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching
+from clonos.core.coordinator.rescale_machine import Cutting, Ordering, Steady, Switching, Warming
 from clonos.core.coordinator.sources import sources_to_end, trigger_sources
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.plan import LIMIT_KIND, Plan, refusals
@@ -101,13 +101,18 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
                 _step(state, rescale_machine.SlotsThere(state.awake_ns))
             elif state.awake_ns - begun_ns > state.options.slots_wait_ms * NANOSECONDS:
                 give_up_rescale(state, _too_few_text(state, wanted))
-        case Cutting(begun_ns=begun_ns):
+        case Warming():
+            warming.tick(state, state.rescale)
+        case Cutting(begun_ns=begun_ns, warm_ups=warm_ups):
+            warming.repeat(state, warm_ups)
             if state.awake_ns - begun_ns > state.options.rescale_timeout_ms * NANOSECONDS:
                 give_up_rescale(state, _late_text(state, state.rescale))
             else:
                 _cut(state, state.rescale)
-        case Switching():
-            if not state.is_switch_due(state.view) and not state.recovering_tasks:
+        case Switching(warm_ups=warm_ups):
+            if state.is_switch_due(state.view):
+                warming.repeat(state, warm_ups)
+            elif not state.recovering_tasks:
                 _step(state, rescale_machine.Settled())
 
 

@@ -1,7 +1,7 @@
 """Rescale machine: from the request of other widths to the generation that has them (protocol 6.12).
 
-    Steady ──WidthsAsked──▶ Ordering ──SlotsThere──▶ Cutting ──CutComplete──▶ Switching ──Settled──▶ Steady
-                        └───────GivenUp──────────┴──▶ Steady
+    Steady ──WidthsAsked──▶ Ordering ──SlotsThere──▶ Warming ──Warmed──▶ Cutting ──CutComplete──▶ Switching
+                        └───────GivenUp──────────┴──────────────────┴──▶ Steady ◀──────Settled──────┘
 
 The metadata of the cut, with the widths in it, is the point of no return: nothing gives the rescale up after it. Before
 it, whatever goes wrong does, once the cut has its number. Until then no task is affected, so the rescale waits until
@@ -11,11 +11,13 @@ what has failed has recovered; ``rescale_timeout`` limits that.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.checkpoint_machine import RETRY_FIRST_NS
-from clonos.core.model.ids import CheckpointId
+from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.model.machine import Machine, Table
+from clonos.core.wire.control_messages import WarmUp
 
 Widths = tuple[tuple[str, int], ...]
 """Number of tasks of each vertex, by its name, in the order of the plan."""
@@ -42,6 +44,36 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmUpRound:
+    """Requests to slots to read the state of the tasks that will begin there, as of one completed checkpoint.
+
+    ``number``: of the requests. ``completed_ns``: when the checkpoint became complete. ``messages``: by slot.
+    """
+
+    number: int
+    completed_ns: int
+    messages: tuple[tuple[SlotId, WarmUp], ...]
+
+
+NO_WARM_UPS: Final = WarmUpRound(0, 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The slots read the state of the next tasks while the present ones run.
+
+    ``rounds``: how often they were asked to, each time as of a later checkpoint. ``begun_ns``: since when.
+    """
+
+    request: int
+    widths: Widths
+    begun_ns: int
+    is_placed_anew: bool = False
+    warm_ups: WarmUpRound = NO_WARM_UPS
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cutting:
     """Every task is about to be suspended at the barrier of ``checkpoint``, which is 0 until the job is quiet.
 
@@ -54,6 +86,7 @@ class Cutting:
     checkpoint: CheckpointId
     is_triggered: bool
     is_placed_anew: bool = False
+    warm_ups: WarmUpRound = NO_WARM_UPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +102,10 @@ class Switching:
     divided: CheckpointMetadata | None = None
     attempts: int = 0
     retry_ns: int | None = 0
+    warm_ups: WarmUpRound = NO_WARM_UPS
 
 
-State = Steady | Ordering | Cutting | Switching
+State = Steady | Ordering | Warming | Cutting | Switching
 
 # ------------------------------------------------------------------ events
 
@@ -97,6 +131,20 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class SlotsThere:
     """Event: there are enough slots."""
+
+    awake_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpsAsked:
+    """Event: slots are asked to read the state of the next tasks as of the last completed checkpoint."""
+
+    warm_ups: WarmUpRound
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """Event: the slots have read that state, or are not waited for any longer."""
 
     awake_ns: int
 
@@ -145,7 +193,18 @@ class Settled:
 
 
 Event = (
-    WidthsAsked | Refused | SlotsThere | Quiet | CutKnown | CutComplete | DivisionAsked | Divided | GivenUp | Settled
+    WidthsAsked
+    | Refused
+    | SlotsThere
+    | WarmUpsAsked
+    | Warmed
+    | Quiet
+    | CutKnown
+    | CutComplete
+    | DivisionAsked
+    | Divided
+    | GivenUp
+    | Settled
 )
 
 # ------------------------------------------------------------------ handlers
@@ -159,8 +218,17 @@ def _refuse(_state: Steady, event: Refused) -> Steady:
     return Steady(event.request, event.reason)
 
 
-def _begin(state: Ordering, event: SlotsThere) -> Cutting:
-    return Cutting(state.request, state.widths, event.awake_ns, CheckpointId(0), False, state.is_placed_anew)
+def _warm(state: Ordering, event: SlotsThere) -> Warming:
+    return Warming(state.request, state.widths, event.awake_ns, state.is_placed_anew)
+
+
+def _ask_for_warm_ups(state: Warming, event: WarmUpsAsked) -> Warming:
+    return replace(state, warm_ups=event.warm_ups, rounds=state.rounds + 1)
+
+
+def _begin(state: Warming, event: Warmed) -> Cutting:
+    head = state.request, state.widths, event.awake_ns, CheckpointId(0), False
+    return Cutting(*head, state.is_placed_anew, state.warm_ups)
 
 
 def _name_cut(state: Cutting, event: Quiet) -> Cutting:
@@ -172,7 +240,7 @@ def _trigger(state: Cutting, _event: CutKnown) -> Cutting:
 
 
 def _switch(state: Cutting, _event: CutComplete) -> Switching:
-    return Switching(state.request)
+    return Switching(state.request, warm_ups=state.warm_ups)
 
 
 def _ask_for_division(state: Switching, _event: DivisionAsked) -> Switching:
@@ -190,7 +258,7 @@ def _take_over(state: Steady, _event: CutComplete) -> Switching:
     return Switching(state.request)
 
 
-def _give_up(state: Ordering | Cutting, event: GivenUp) -> Steady:
+def _give_up(state: Ordering | Warming | Cutting, event: GivenUp) -> Steady:
     return Steady(state.request, event.reason)
 
 
@@ -201,12 +269,15 @@ def _settle(state: Switching, _event: Settled) -> Steady:
 HANDLERS: Table[State] = {
     (Steady, WidthsAsked): _order,
     (Steady, Refused): _refuse,
-    (Ordering, SlotsThere): _begin,
+    (Ordering, SlotsThere): _warm,
+    (Warming, WarmUpsAsked): _ask_for_warm_ups,
+    (Warming, Warmed): _begin,
     (Cutting, Quiet): _name_cut,
     (Cutting, CutKnown): _trigger,
     (Cutting, CutComplete): _switch,
     (Steady, CutComplete): _take_over,
     (Ordering, GivenUp): _give_up,
+    (Warming, GivenUp): _give_up,
     (Cutting, GivenUp): _give_up,
     (Switching, DivisionAsked): _ask_for_division,
     (Switching, Divided): _divide,

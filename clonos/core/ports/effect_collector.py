@@ -13,6 +13,7 @@ from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import Effect, ReadPurpose
 from clonos.core.ports.task_port import Activation, Command, TaskHandle
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.control_messages import TaskWarmUp
 from clonos.core.wire.messages import Message
 
 
@@ -152,6 +153,14 @@ class EffectCollector:
     def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         """Asks for ``ReadSnapshots``."""
         self._effects.append(effect.ReadSnapshots(purpose, names))
+
+    def read_ahead(self, number: int, widths: tuple[tuple[str, int], ...], tasks: tuple[TaskWarmUp, ...]) -> None:
+        """Asks for ``ReadAhead``."""
+        self._effects.append(effect.ReadAhead(number, widths, tasks))
+
+    def drop_read_ahead(self) -> None:
+        """Asks for ``DropReadAhead``."""
+        self._effects.append(effect.DropReadAhead())
 
     def open_external(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int

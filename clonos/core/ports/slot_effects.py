@@ -15,6 +15,7 @@ from clonos.core.model.ids import Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.task_port import Activation, Command
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.control_messages import TaskWarmUp
 from clonos.core.wire.messages import Message
 
 
@@ -131,6 +132,20 @@ class ReadSnapshots(msgspec.Struct, frozen=True, gc=False):
 
     purpose: ReadPurpose
     names: tuple[str, ...]
+
+
+class ReadAhead(msgspec.Struct, frozen=True, gc=False):
+    """Read the state of tasks of the next plan, with these widths, into memory: ``WarmedUp``. Tasks of that plan begin
+    with what was read, and read the rest. What was read for other widths is dropped.
+    """
+
+    number: int
+    widths: tuple[tuple[str, int], ...]
+    tasks: tuple[TaskWarmUp, ...]
+
+
+class DropReadAhead(msgspec.Struct, frozen=True, gc=False):
+    """Drop what was read for tasks of the next plan, after the reads that were asked for before."""
 
 
 class OpenSink(msgspec.Struct, frozen=True, gc=False):
@@ -266,6 +281,8 @@ Effect = (
     | WriteSnapshot
     | WriteWholeState
     | ReadSnapshots
+    | ReadAhead
+    | DropReadAhead
     | OpenSink
     | WriteToSink
     | ForgetSinkOutput

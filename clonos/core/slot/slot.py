@@ -38,6 +38,7 @@ from clonos.core.slot.source_drift import SourceDrift
 from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.slot.story import Story
 from clonos.core.slot.thread_events import LocalEvents
+from clonos.core.slot.warm_ups import WarmUps
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.admission import check_for_slot, check_watermark
@@ -54,6 +55,7 @@ from clonos.core.wire.control_messages import (
     TaskStatus,
     TriggerCheckpoint,
     View,
+    WarmUp,
 )
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
@@ -74,6 +76,7 @@ class Slot(StorageEvents, LocalEvents):
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
         self.pressure, self.drift = Pressure(options, self.shell), SourceDrift(plan, options, self.shell)
+        self.warm_ups = WarmUps(options, self.shell)
         threads = map(ThreadId, count(1))
         self.context = SlotContext(slot_id, plan, options, self.shell, self.pressure.budget, threads, self.mark_status)
         self.backups = Backups(self.context)
@@ -247,6 +250,10 @@ class Slot(StorageEvents, LocalEvents):
         if found is not None:
             self.shell.send(COORDINATOR, *found)
 
+    def _on_warm_up(self, _sender: SlotId, message: WarmUp, _payload: object) -> None:
+        if message.generation == self.view.generation:
+            self.warm_ups.ask(message)
+
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
             self.close()
@@ -268,6 +275,8 @@ class Slot(StorageEvents, LocalEvents):
             journals = self._adopt(plan, before, view)
         self.backups.apply_view(view, self.hosted)
         begun = self._begin_tasks(view, journals)
+        if view.generation != before.generation:
+            self.warm_ups.drop()
         for hosted in list(self.hosted.values()):
             if hosted not in begun:
                 hosted.apply_view(view)
@@ -360,6 +369,7 @@ class Slot(StorageEvents, LocalEvents):
             return
         self._ticked_ns = now_ns
         self.tick_sources(now_ns)
+        self.warm_ups.tick(now_ns)
         self.relieve_pressure()
         failed_writes, self.failed_writes = self.failed_writes, {}
         for name, unwritten in failed_writes.items():
@@ -387,7 +397,8 @@ class Slot(StorageEvents, LocalEvents):
         tasks = tuple([status_of(hosted, is_over_soft_limit) for hosted in self.hosted.values()])
         standbys, keepers, shadows = self.backups.status()
         head = self.id, self.view.number, self.completed, tasks
-        self.send_to_coordinator(SlotStatus(*head, standbys, keepers, is_over_soft_limit, shadows))
+        body = standbys, keepers, is_over_soft_limit, shadows
+        self.send_to_coordinator(SlotStatus(*head, *body, warmed=self.warm_ups.done))
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
@@ -396,6 +407,8 @@ class Slot(StorageEvents, LocalEvents):
             assert hosted.task == task and hosted.view.number <= self.view.number, (task, hosted.view.number)
             hosted.validate()
         self.backups.validate()
+        warm_ups = self.warm_ups
+        assert not warm_ups.asked or warm_ups.generation == self.view.generation, (warm_ups.generation, self.view)
         self.pressure.budget.validate()
 
     def close(self) -> None:
@@ -425,6 +438,7 @@ HANDLERS: dict[type, Callable[[Slot, Any], None]] = {
     event.SnapshotWritten: Slot.on_snapshot_written,
     event.WholeStateWritten: Slot.on_whole_written,
     event.SnapshotsRead: Slot.on_objects_read,
+    event.WarmedUp: Slot.on_warmed_up,
     event.SegmentSpilled: Slot.on_spilled,
     event.SegmentLoaded: Slot.on_segment_loaded,
     event.PeerGone: Slot.on_peer_gone,
@@ -460,6 +474,7 @@ FROM_COORDINATOR: Handlers = {
     DriftLimit: Slot.on_drift_limit,
     CaptureLog: Slot._on_capture,
     CaptureElements: Slot._on_capture,
+    WarmUp: Slot._on_warm_up,
 }
 """What the coordinator may send."""
 

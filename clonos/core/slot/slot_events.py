@@ -192,6 +192,12 @@ class SnapshotsRead(msgspec.Struct, frozen=True, gc=False):
     error: str
 
 
+class WarmedUp(msgspec.Struct, frozen=True, gc=False):
+    """Outcome of ``ReadAhead`` with this number: what could be read is in memory."""
+
+    number: int
+
+
 class SegmentSpilled(msgspec.Struct, frozen=True, gc=False):
     """A segment of an in-flight log is on disk, or could not be written (``error``)."""
 
@@ -230,6 +236,7 @@ Event = (
     | SnapshotWritten
     | WholeStateWritten
     | SnapshotsRead
+    | WarmedUp
     | SegmentSpilled
     | SegmentLoaded
 )

@@ -22,9 +22,11 @@ from clonos.core.slot.slot_events import (
     SegmentSpilled,
     SnapshotsRead,
     SnapshotWritten,
+    WarmedUp,
     WholeStateWritten,
 )
 from clonos.core.slot.source_drift import SourceDrift
+from clonos.core.slot.warm_ups import WarmUps
 from clonos.core.wire.control_messages import DriftLimit, Hold
 from clonos.core.wire.recovery_messages import Recourse
 
@@ -36,6 +38,7 @@ class StorageEvents(ABC):
     shell: EffectCollector
     pressure: Pressure
     drift: SourceDrift
+    warm_ups: WarmUps
     backups: Backups
     hosted: dict[TaskId, HostedTask]
     failed_writes: dict[str, tuple[Snapshot, Pieces | None]]
@@ -85,6 +88,11 @@ class StorageEvents(ABC):
         else:
             return
         self.send_status_if_due()
+
+    def on_warmed_up(self, event: WarmedUp) -> None:
+        """Reports that what the coordinator asked for is in memory."""
+        if self.warm_ups.on_warmed_up(event.number):
+            self.send_status()
 
     def on_snapshot_written(self, event: SnapshotWritten) -> None:
         """Acknowledges a durable snapshot; a failed write is repeated at the heartbeat."""

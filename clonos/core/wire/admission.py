@@ -25,6 +25,7 @@ from clonos.core.wire.control_messages import (
     Suspicion,
     TriggerCheckpoint,
     View,
+    WarmUp,
 )
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
 from clonos.core.wire.messages import Message
@@ -215,6 +216,13 @@ def _view(plan: Plan, view: View) -> None:
             raise _Wrong(f"incarnation {placement.incarnation} of task {placement.task} in view {view.number}")
 
 
+def _warm_up(plan: Plan, message: WarmUp) -> None:
+    names = {vertex.name for vertex in plan.vertices}
+    for name, width in message.widths:
+        if name not in names or width < 1:
+            raise _Wrong(f"{width} tasks of {name!r}, the plan has {', '.join(sorted(names))}")
+
+
 def _completed(plan: Plan, completed: Completed) -> None:
     if tuple([task for task, _, _ in completed.tasks]) != plan.tasks:
         raise _Wrong(f"{len(completed.tasks)} tasks, the plan has {len(plan.tasks)}")
@@ -242,6 +250,7 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     FeedShadow: _feed_shadow,
     FeedAck: _one_task,
     View: _view,
+    WarmUp: _warm_up,
     TriggerCheckpoint: _one_task,
     Completed: _completed,
     AnnounceAck: _one_task,

@@ -65,6 +65,7 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
     shadows: tuple[TaskId, ...] = ()  # tasks with a running shadow here
     cpu_ms: Count = 0  # processor time of the process since it began
     resident_bytes: Count = 0  # memory of the process; 0 if unknown
+    warmed: Count = 0  # number of the last ``WarmUp`` that the slot has done; 0 if there is none
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
@@ -226,6 +227,38 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     widths: tuple[tuple[Name, Count], ...] = ()
     cut: CheckpointId = CheckpointId(0)
     begins_at_cut: bool = False
+
+
+class WarmSource(msgspec.Struct, frozen=True, array_like=True):
+    """State that a task of the next plan takes from task ``index`` of the ``width`` tasks of a vertex, which has this
+    chain of objects, oldest first. Without a vertex it is the chain with which the task goes on.
+    """
+
+    vertex: Name
+    index: Count
+    width: Count
+    objects: Objects
+
+
+class TaskWarmUp(msgspec.Struct, frozen=True, array_like=True):
+    """State of a task of the next plan, by its name, as of a completed checkpoint."""
+
+    task: Name
+    sources: tuple[WarmSource, ...]
+
+
+class WarmUp(msgspec.Struct, frozen=True, array_like=True, tag="warm_up"):
+    """Coordinator to a slot: read the state of these tasks while the present ones run, because tasks with these widths
+    will begin here (protocol 6.12).
+
+    Answered by ``warmed`` in ``SlotStatus``; repeated until then, and without tasks at the heartbeat after it. What was
+    read is dropped when it is not repeated, and when a generation begins. ``number``: ascends with what is asked for.
+    """
+
+    number: Count
+    generation: Count
+    widths: tuple[tuple[Name, Count], ...]
+    tasks: tuple[TaskWarmUp, ...]
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, array_like=True, tag="trigger_checkpoint"):

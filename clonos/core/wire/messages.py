@@ -18,6 +18,7 @@ from clonos.core.wire.control_messages import (
     Suspicion,
     TriggerCheckpoint,
     View,
+    WarmUp,
     Warned,
 )
 from clonos.core.wire.log_delta import Delta as Delta
@@ -69,6 +70,7 @@ Message = (
     | Peek
     | CaptureLog
     | CaptureElements
+    | WarmUp
     | Completed
     | Release
 )

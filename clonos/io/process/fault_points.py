@@ -39,6 +39,7 @@ class FaultPoint(StrEnum):
     SNAPSHOT_WRITTEN = "snapshot written"  # it is durable; only this thread knows
     WHOLE_STATE_BEGUN = "whole state begun"  # the full state of a task is about to be written, apart from its snapshots
     WHOLE_STATE_WRITTEN = "whole state written"  # it is durable; only this thread knows
+    READ_AHEAD = "read ahead"  # a part of the state of a task is about to be read that begins after a change of widths
     METADATA_BEGUN = "metadata begun"  # all tasks have acknowledged a checkpoint; its metadata is about to be written
     METADATA_WRITTEN = "metadata written"  # it is durable; only this thread knows
     DIVISION_BEGUN = "division begun"  # the state of a cut is about to be divided among the tasks of other widths

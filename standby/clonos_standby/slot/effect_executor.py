@@ -75,6 +75,8 @@ class EffectExecutor:
             effect.WriteSnapshot: self._write_snapshot,
             effect.WriteWholeState: self._write_whole_state,
             effect.ReadSnapshots: self._read_snapshots,
+            effect.ReadAhead: self._read_ahead,
+            effect.DropReadAhead: self._drop_read_ahead,
             effect.OpenSink: self._open_sink,
             effect.WriteToSink: self._write_to_sink,
             effect.ForgetSinkOutput: self._forget_sink_output,
@@ -202,6 +204,12 @@ class EffectExecutor:
 
     def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
         self._snapshots.read(asked.purpose, asked.names)
+
+    def _read_ahead(self, asked: effect.ReadAhead) -> None:
+        self._snapshots.read_ahead(asked)
+
+    def _drop_read_ahead(self, _asked: effect.DropReadAhead) -> None:
+        self._snapshots.drop_read_ahead()
 
     def _write_segment(self, asked: effect.WriteSegment) -> None:
         self._spill.write_segment(asked.segment, asked.payloads)

@@ -16,6 +16,7 @@ from clonos.cli.state_commands import StateLocation
 from clonos.connectors import files
 from clonos.job.handle import Handle
 from clonos.job.rescaling import Rescaled, RescaleRefused
+from clonos.status import RescalePhase
 from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from tests.processes.jobs.test_width_changes import LIMIT_S, States, wait_until
 
@@ -51,6 +52,12 @@ def pid_of(handle: Handle, task: str) -> int:
     return next(each.pid for each in handle.status().tasks if each.name == task)
 
 
+def is_at_the_cut(handle: Handle) -> bool:
+    """Whether a change of widths has got as far as its checkpoint."""
+    rescale = handle.status().rescale
+    return rescale is not None and rescale.phase in (RescalePhase.CUTTING, RescalePhase.SWITCHING)
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
     """What a run of fixed width shows."""
@@ -83,7 +90,7 @@ def test_the_death_of_a_process_gives_a_change_up_before_its_checkpoint_and_neve
         flow.job(fault_points=server.address, heartbeat="50ms").start(checkpoint_every="1h") as handle,
     ):
         wait_until(lambda: has_output(flow))
-        held: Breakpoint = server.set_breakpoint(point, task)
+        held: Breakpoint = server.set_breakpoint(point, task, where=lambda _: is_at_the_cut(handle))
         asked: Future[Rescaled] = asker.submit(handle.rescale, seen=4, timeout=LIMIT_S)
         hit = held.wait(LIMIT_S)
         os.kill(hit.pid if task else pid_of(handle, "seen/1"), signal.SIGKILL)
@@ -100,9 +107,31 @@ def test_the_death_of_a_process_gives_a_change_up_before_its_checkpoint_and_neve
     assert flow.written() == expected
 
 
+@pytest.mark.parametrize("task", ["seen/0", "seen/3"])
+def test_the_death_of_a_process_that_reads_ahead_delays_a_change_and_does_not_give_it_up(
+    tmp_path: Path, expected: dict[str, list[object]], task: str
+) -> None:
+    flow = States(tmp_path / "flow")
+    flow.gate.open_to(RECORDS // 2)
+    with (
+        FaultPointServer() as server,
+        ThreadPoolExecutor(1) as asker,
+        flow.job(fault_points=server.address, heartbeat="50ms").start(checkpoint_every="1h") as handle,
+    ):
+        wait_until(lambda: has_output(flow))
+        held = server.set_breakpoint("read ahead", task)
+        asked: Future[Rescaled] = asker.submit(handle.rescale, seen=4, timeout=LIMIT_S)
+        held.kill(LIMIT_S)
+        assert asked.result(LIMIT_S).widths["seen"] == 4
+        flow.gate.end(RECORDS)
+        handle.wait(LIMIT_S)
+    assert flow.written() == expected
+
+
 @pytest.mark.parametrize(
     ("point", "widths", "width"),
     [
+        ("read ahead", (), 2),
         ("metadata begun", (), 2),
         ("metadata written", (), None),  # of the cut, or of a checkpoint before it
         ("metadata written", ("seen=2",), 2),
@@ -121,7 +150,12 @@ def test_the_start_after_the_death_of_the_driver_has_the_widths_of_the_last_chec
             wait_until(lambda: has_output(flow))
             held = server.set_breakpoint(point)
             (flow.folder / "go").touch()
-            held.kill(LIMIT_S)
+            if point == "read ahead":  # a slot reads, and the driver dies
+                held.wait(LIMIT_S)
+                driver.kill()
+                held.release()
+            else:
+                held.kill(LIMIT_S)
             driver.wait(LIMIT_S)
     flow.gate.end(RECORDS)
     stored = dict(StateLocation(str(flow.folder / "store"), None).metadata.widths).get("seen", 2)

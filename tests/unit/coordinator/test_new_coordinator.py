@@ -330,8 +330,11 @@ def test_a_coordinator_that_takes_over_at_a_cut_spreads_the_tasks_if_its_request
     harness.register(90, "c")
     harness.tick(300)
     harness.do(RescaleRequested(7, (), is_placed_anew=is_placed_anew))
-    while not harness.view.cut:
-        harness.tick(100)
+    harness.tick(500)
+    harness.acknowledge(2)  # slots read ahead as of it
+    harness.durable(2)
+    harness.do(OutputCommitted(CheckpointId(2)))
+    harness.tick(500)
     harness.tick(300)
     cut = written_metadata(harness.acknowledge(harness.view.cut))
     again = CoordinatorHarness(harness.plan, Options(move_tasks=False))
@@ -355,10 +358,9 @@ def test_a_cut_after_a_takeover_has_a_number_that_the_earlier_coordinator_has_no
     registers, named, completed = harness.coordinator.slots, tuple(harness.slots), harness.coordinator.completed
     again.do(Begin(2, "job-1", 0, completed, awaits_slots=True, named=named, registers=registers, only_adopts=True))
     again.slots = dict(harness.slots)
-    again.tick(500)
+    again.tick(100)  # so that slots read ahead as of the last checkpoint
     again.do(RescaleRequested(1, ()))
-    while not again.view.cut:
-        again.tick(100)
+    again.tick(400)
     assert again.view.cut > 2, "a task that has gone on after the barrier would count as standing at it"
     again.tick(300)
     assert again.pending() == [again.view.cut]

@@ -57,7 +57,8 @@ def test_the_checkpoint_of_a_cut_begins_only_when_every_slot_has_the_view_with_i
     harness.complete(1)
     deaf = harness.slots[harness.of(0).hosting_slot]
     harness.do(RescaleRequested(7, ()))
-    harness.tick(100)
+    while not isinstance(state_of(harness), rescale_machine.Cutting):
+        harness.tick(100)
     deaf.is_deaf = True
     effects = harness.tick(1_000)
     assert harness.view.cut == CUT

@@ -120,7 +120,7 @@ def test_a_change_to_fewer_tasks_does_not_wait_for_a_process_that_these_do_not_n
     harness.tick(300)
     harness.do(RescaleRequested(7, ((name_of_step(harness), 1),)))
     harness.tick(100)
-    assert isinstance(harness.coordinator.rescale, rescale_machine.Cutting)
+    assert isinstance(harness.coordinator.rescale, rescale_machine.Warming)
 
 
 def test_requests_that_wait_are_withdrawn_before_they_are_repeated() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from clonos.core.checkpoint.warm_states import WarmStates
 from clonos.core.coordinator import checkpoint_machine, failover
 from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.model.ids import CheckpointId
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.warm_ups import WarmUps
 from clonos.core.task.task import Task
 from clonos_chaos.jobs import keyed_jobs
 from clonos_chaos.jobs.keyed_chain import WAITING
@@ -148,3 +150,20 @@ def splits_stay_with_their_tasks(mutation: Mutation) -> None:
         return (found[index][0] if index < len(found) else {}), known
 
     mutation.wrap(keyed_jobs, "dealt", deal)
+
+
+@mutant("6")
+def the_rest_of_a_chain_is_not_read(mutation: Mutation) -> None:
+    """A task that begins with what was read for it reads what has come since."""
+
+    def take(right: Any, warm: WarmStates, key: Any, names: Any, read: Any, new_mirror: Any) -> Any:
+        _, restored = warm._states.pop(key, ((), None))
+        return right(warm, key, names, read, new_mirror) if restored is None else restored
+
+    mutation.wrap(WarmStates, "take", take)
+
+
+@mutant("6")
+def what_was_read_outlives_its_generation(mutation: Mutation) -> None:
+    """A generation drops what was read for tasks of the next plan."""
+    mutation.swap(WarmUps, "drop", lambda warm_ups: None)
