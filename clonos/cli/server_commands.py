@@ -263,7 +263,7 @@ def _capture(parsed: argparse.Namespace) -> int:
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
     reply = client.post(f"/jobs/{job_id}/capture", {"task": parsed.task, "folder": parsed.folder})
-    _report(parsed, reply, reply["epoch"])
+    print(json.dumps(reply) if parsed.json else reply["epoch"])
     return ENDED
 
 

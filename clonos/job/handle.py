@@ -50,6 +50,7 @@ from clonos.operators.connector_contract import finish_output
 from clonos.operators.job_image import JobImage
 from clonos.status import CheckpointState, MetricValue, Status, metric_values
 from clonos_standby.driver.driver import JobEnd, Progress
+from clonos_standby.driver.failed_epoch import FailedEpoch
 
 logger = logging.getLogger("clonos.run")
 
@@ -360,6 +361,11 @@ class Handle:
             raise JobError(f"the job {self._name} has no task {task!r:.100}; it has {names}.")
         root = epochs_folder(self._name, self._launched.start.store) if folder is None else Path(folder)
         return self._launched.driver.captures.take(number, root, timeout)
+
+    @property
+    def failed_epoch(self) -> FailedEpoch:
+        """Returns what keeps the epoch of a task whose code ends the job, and for how long the end waits for it."""
+        return self._launched.driver.failed_epoch
 
     def summary(self) -> list[str]:
         """Returns the lines about a run that has ended: duration, recoveries, records by step, failed records, and

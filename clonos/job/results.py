@@ -65,6 +65,11 @@ class JobCrashed(JobError):
         return _description(self.job, self.failed)
 
     @property
+    def last_lines(self) -> int:
+        """Number of the last lines of the message, which a short report keeps: where the epoch of the task is."""
+        return len(self.failed.epoch.splitlines())
+
+    @property
     def details(self) -> str:
         """Returns the task, the position, the whole record and the traceback of the failure."""
         return _details(self.failed)

@@ -247,7 +247,9 @@ def short_report(error: ClonosError, verbose_by: str = "") -> str:
     hint = [f"({verbose_by} shows the whole traceback)"] if verbose_by and _has_more(error) else []
     room = LINES_MAX - len(hint)
     if len(lines) > room:
-        lines = [*lines[: room - 1], f"({len(lines) - room + 1} more lines)"]
+        last = lines[len(lines) - getattr(error, "last_lines", 0) :]  # those that say what to do next
+        room -= len(last) + 1
+        lines = [*lines[:room], f"({len(lines) - room - len(last)} more lines)", *last]
     return "\n".join([*lines, *hint])
 
 

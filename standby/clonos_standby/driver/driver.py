@@ -163,7 +163,7 @@ class Driver:
         job = CapturedJob(plan.image, plan.launch_spec.image, plan.begin.job_id, plan.begin.versions)
         store_url = plan.launch_spec.store_url
         self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
-        self._failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)
+        self.failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)
         self._background_io = BackgroundIo(
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, plan.divide, faults
         )
@@ -280,7 +280,7 @@ class Driver:
                 self._handle(events)
 
     def _close_all(self) -> None:
-        self._failed_epoch.close()
+        self.failed_epoch.close()
         self._provider.close()
         self._background_io.close()
         self._inbox.close()
@@ -399,7 +399,7 @@ class Driver:
         """Handles events and performs the effects. Slots are ordered last: a process that starts takes processor time
         from the slots that wait for the next view."""
         effects = sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots))
-        if not self._failed_epoch.takes(effects, self._coordinator.plan):
+        if not self.failed_epoch.takes(effects, self._coordinator.plan):
             self._perform_all(effects)
 
     def _end_failed(self, effects: list[Effect]) -> None:

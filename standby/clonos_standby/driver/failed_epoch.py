@@ -27,8 +27,9 @@ class FailedEpoch:
     def __init__(
         self, captures: Captures, root: Path | None, end: Callable[[list[Effect]], None], time_s: float = TIME_S
     ) -> None:
-        """``end``: performs the effects; any thread may call it. ``root``: for the record; None: none is kept."""
-        self._captures, self._root, self._end, self._time_s = captures, root, end, time_s
+        """``end``: performs the effects; any thread may call it. ``root``: for the record; None: none is kept.
+        ``time_s``: for which the end of the job waits."""
+        self._captures, self._root, self._end, self.time_s = captures, root, end, time_s
         self._lock = threading.Lock()
         self._held: list[Effect] = []
         self._timer: threading.Timer | None = None
@@ -43,8 +44,8 @@ class FailedEpoch:
         if task is None:
             return False
         self._held = effects
-        late = f"Note: the epoch of {failed.task_name} is not kept: to read it takes longer than {self._time_s:g} s."
-        self._timer = threading.Timer(self._time_s, self._release, (failed, late))
+        late = f"Note: the epoch of {failed.task_name} is not kept: to read it takes longer than {self.time_s:g} s."
+        self._timer = threading.Timer(self.time_s, self._release, (failed, late))
         self._timer.daemon = True
         self._thread = threading.Thread(target=self._capture, args=(task, failed), name="failed epoch", daemon=True)
         self._timer.start()
@@ -54,7 +55,7 @@ class FailedEpoch:
     def _capture(self, task: TaskId, failed: JobFailed) -> None:
         assert self._root is not None
         try:
-            folder = self._captures.take(task, self._root, self._time_s, failed)
+            folder = self._captures.take(task, self._root, self.time_s, failed)
         except ClonosError as error:
             self._release(failed, f"Note: {error}")
         else:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +54,7 @@ class Prices:
     def started(self, records: int, **options: Any) -> Handle:
         """The job, which has read and counted this many records after its first checkpoint."""
         handle = self.job(**options).start()
+        handle.failed_epoch.time_s = LIMIT_S  # a busy machine takes longer than a second
         handle.checkpoint(LIMIT_S)
         wait_until(lambda: handle.checkpoints()[-1].completed_ns is not None)
         self.gate.open_to(records)
@@ -119,6 +124,22 @@ def test_a_job_that_fails_by_its_code_keeps_the_epoch_of_the_task(tmp_path: Path
     assert POISON in batches[-1]
 
 
+def test_the_command_that_the_failure_names_repeats_it_in_another_process(tmp_path: Path) -> None:
+    prices = Prices(tmp_path)
+    with prices.started(100) as handle:
+        prices.gate.open_to(POISON + 100)
+        with pytest.raises(JobCrashed) as crashed:
+            handle.wait(LIMIT_S)
+    command = str(crashed.value).splitlines()[-1].split()
+    assert command[:2] == ["clonos", "replay"]
+    prices.gate.open_to(0)  # a replay reads no source
+    program = [sys.executable, "-m", "clonos.cli", *command[1:]]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert f"{POISON} elements of its output equal byte by byte" in done.stdout, done
+    assert f"then at record {POISON + 1} KeyError: 'eur', as it happened" in done.stdout
+    assert "nothing outside was asked" in done.stdout
+
+
 def test_no_record_is_written_if_that_is_turned_off(tmp_path: Path) -> None:
     prices = Prices(tmp_path)
     with prices.started(10, capture_on_failure=False) as handle:
@@ -127,6 +148,17 @@ def test_no_record_is_written_if_that_is_turned_off(tmp_path: Path) -> None:
             handle.wait(LIMIT_S)
     assert "epoch" not in str(crashed.value)
     assert not (tmp_path / "store.epochs").exists()
+
+
+def test_a_capture_waits_for_a_task_whose_process_was_killed(tmp_path: Path) -> None:
+    with Prices(tmp_path).started(100) as handle:
+        status = handle.status()
+        slot = next(task.slot for task in status.tasks if task.name == TOTAL)
+        os.kill(next(each.pid for each in status.slots if each.slot == slot), signal.SIGKILL)
+        record = EpochRecord(handle.capture(TOTAL, timeout=LIMIT_S))
+        assert elements_covered(record.log(), 1) == [100]
+        assert sum(piece.count for piece in record.inputs() if isinstance(piece, Elements)) == 100
+        handle.stop(drain=False)
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_the_job_goes_on(tmp_path: Path) -> None:

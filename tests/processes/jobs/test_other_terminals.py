@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from clonos.cli import ENDED, JOB_AT_FAULT, main
+from clonos.io.epochs.record_reader import EpochRecord
 from clonos.status import REQUESTS_PER_DRIVER
 from tests.processes.harness.running_program import ENVIRONMENT
 from tests.speed import scaled
@@ -115,6 +116,12 @@ def test_a_job_of_run_is_watched_saved_and_stopped_by_its_name_or_its_store(
         assert "nothing to change: name steps" in capsys.readouterr().err
         assert main(["rescale", "endless", "none=3"]) == JOB_AT_FAULT
         assert 'there is no step "none"' in capsys.readouterr().err
+        record = EpochRecord(
+            Path(_printed(capsys, "capture", "endless", "--task", "count/2", "--folder", "epochs").strip())
+        )
+        assert (record.folder.parent, record.head.task) == (tmp_path / "epochs/count-2", "count/2")
+        assert main(["capture", "endless", "--task", "none/0"]) == JOB_AT_FAULT
+        assert "has no task 'none/0'; it has read" in capsys.readouterr().err
         assert _printed(capsys, "savepoint", "endless", "kept").strip() == str(tmp_path / "kept")
         assert "savepoint of endless written" in _printed(capsys, "logs", "endless")
         assert "not" in _printed(capsys, "state", "show", "endless", "count")

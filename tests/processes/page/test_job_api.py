@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clonos.io.epochs.record_reader import EpochRecord
 from clonos.status import REQUESTS_PER_DRIVER
 from tests.processes.jobs.test_width_changes import wait_until
 from tests.processes.page.paged_job import LIMIT_S, PagedJob, paged_job
@@ -72,6 +73,7 @@ def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_
         assert job.ask("/kill", {"task": "count-row/0"}) == {
             "accepted": True,
             "savepoint": None,
+            "epoch": None,
             "tasks": ["count-row/0"],
             "widths": {},
             "number": 0,
@@ -102,6 +104,11 @@ def test_a_kill_is_refused_without_the_option_and_a_stop_keeps_what_was_read(tmp
         taken = str(job.handle.savepoint(tmp_path / "taken", timeout=LIMIT_S).path)
         assert job.ask("/savepoint", {"path": taken})["error"]["code"] == "savepoint_refused"
         assert job.ask("/stop", {"savepoint": taken})["error"]["code"] == "savepoint_refused"
+        record = EpochRecord(
+            Path(job.ask("/capture", {"task": "count-row/0", "folder": str(tmp_path / "epochs")})["epoch"])
+        )
+        assert (record.head.task, record.folder.parent) == ("count-row/0", tmp_path / "epochs" / "count-row-0")
+        assert job.ask("/capture", {"task": "none/0"})["error"]["code"] == "capture_refused"
         assert job.ask("/stop", {"drain": "perhaps"})["error"]["code"] == "invalid_request"
         assert job.ask("/stop", {})["accepted"]
         assert job.handle.wait(LIMIT_S).checkpoint

@@ -91,6 +91,7 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
             "accepted": True,
             "savepoint": None,
             "tasks": [],
+            "epoch": None,
             "widths": {},
             "number": 0,
         }

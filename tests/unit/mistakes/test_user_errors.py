@@ -155,6 +155,16 @@ def test_a_file_that_ends_the_program_while_it_is_loaded_is_one_sentence(tmp_pat
     check(run_file(tmp_path, "exit()\n"), "raised SystemExit: None. A file is loaded for its Job", code=1)
 
 
+def test_a_short_text_that_is_cut_still_names_the_folder_of_the_epoch() -> None:
+    frames = "\n".join(f'  File "job.py", line {line}, in parse' for line in range(20))
+    epoch = "The epoch of parse/0 is in e/17. To see it again:\n  clonos replay e/17"
+    error = error_of("etl", JobFailed(Blame.JOB, "step parse raised E: no", frames=frames, epoch=epoch))
+    shown = error._render_traceback_()
+    assert shown[0] == "job etl has failed: step parse raised E: no"
+    assert shown[-3:] == ["(12 more lines)", *epoch.splitlines()]
+    assert len(shown) == LINES_MAX
+
+
 def test_a_notebook_shows_the_short_text() -> None:
     frames = '  File "job.py", line 3, in parse\n    return 1 // 0'
     failed = JobFailed(Blame.JOB, "step map raised E: no", traceback="Traceback\n" * 30, frames=frames)
