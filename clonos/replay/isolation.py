@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from clonos.core.model.code_location import INSTALLED, LIBRARY
 from clonos.core.model.errors import JobError
+from clonos.io.interception.answers import EXEMPT
 
 TIME: Final = "time"
 RANDOM: Final = "random"
@@ -57,6 +58,9 @@ _OF_PYTHON: Final = frozenset(
     )
 )
 """Packages that ask outside for themselves: imports, debuggers and logs."""
+
+INTERCEPTION: Final = "clonos.io.interception"
+"""Package whose patched functions call the original ones, in steps without ``intercept=True``."""
 
 _NEW_RANDOM: Final = random.Random.__init__.__code__
 _TIMED_IDENTITY: Final = uuid.uuid1.__code__  # noqa: TID251  it is refused here
@@ -160,10 +164,16 @@ def _asking_place(frame: FrameType | None, is_any: bool) -> str | None:
 
     ``is_any``: whether clonos may not ask either.
     """
+    while frame is not None and _is_interception(frame):  # it calls for the code that has called it
+        frame = frame.f_back
     asking = frame
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package in _OF_PYTHON or frame.f_code.co_filename.startswith("<frozen importlib"):
+        if (
+            package in _OF_PYTHON
+            or (not is_any and package in EXEMPT)
+            or frame.f_code.co_filename.startswith("<frozen importlib")
+        ):
             return None
         if package in LIBRARY:
             return _place_of(asking) if is_any and asking is not None else None
@@ -184,6 +194,10 @@ def _reading_place(frame: FrameType | None) -> str | None:
             return _place_of(frame)
         frame = frame.f_back
     return None
+
+
+def _is_interception(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(INTERCEPTION)
 
 
 def _is_installed(frame: FrameType) -> bool:

@@ -163,4 +163,4 @@ def test_a_process_that_dies_while_others_are_ordered_delays_the_change_and_does
     assert harness.of(0).hosting_slot != lost
     harness.register(91, "b")
     harness.tick(300)
-    assert phase_of(harness) is rescale_machine.Cutting
+    assert phase_of(harness) is rescale_machine.Warming

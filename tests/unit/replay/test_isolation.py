@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dates
 import logging
 import os
+import queue
 import random
 import secrets
 import socket
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import JobError
+from clonos.io.interception.answers import intercepted
 from clonos.replay.isolation import AccessRefused, FileRead, Isolation, isolated
 
 HERE = "test_isolation.py"
@@ -89,6 +91,14 @@ def test_an_allowed_kind_is_answered(kind: str, what: str, ask: Callable[[], Any
     assert not isolation.refused
 
 
+def test_a_patched_function_of_a_step_that_is_not_intercepted_is_refused() -> None:
+    patched = intercepted("time.time", time.time)
+    with pytest.raises(AccessRefused) as refused, isolated(Isolation()):
+        patched()
+    assert refused.value.what == "time.time()"
+    assert refused.value.place.startswith(f"{HERE}:")
+
+
 def test_a_written_file_is_allowed_with_files(tmp_path: Path) -> None:
     with isolated(Isolation(frozenset(("files",)))):
         (tmp_path / "written.txt").write_text("it is there")
@@ -121,6 +131,12 @@ def test_a_log_line_of_user_code_may_have_its_time(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.INFO), isolated(Isolation()):
         logging.getLogger("user").info("a line")
     assert "a line" in caplog.text
+
+
+def test_a_wait_of_user_code_may_measure_its_timeout() -> None:
+    waiting: queue.Queue[int] = queue.Queue()
+    with pytest.raises(queue.Empty), isolated(Isolation()):
+        waiting.get(timeout=0.001)
 
 
 def test_an_import_in_user_code_may_read_and_write_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
