@@ -86,9 +86,9 @@ stores: setup ## Checkpoint stores and files on a real HDFS cluster and on emula
 	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py tests/remote_stores/on_azure.py $(ARGS)
 
 # Not a part of `test`: it needs Linux, root, the commands `ip` and `nft`, 70 MB from Maven Central, and some minutes.
-clusters: setup ## A job on a Spark cluster of three hosts behind a firewall, and one on YARN; needs root and Java
+clusters: setup ## Jobs on a Spark cluster of three hosts behind a firewall, with dynamic allocation, and on YARN; needs root and Java
 	@.ci/check-java
-	@$(PYTEST) tests/clusters/on_spark.py tests/clusters/on_yarn.py $(ARGS)
+	@$(PYTEST) tests/clusters/on_spark.py tests/clusters/on_elastic_spark.py tests/clusters/on_yarn.py $(ARGS)
 
 # Not a part of `test`, which sends 200.
 requests: setup ## 10,000 made-up requests to a server, in each role: make requests ARGS="--fuzz-requests 1000"

@@ -137,10 +137,11 @@ class RequestedWidths:
         if refusals(plan, wanted):  # then the coordinator gives the reason
             return
         for number, (now, then) in enumerate(zip(plan.vertices, plan.with_widths(wanted).vertices, strict=True)):
-            splits = splits_of(self._image, (number,))
-            if splits is not None and then.parallelism > max(now.parallelism, splits):
+            source = _source_with_splits(self._image, number)
+            splits = len(self._image.splits[source]) if source is not None else then.parallelism
+            if then.parallelism > max(now.parallelism, splits):
                 split = "split" if splits == 1 else "splits"
-                reason = f'"{then.name}" cannot have {then.parallelism} tasks: its source has only {splits} {split}'
+                reason = f'"{source}" cannot have {then.parallelism} tasks: the source has only {splits} {split}'
                 raise RescaleRefused(self._job, reason)
 
     def _by_vertex(self, widths: Mapping[str, int]) -> dict[str, int]:
@@ -207,14 +208,16 @@ class RequestedWidths:
 
 def splits_of(image: JobImage, members: tuple[int, ...]) -> int | None:
     """Returns the number of splits of the source in a group, if it finds no new ones."""
-    for number in members:
-        vertex = image.plan.vertices[number]
-        if vertex.is_source and not vertex.is_watching:
-            return next(
-                (len(image.splits[node.step]) for node in image.vertices[number].nodes if node.step in image.splits),
-                None,
-            )
-    return None
+    sources = [_source_with_splits(image, number) for number in members]
+    return next((len(image.splits[source]) for source in sources if source is not None), None)
+
+
+def _source_with_splits(image: JobImage, number: int) -> str | None:
+    """Returns the step of the source of a vertex, if it finds no new splits."""
+    vertex = image.plan.vertices[number]
+    if not vertex.is_source or vertex.is_watching:
+        return None
+    return next((node.step for node in image.vertices[number].nodes if node.step in image.splits), None)
 
 
 def _has_answered(coordinator: Coordinator, request: int) -> bool:

@@ -112,16 +112,17 @@ def test_words_are_counted_once_over_changes_of_widths_by_resumes_a_rollback_and
     words = WordCount(tmp_path)
     before = words.run_to(context, 100, widths=("count=2",))
     words.run_to(context, 200, widths=("count=4",))
-    words.check(200)
-    words.run_to(context, 150, widths=("count=2",), checkpoint=before)
-    words.check(150)
-    words.gate.open_to(300)
-    with words.start(context) as handle:
-        words.wait_for_output(handle, 150)
+    words.run_to(context, 300, widths=("count=2",))
+    words.check(300)
+    words.gate.open_to(200)
+    with words.start(context, widths=("count=2",), checkpoint=before) as handle:
+        await_status(handle, is_live)
+        words.wait_for_output(handle, 200)
+        words.check(200)
         assert handle.rescale(count=4, timeout=LIMIT_S).widths["count"] == width_of(handle) == 4
         kill_executor(handle)
         words.gate.open_to(400)
-        words.wait_for_output(handle, 300)
+        words.wait_for_output(handle, 400)
         done = handle.rescale(count=2, timeout=LIMIT_S)
         assert done.widths["count"] == width_of(handle) == 2
         words.gate.end(500)

@@ -126,7 +126,7 @@ def test_a_change_that_cannot_be_is_refused_with_its_reason_and_the_job_goes_on(
     flow.gate.open_to(40)
     with flow.job().start() as handle:
         assert _refusal(handle, number=200) == '"number" cannot have 200 tasks: 1 to 128 (max_parallelism) are possible'
-        assert _refusal(handle, read=4) == '"read" cannot have 4 tasks: its source has only 3 splits'
+        assert _refusal(handle, read=4) == '"read" cannot have 4 tasks: the source has only 3 splits'
         assert _refusal(handle, count=2) == 'there is no step "count" among copy, files, number, read, row, table'
         assert handle.rescale(number=2, timeout=LIMIT_S).checkpoint == 0  # it has them
         flow.gate.end(80)
