@@ -48,7 +48,7 @@ NAVIGATION = {
         "docs/writing-a-source",
         "docs/writing-a-sink",
     ],
-    "Testing": ["docs/testing"],
+    "Testing": ["docs/testing", "docs/debugging"],
     "Operations": [
         "docs/options",
         "docs/operations",
@@ -66,6 +66,7 @@ NAVIGATION = {
     "Internals": [
         "docs/architecture",
         "docs/protocol",
+        "docs/replay",
         "docs/glossary",
         "docs/design/*",
         "docs/performance",
