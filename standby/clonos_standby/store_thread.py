@@ -72,10 +72,19 @@ class StoreThread:
 
     def _run(self) -> None:
         try:
-            while (job := self._jobs.get()) is not None and not self._end.is_set():
-                job()
+            while self._run_next():
+                pass
         except Exception as error:  # noqa: BLE001 raised again in the I/O thread, which ends the process
             self._inbox.put(_crash, error)
+
+    def _run_next(self) -> bool:
+        """Runs the next function; returns whether there was one. What it refers to is free when this returns, and not
+        when the next function comes: that may be state of hundreds of megabytes."""
+        job = self._jobs.get()
+        if job is None or self._end.is_set():
+            return False
+        job()
+        return True
 
     def persist(self, call: Callable[[], Result]) -> Result:
         """Returns the result of ``call``, retried with backoff when the store fails. Raises: StoreFailed of the last

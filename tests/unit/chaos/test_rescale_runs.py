@@ -8,8 +8,10 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+from clonos.io.process.fault_points import FaultPoint
+from clonos.status import RescalePhase
 from clonos_chaos.project.served import rescale_runs
-from clonos_chaos.project.served.rescale_kills import KILLS, kills_of
+from clonos_chaos.project.served.rescale_kills import KILLS, Victim, kills_of
 from clonos_chaos.project.served.rescale_runs import SLICES_FILE, Rescales, line_of, read_slices, run_rescales, table_of
 from clonos_chaos.project.served.rescale_slice import SliceRecord
 
@@ -27,6 +29,12 @@ def test_each_kill_comes_once_in_a_round_and_the_next_round_has_another_order() 
     assert rounds[0] != rounds[1]
     assert kills_of(5, 10) == rounds[0][5:15]
     assert kills_of(len(KILLS) - 1, 2) == [rounds[0][-1], rounds[1][0]]
+
+
+def test_kills_come_in_each_phase_of_a_change_and_while_slots_read_ahead() -> None:
+    moments = {kill.when for kill in KILLS}
+    assert moments >= set(RescalePhase) - {RescalePhase.DONE, RescalePhase.REFUSED}
+    assert {kill.victim for kill in KILLS if kill.when is FaultPoint.READ_AHEAD} >= {Victim.HERE, Victim.DRIVER}
 
 
 def test_a_line_that_was_not_written_whole_is_no_slice(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ class RescaleKill:
         return f"{self.victim}, {where}"
 
 
-_OF_TASKS: Final = (FaultPoint.ALIGNED, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.SNAPSHOT_WRITTEN)
+_OF_TASKS: Final = (
+    *(FaultPoint.READ_AHEAD, FaultPoint.ALIGNED, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.SNAPSHOT_WRITTEN),
+)
 _OF_CUT: Final = (FaultPoint.METADATA_BEGUN,)
 _BEFORE_VIEW: Final = (
     *(FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED, FaultPoint.DIVISION_BEGUN, FaultPoint.DIVIDED),
@@ -50,7 +52,7 @@ AFTER_VIEW: Final = (
 KILLS: Final = (
     *(
         RescaleKill(phase, victim)
-        for phase in (RescalePhase.ORDERING, RescalePhase.CUTTING)
+        for phase in (RescalePhase.ORDERING, RescalePhase.WARMING, RescalePhase.CUTTING)
         for victim in (Victim.SLOT, Victim.DRIVER)
     ),
     *(RescaleKill(point, victim) for point in _OF_TASKS for victim in (Victim.HERE, Victim.SLOT, Victim.DRIVER)),
