@@ -25,7 +25,16 @@ from clonos.core.checkpoint.snapshot import (
     restore_moved,
     standby_payload,
 )
-from clonos.core.checkpoint.warm_states import ReadAheadEnded, WarmKey, WarmStates, read_ahead, restorer, widths_of
+from clonos.core.checkpoint.warm_states import (
+    WARM_BYTES_MAX,
+    ReadAheadEnded,
+    ReadAheadFull,
+    WarmKey,
+    WarmStates,
+    read_ahead,
+    restorer,
+    widths_of,
+)
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
@@ -123,10 +132,11 @@ class SnapshotStore:
         *,
         backoff_first_s: float = BACKOFF_FIRST_S,
         standby_bytes_max: int = STANDBY_BYTES_MAX,
+        warm_bytes_max: int = WARM_BYTES_MAX,
     ) -> None:
         self._store, self._context, self._new_mirror = store, context, new_mirror
         self._post, self._faults = context.post, context.faults
-        self._standby_bytes_max = standby_bytes_max
+        self._standby_bytes_max, self._warm_bytes_max = standby_bytes_max, warm_bytes_max
         self._sizes: dict[str, int] = {}  # of the objects written last
         self._permille: dict[tuple[TaskId, Incarnation], int] = {}  # of the state of the task that is being restored
         self._warm = WarmStates(())
@@ -209,7 +219,7 @@ class SnapshotStore:
         image = replace(image, plan=image.plan.with_widths(dict(asked.widths)))
         if self._warm.is_ended or self._warm.widths != widths_of(image.plan):
             self.drop_read_ahead()
-            self._warm = WarmStates(widths_of(image.plan))
+            self._warm = WarmStates(widths_of(image.plan), self._warm_bytes_max)
         warm = self._warm
         self._reader_ahead.put(lambda: self._read_ahead(asked, image, warm))
 
@@ -230,6 +240,9 @@ class SnapshotStore:
                 read_ahead(warm, name, source, image.new_union(number), partial(self._new_mirror, number), read)
             except ReadAheadEnded:
                 return
+            except ReadAheadFull as error:
+                logger.info("the state of %s and of later tasks was not read ahead: %s", name, error)
+                break
             except ClonosError as error:  # the task that begins here meets it again, and says it
                 logger.info("the state of %s was not read ahead: %s", name, error)
         self._post(WarmedUp(asked.number))

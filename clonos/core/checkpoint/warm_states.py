@@ -7,9 +7,9 @@ same code, so a state does not depend on how much of it was read before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from clonos.core.checkpoint.snapshot import ReadObject, RestoredState, RestoreSource, StateUnion, restore_from
 from clonos.core.model.errors import EnvironmentFault
@@ -28,6 +28,20 @@ class ReadAheadEnded(EnvironmentFault):
         return f"the object {self.name} was not read to its end, because nothing more is read ahead."
 
 
+class ReadAheadFull(EnvironmentFault):
+    """The states of tasks of the next plan have no more room in this process: each task reads the rest itself."""
+
+    bytes_max: int
+
+    def __str__(self) -> str:
+        return f"at most {self.bytes_max:,} bytes of objects are read ahead in a process."
+
+
+WARM_BYTES_MAX: Final = 1 << 30
+"""Bytes of the objects whose states a process retains for tasks of the next plan. They need memory beside the states of
+the present tasks, so that a process whose memory suffices for its tasks must not be killed by a warm-up."""
+
+
 class WarmKey(NamedTuple):
     """Part of the state of a task of the next plan, by its name: what it takes from task ``of_task`` of the ``width``
     tasks of a vertex. Without a vertex it is the chain with which the task goes on.
@@ -42,13 +56,14 @@ class WarmKey(NamedTuple):
 class WarmStates:
     """States of tasks of one plan, whose ``widths`` these are. One thread may extend them while another one takes them.
 
-    ``is_ended``: nothing more is to be read.
+    ``is_ended``: nothing more is to be read. ``bytes_max``: of the objects of all states.
     """
 
-    def __init__(self, widths: tuple[int, ...]) -> None:
-        self.widths = widths
+    def __init__(self, widths: tuple[int, ...], bytes_max: int = WARM_BYTES_MAX) -> None:
+        self.widths, self.bytes_max = widths, bytes_max
         self.is_ended = False
         self._states: dict[WarmKey, tuple[tuple[str, ...], RestoredState]] = {}
+        self._sizes: dict[WarmKey, int] = {}  # bytes of the objects; only the thread that extends has them
 
     def __len__(self) -> int:
         return len(self._states)
@@ -68,8 +83,25 @@ class WarmStates:
         return restore_from(((name, read(name)) for name in rest), restored.mirror, restored.snapshot)
 
     def extend(self, key: WarmKey, names: tuple[str, ...], read: ReadObject, new_mirror: Callable[[], Mirror]) -> None:
-        """Reads a state up to the last object of a chain, and retains it. Raises: as ``take``."""
-        self._states[key] = names, self.take(key, names, read, new_mirror)
+        """Reads a state up to the last object of a chain, and retains it.
+
+        Raises: ReadAheadFull: the objects of all states would exceed ``bytes_max``; the state is dropped. As ``take``.
+        """
+        known = self._states.get(key, ((), None))[0]
+        if not known or names[: len(known)] != known:
+            self._sizes[key] = 0
+        try:
+            self._states[key] = names, self.take(key, names, partial(self._counted, key, read), new_mirror)
+        finally:
+            if key not in self._states:
+                del self._sizes[key]
+
+    def _counted(self, key: WarmKey, read: ReadObject, name: str) -> Iterator[bytes | memoryview]:
+        for piece in read(name):
+            self._sizes[key] += len(piece)
+            if sum(self._sizes.values()) > self.bytes_max:
+                raise ReadAheadFull(self.bytes_max)
+            yield piece
 
 
 def widths_of(plan: Plan) -> tuple[int, ...]:

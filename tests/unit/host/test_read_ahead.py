@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from clonos.connectors import blackhole, values
 from clonos.core.checkpoint.snapshot import RestoredState, encode_snapshot
+from clonos.core.checkpoint.warm_states import WARM_BYTES_MAX
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.slot_effects import ReadAhead, TaskRead
@@ -66,7 +67,7 @@ class WatchedFiles(LocalFiles):
 class Slot:
     """Threads of a slot, and the chains of two tasks in their store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm_bytes_max: int = WARM_BYTES_MAX) -> None:
         self.images_before = images()
         self.image = keyed_image()
         self.vertex = next(v.name for v in self.image.plan.vertices if any(s.name == "count" for s in v.steps))
@@ -76,7 +77,7 @@ class Slot:
         self.files = self.store.files = WatchedFiles(folder)
         self.reported = WaitingInbox()
         self.context = lone_surroundings(self.image, self.reported)
-        self.threads = SnapshotStore(self.store, self.context, self.context.new_mirror)
+        self.threads = SnapshotStore(self.store, self.context, self.context.new_mirror, warm_bytes_max=warm_bytes_max)
         self.chains = [self.chain(index) for index in range(WIDTH)]
         self.next_plan = self.image.plan.with_widths({self.vertex: NEXT_WIDTH})
         self.task = TaskId(self.next_plan.first_task[number] + 1)
@@ -198,6 +199,41 @@ def test_the_memory_of_a_state_that_is_dropped_is_free(slot: Slot) -> None:
     slot.threads.drop_read_ahead()
     await_condition(LIMIT_S, lambda: images() == slot.images_before)  # also if no request follows
     assert slot.begin(*slot.chains)[1] == files_of(*slot.chains)
+
+
+def size_of(slot: Slot, *chains: tuple[str, ...]) -> int:
+    """The bytes of the pieces of objects."""
+    return sum(len(piece) for chain in chains for name in chain for piece in slot.store.read_object(name))
+
+
+@pytest.mark.parametrize("short_bytes", [0, 1])
+def test_a_slot_reads_ahead_up_to_its_limit_of_bytes_and_a_task_reads_the_rest(
+    tmp_path: Path, slot: Slot, cold: Slot, short_bytes: int
+) -> None:
+    limited = Slot(tmp_path / "limited", size_of(slot, *slot.chains) - short_bytes)
+    limited.read_ahead(*(chain[:2] for chain in limited.chains))
+    limited.read_ahead(*limited.chains, number=6)  # the objects before do not count twice
+    state, names = limited.begin(*limited.chains)
+    limited.threads.close()
+    assert names == (files_of(limited.chains[1]) if short_bytes else set())
+    assert state == cold.begin(*cold.chains)[0]
+
+
+def test_a_state_that_is_read_from_its_first_object_again_counts_once(tmp_path: Path, slot: Slot) -> None:
+    limited = Slot(tmp_path / "limited", size_of(slot, *slot.chains))
+    limited.read_ahead(*limited.chains)
+    shorter = [chain[:2] for chain in limited.chains]
+    limited.read_ahead(*shorter, number=6)
+    assert limited.begin(*shorter)[1] == set()
+    limited.threads.close()
+
+
+def test_a_state_that_could_not_be_read_does_not_count(tmp_path: Path, slot: Slot) -> None:
+    limited = Slot(tmp_path / "limited", max(size_of(slot, chain) for chain in slot.chains))
+    missing = f"snapshots/0/{CHECKPOINTS + 1:012d}-7-delta.0123456789abcdef"
+    limited.read_ahead((*limited.chains[0], missing), limited.chains[1])
+    assert limited.begin(*limited.chains)[1] == files_of(limited.chains[0])
+    limited.threads.close()
 
 
 def test_the_chain_with_which_a_task_goes_on_is_read_ahead_too(slot: Slot) -> None:
