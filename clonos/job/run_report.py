@@ -39,7 +39,7 @@ def recovery_sentence(task: TaskId, incarnation: int, coordinator: Coordinator) 
         return f"{name} runs again from checkpoint {coordinator.checkpoint} after {took}{where}"
     if recovery.cause.startswith("it raised"):
         return f"{name} was restarted in {took}{where} and takes its input again, because {recovery.cause}"
-    return f"{name} recovered in {took}{where}: {replayed}, nothing lost ({recovery.cause})"
+    return f"{name} recovered in {took}{where}: {replayed}, no record lost ({recovery.cause})"
 
 
 def what_a_stop_waits_for(coordinator: Coordinator) -> str:

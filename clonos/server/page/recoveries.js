@@ -84,7 +84,7 @@ export class Recoveries {
     if (said < 1 && !recovery.is_over) { this.said.set(recovery.number, 1); announce(`${recovery.task} has failed and recovers: ${recovery.cause}`); }
     if (said < 2 && recovery.is_over) {
       this.said.set(recovery.number, 2);
-      if (said === 1 && recovery.duration_ms !== null) announce(`${recovery.task} recovered in ${format.milliseconds(recovery.duration_ms)}, nothing lost`);
+      if (said === 1 && recovery.duration_ms !== null) announce(`${recovery.task} recovered in ${format.milliseconds(recovery.duration_ms)}, no record lost`);
     }
   }
 

@@ -104,7 +104,7 @@ def test_a_recovery_is_one_sentence_and_the_end_a_summary(terminal: Terminal) ->
     output, _ = process.communicate(timeout=LIMIT_S)
     errors = terminal.errors()
     assert (process.returncode, output) == (ENDED, ""), errors
-    sentence = r"look/0 recovered in [\d,]+ ms in process \d+ of \S+: [\d,]+ records? replayed, nothing lost \(.+\)"
+    sentence = r"look/0 recovered in [\d,]+ ms in process \d+ of \S+: [\d,]+ records? replayed, no record lost \(.+\)"
     assert len(re.findall(sentence, errors)) == 1, errors
     assert "is gone" not in errors
     assert "too few standbys" not in errors
