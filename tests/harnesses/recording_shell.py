@@ -226,6 +226,8 @@ class RecordingShell:
             effect.WriteSnapshot: self.write_snapshot,
             effect.WriteWholeState: self.write_whole_state,
             effect.ReadSnapshots: self.read_snapshots,
+            effect.ReadAhead: self.read_ahead,
+            effect.DropReadAhead: self.drop_read_ahead,
             effect.OpenSink: self.open_sink,
             effect.WriteToSink: self.write_to_sink,
             effect.ForgetSinkOutput: self.forget_sink_output,
@@ -320,6 +322,12 @@ class RecordingShell:
             kind = "task" if isinstance(purpose, TaskRead) else "standby"
             whom = f"{kind} {self.words.life(purpose.task, purpose.incarnation)}"
         self.lines.append(f"read for the {whom}: {' '.join(asked.names)}")
+
+    def read_ahead(self, asked: effect.ReadAhead) -> None:
+        self.lines.append(f"read ahead for change {asked.number}: {dict(asked.widths)}")
+
+    def drop_read_ahead(self, _asked: effect.DropReadAhead) -> None:
+        self.lines.append("drop what was read ahead")
 
     def spill(self, asked: effect.WriteSegment | effect.LoadSegment | effect.DeleteSegment) -> None:
         raise AssertionError(asked)

@@ -68,7 +68,9 @@ def test_a_task_with_a_backlog_catches_up_after_its_replay(seed: int, monkeypatc
     watch = Watch(world, "a/0", monkeypatch)
     world.run()
     assert is_done(world)
-    assert list(watch.waiting_at) == list(Milestone)
+    assert list(watch.waiting_at) == [
+        each for each in Milestone if each is not Milestone.FAILED
+    ]  # no last sign of life
     assert watch.waited_max < watch.waiting_at[Milestone.REPLAYED]
     assert watch.waiting_at[Milestone.CAUGHT_UP] <= watch.waited_max
 

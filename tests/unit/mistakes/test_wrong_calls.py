@@ -25,7 +25,8 @@ WRONG = {
     "rows.map(str, paralelism=2)": "map() has no keyword 'paralelism'. Did you mean parallelism?",
     "rows.key_by('a').count(effects=True)": "count() has no keyword 'effects'. It takes: name,"
     " parallelism, standby, split_hot_keys.",
-    "rows.map()": "map() lacks 'function'. Write map(function, par=, name=, parallelism=, standby=, effects=).",
+    "rows.map()": "map() lacks 'function'. Write map(function, par=, name=, parallelism=, standby=, effects="
+    ", intercept=).",
     "rows.join_as_of(rows, on='a', tolerence=1)": "join_as_of() has no keyword 'tolerence'. Did you mean tolerance?",
     "files.csv('x', sep=';')": "files.csv() has no keyword 'sep'. Did you mean delimiter?",
     "files.csv('x', usecols=['a'])": "files.csv() has no keyword 'usecols'. Did you mean columns?",

@@ -26,6 +26,9 @@ SAMPLES: dict[str, object] = {
     "JobFailed": JobFailed(Blame.JOB, "it fails"),
     "ExternalSystem": ExternalSystem("Ledger", "ledger", "pyledger", "ledger", "Start it.", "Correct its name."),
 }
+CHOICES: dict[str, dict[str, object]] = {"AccessRefused": {"kind": "time"}}
+"""Values of fields that take some texts only, by class."""
+
 MADE = {
     name: cls
     for name, cls in sorted(error_classes().items())
@@ -40,7 +43,7 @@ def _made(cls: type[ClonosError], by_keyword: bool) -> ClonosError:
         declared = {name: kind for base in cls.__mro__[::-1] for name, kind in inspect.get_annotations(base).items()}
         kinds = {name: declared[name] for name in cls._fields.parameters}
     make: Callable[..., ClonosError] = cls
-    samples = {name: SAMPLES[kind] for name, kind in kinds.items()}
+    samples = {name: SAMPLES[kind] for name, kind in kinds.items()} | CHOICES.get(cls.__name__, {})
     return make(**samples) if by_keyword else make(*samples.values())
 
 
