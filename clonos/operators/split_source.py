@@ -256,6 +256,7 @@ class SourceHead(Operator):
         self._pending_splits = PendingSplits(step, source)
         self._elsewhere: tuple[bytes, ...] = ()  # splits that other tasks found before the width changed
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
+        self._has_splits = False  # opened, although there may be none
         self._waiting: list[int] = []
         """Numbers of the splits that may have records, the next one to read first."""
         self._held: list[list[int]] = []
@@ -275,6 +276,7 @@ class SourceHead(Operator):
             number: OpenSplit(number, self._all_splits[number], self._source, self._step) for number in mine
         }
         self._wait_for(list(self._splits))
+        self._has_splits = True
 
     def restore(self, position: bytes) -> None:
         """Restores the positions of a snapshot.
@@ -354,10 +356,10 @@ class SourceHead(Operator):
             self._waiting.append(self._add(split))
 
     def pending(self) -> PendingInput | None:
-        """Returns how much waits in the external system, of all splits; None if that of one of them is not known. Any
-        thread may call this.
+        """Returns how much waits in the external system, of all splits; None if that of one of them is not known, or
+        they are not open yet. Any thread may call this.
         """
-        return self._pending_splits.sum(list(self._splits.values()))
+        return self._pending_splits.sum(list(self._splits.values())) if self._has_splits else None
 
     def _add(self, split: bytes) -> int:
         index, parallelism = self._scope

@@ -207,7 +207,7 @@ def test_the_status_shows_the_slot_of_each_task_and_its_failures(gated: Gated) -
         handle.wait(LIMIT_S)
     assert [one.task for one in after.recoveries] == [before.tasks[-1].name]
     assert after.recoveries[0].cause
-    assert list(after.recoveries[0].reached)[:2] == ["detected", "view"]
+    assert list(after.recoveries[0].reached)[:3] == ["failed", "detected", "view"]
     assert after.tasks[-1].incarnation > before.tasks[-1].incarnation
     assert [task.incarnation for task in after.tasks[:-1]] == [task.incarnation for task in before.tasks[:-1]]
     assert gated.output() == list(range(600))

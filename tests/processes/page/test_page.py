@@ -137,10 +137,10 @@ def test_tasks_are_placed_again_from_the_form_of_the_page_with_and_without_other
         tab.open(job.url)
         tab.one('tr[data-task="count-row/0"]')
         _rescale(tab)
-        _until_changed(job, tab, 1)
+        first = _until_changed(job, tab, 0)
         assert not tab.all('tr[data-task="count-row/1"]')
         _rescale(tab, tasks="2")
-        _until_changed(job, tab, 2)
+        _until_changed(job, tab, first)
         tab.one('tr[data-task="count-row/1"]')
         job.gate.end(NUMBERS)
         assert job.handle.wait(LIMIT_S).has_finished
@@ -158,12 +158,15 @@ def _rescale(tab: Tab, tasks: str = "") -> None:
     tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
 
 
-def _until_changed(job: PagedJob, tab: Tab, request: int) -> None:
-    def is_done() -> bool:
-        found = job.ask("/status")["rescale"]
-        return bool(found) and (found["number"], found["phase"]) == (request, "done")
+def _until_changed(job: PagedJob, tab: Tab, before: int) -> int:
+    """Returns the number of the request, which is higher than that of the one before."""
 
-    tab.until(is_done, "the end of the change")
+    def done() -> int | None:
+        found = job.ask("/status")["rescale"]
+        is_done = bool(found) and found["number"] > before and found["phase"] == "done"
+        return found["number"] if is_done else None
+
+    return tab.until(done, "the end of the change")
 
 
 def test_a_click_on_a_task_shows_what_is_known_of_it_and_one_on_an_arrow_its_rows(tmp_path: Path, tab: Tab) -> None:
