@@ -180,7 +180,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     ),
     "log_offsets_outlive_the_plan": (
         "53 keyed steps change their widths, and a task dies before its first checkpoint",
-        9,
+        42,
     ),
     "state_of_a_cut_is_not_divided": ("53 keyed steps change their widths twice", 0),
     "keys_are_divided_by_their_remainder": ("53 keyed steps change their widths twice", 0),
