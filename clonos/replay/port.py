@@ -38,7 +38,7 @@ class RecordedPort:
     def __init__(self, epoch: Epoch, positions: dict[ChannelId, int]) -> None:
         """``positions``: of the snapshot, the number of the next element of each input channel."""
         self.emitted: Callable[[TaskEmission], None] = lambda emission: None
-        self.is_over = False
+        self.ended: RecordEnded | None = None  # the first one, whose traceback has the call that has no outcome
         self._epoch = epoch
         self._positions = positions
         self._waiting = {channel: deque(elements) for channel, elements in epoch.input.items()}
@@ -46,7 +46,7 @@ class RecordedPort:
 
     def receive(self, until_ns: int | None) -> Command | None:
         """Returns the next elements. Raises: RecordEnded."""
-        if self.is_over:
+        if self.ended is not None:
             raise RecordEnded
         if self._commands:
             return self._commands.popleft()
@@ -71,7 +71,7 @@ class RecordedPort:
 
     def emit(self, emission: TaskEmission) -> None:
         """Takes an emission."""
-        if self.is_over:  # user code has caught the end of the log
+        if self.ended is not None:  # user code has caught the end of the log
             raise RecordEnded
         self.emitted(emission)
 
@@ -80,8 +80,10 @@ class RecordedPort:
         self._end()
 
     def _end(self) -> NoReturn:
-        self.is_over = True
-        raise RecordEnded
+        if self.ended is not None:
+            raise RecordEnded
+        self.ended = RecordEnded()
+        raise self.ended
 
     def budget_bytes(self) -> int:
         """Returns no limit."""

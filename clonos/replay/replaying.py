@@ -124,7 +124,7 @@ def replay_epoch(
     if hook is not None:
         choice.native = None  # loops in C take all rows of a batch before the first one is processed
     try:
-        _run(found, lambda: _task(epoch, found, port, mirror, snapshot))
+        _run(found, port, lambda: _task(epoch, found, port, mirror, snapshot))
     finally:
         choice.native = native
     if found.error is None and found.isolation.refused:  # user code has caught it
@@ -141,14 +141,15 @@ def _task(epoch: Epoch, found: Replayed, port: RecordedPort, mirror: Mirror | No
     return Task(image.plan, found.task, found.chain, port, Activation(*life), options)
 
 
-def _run(found: Replayed, make: Callable[[], Task]) -> None:
+def _run(found: Replayed, port: RecordedPort, make: Callable[[], Task]) -> None:
     """Runs the task, cut off from the world, and takes down how it ended."""
     task: Task | None = None
     try:
         with isolated(found.isolation):
             task = make()
             task.run()
-    except RecordEnded as ended:
+    except RecordEnded as error:
+        ended = port.ended or error  # user code may have caught the first one
         found.open_call = call_without_outcome(ended)
         frames = user_frames_of(ended)
         found.place = frames[-1].place if frames else ""

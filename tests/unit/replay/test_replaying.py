@@ -220,13 +220,17 @@ def _with(epoch: Epoch, **changed: Any) -> Any:
     return replace(epoch.head, **changed)
 
 
-def test_a_call_without_an_outcome_ends_the_replay_and_is_named(tmp_path: Path) -> None:
-    whole = load_epoch(_recorded(_calls, tmp_path)["priced/0"])
-    reader, ends = LogReader(whole.log), list[int]()
+def _ends_of_calls(epoch: Epoch) -> list[int]:
+    reader, ends = LogReader(epoch.log), list[int]()
     while not reader.at_end:
         if reader.next()[0] == CALL:
             ends.append(reader.offset_bytes)
-    epoch = whole._replace(log=whole.log[: ends[20]])
+    return ends
+
+
+def test_a_call_without_an_outcome_ends_the_replay_and_is_named(tmp_path: Path) -> None:
+    whole = load_epoch(_recorded(_calls, tmp_path)["priced/0"])
+    epoch = whole._replace(log=whole.log[: _ends_of_calls(whole)[20]])
     replayed = replay_epoch(epoch)
     report = ReplayReport(epoch, replayed, compared(epoch, replayed))
     assert report.error is None
@@ -320,3 +324,48 @@ def test_another_question_than_the_logged_one_is_a_divergence(tmp_path: Path) ->
     report = _report(_recorded(_undecided, tmp_path, barriers={5: 1}, epoch=1)["undecided/0"])
     assert report.replayed.divergence is not None
     assert "Before its failure it asked for" in str(report)
+
+
+def caught(row: dict[str, Any]) -> tuple[str, float]:
+    try:
+        return priced(row)
+    except BaseException:  # noqa: BLE001  what user code may do
+        return row["name"], -1.0
+
+
+def _caught(job: Job, folder: Path) -> None:
+    job.source(values(ROWS), name="shop").rebalance().map(caught, name="priced").rebalance().sink(collect())
+
+
+def test_user_code_that_catches_everything_does_not_outlive_the_log(tmp_path: Path) -> None:
+    whole = load_epoch(_recorded(_caught, tmp_path)["priced/0"])
+    epoch = whole._replace(log=whole.log[: _ends_of_calls(whole)[20]])
+    replayed = replay_epoch(epoch)
+    assert replayed.error is None
+    assert replayed.replayed_calls == 21
+    rows = [row for sent in replayed.sent.values() for each in sent for row in decode_elements(each.kind, each.payload)]
+    assert rows
+    assert -1.0 not in [price for _, price in rows]
+    assert compared(epoch, replayed).equal == len(rows) == 16
+    assert replayed.open_call.endswith("rate")
+    assert "in priced, which calls " in str(ReplayReport(epoch, replayed, compared(epoch, replayed)))
+
+
+def undecided_and_caught(row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return undecided(row)
+    except BaseException:  # noqa: BLE001  what user code may do
+        return row
+
+
+def _undecided_and_caught(job: Job, folder: Path) -> None:
+    job.source(values(ROWS), name="shop").rebalance().map(undecided_and_caught, name="undecided").rebalance().sink(
+        collect()
+    )
+
+
+def test_a_divergence_that_user_code_catches_is_reported(tmp_path: Path) -> None:
+    report = _report(_recorded(_undecided_and_caught, tmp_path, barriers={5: 1}, epoch=1)["undecided/0"])
+    assert report.replayed.divergence is not None, report
+    assert report.replayed.divergence.asked == "the time"
+    assert not report.is_as_recorded
