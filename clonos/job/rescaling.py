@@ -121,7 +121,7 @@ class RequestedWidths:
                 raise RescaleBusy(self._job, BESIDE)
             plan = self._driver.ask(_plan)
             self._refuse_more_tasks_than_splits(plan, wanted)
-            now = {vertex.name: vertex.parallelism for vertex in plan.vertices}
+            now = plan.widths
             if not is_placed_anew and wanted.items() <= now.items():
                 return 0
             request = self._driver.ask(lambda each: each.term) * REQUESTS_PER_DRIVER + next(self._requests)
@@ -186,7 +186,7 @@ class RequestedWidths:
         except RescaleRefused as error:
             logger.error("%s", error)
         else:
-            named = {vertex.name: vertex.parallelism for vertex in self._driver.ask(_plan).vertices} | done.widths
+            named = self._driver.ask(_plan).widths | done.widths
             now = ", ".join(f"{name} {named[name]}" for name in names)
             what = f"has these numbers of tasks: {now}" if now else "has all of its tasks placed anew"
             logger.warning("%s %s, after %.1f s", self._job, what, done.duration_s)

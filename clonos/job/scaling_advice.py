@@ -226,7 +226,7 @@ class ScalingAdviser:
             after = f"; changed in {done.duration_s:.1f} s"
             for step in widths:
                 logger.warning("%s has %s after %.1f s", step, tasks_text(done.widths[step]), done.duration_s)
-        now = {vertex.name: vertex.parallelism for vertex in self._plan_now().vertices}
+        now = self._plan_now().widths
         width_of = {group.name: now[self._plan.vertices[group.vertices[0]].name] for group in self._groups}
         before = self._advice
         self._advice = tuple(

@@ -80,7 +80,7 @@ def rescale_state(coordinator: Coordinator) -> RescaleState | None:
             pass
         case Switching():
             widths = coordinator.completed.widths
-    now = {vertex.name: vertex.parallelism for vertex in coordinator.plan.vertices}
+    now = coordinator.plan.widths
     other = {name: to for name, to in widths if now.get(name) != to}
     return RescaleState(state.request, phase, other, text or RESCALE_TEXTS[phase], refusals)
 

@@ -141,7 +141,7 @@ def changed_image(epoch: Epoch, code: Job | str) -> JobImage:
     job = load_job(code) if isinstance(code, str) else code
     before = image_of(epoch)
     image = graph_of(job).compile(before.options)
-    widths = {vertex.name: vertex.parallelism for vertex in before.plan.vertices}
+    widths = before.plan.widths
     own = {vertex.name: widths[vertex.name] for vertex in image.plan.vertices if vertex.name in widths}
     packed = pack(replace(image, plan=image.plan.with_widths(own)))
     found: JobImage = pickle.loads(packed)  # noqa: S301  it was packed by this process

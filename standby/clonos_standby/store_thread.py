@@ -33,7 +33,6 @@ from clonos.core.checkpoint.warm_states import (
     WarmStates,
     read_ahead,
     restorer,
-    widths_of,
 )
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import Incarnation, TaskId
@@ -139,7 +138,7 @@ class SnapshotStore:
         self._standby_bytes_max, self._warm_bytes_max = standby_bytes_max, warm_bytes_max
         self._sizes: dict[str, int] = {}  # of the objects written last
         self._permille: dict[tuple[TaskId, Incarnation], int] = {}  # of the state of the task that is being restored
-        self._warm = WarmStates(())
+        self._warm = WarmStates({})
         self._writer, self._writer_of_wholes, self._reader, self._reader_ahead = (
             StoreThread(name, context.inbox, backoff_first_s=backoff_first_s)
             for name in ("store writer", "store writer of whole states", "store reader", "store reader ahead")
@@ -207,9 +206,7 @@ class SnapshotStore:
         """Reads snapshots; the outcome is ``SnapshotsRead``."""
         image = self._context.image  # that of the view in force, to which the number of the task belongs
         warm = (
-            self._warm
-            if isinstance(purpose, TaskRead) and self._warm.widths == widths_of(image.plan)
-            else WarmStates(())
+            self._warm if isinstance(purpose, TaskRead) and self._warm.widths == image.plan.widths else WarmStates({})
         )
         self._reader.put(lambda: self._read(purpose, names, image, warm))
 
@@ -217,16 +214,16 @@ class SnapshotStore:
         """Reads the state of tasks of the next plan; the outcome is ``WarmedUp``."""
         image = self._context.image
         image = replace(image, plan=image.plan.with_widths(dict(asked.widths)))
-        if self._warm.is_ended or self._warm.widths != widths_of(image.plan):
+        if self._warm.is_ended or self._warm.widths != image.plan.widths:
             self.drop_read_ahead()
-            self._warm = WarmStates(widths_of(image.plan), self._warm_bytes_max)
+            self._warm = WarmStates(image.plan.widths, self._warm_bytes_max)
         warm = self._warm
         self._reader_ahead.put(lambda: self._read_ahead(asked, image, warm))
 
     def drop_read_ahead(self) -> None:
         """Drops what was read for tasks of the next plan, but for what reads that were asked for before may take."""
         self._warm.is_ended = True
-        self._warm = WarmStates(())
+        self._warm = WarmStates({})
 
     def _read_ahead(self, asked: ReadAhead, image: JobImage, warm: WarmStates) -> None:
         read = self._read_for(warm)

@@ -8,7 +8,7 @@ from typing import Any
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import encode_snapshot, standby_payload
-from clonos.core.checkpoint.warm_states import WarmKey, WarmStates, widths_of
+from clonos.core.checkpoint.warm_states import WarmKey, WarmStates
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.model.plan import Plan
 from clonos.core.ports import slot_effects as effect
@@ -77,7 +77,7 @@ class SimSlot(SimProcess):
             effect.RefuseMessage: self._refuse_message,
             effect.EndSlot: self._end_slot,
         }
-        self._warm = WarmStates(())
+        self._warm = WarmStates({})
         self._is_silent = False
         self._external_due_ns: dict[str, int] = {}
 
@@ -176,10 +176,10 @@ class SimSlot(SimProcess):
 
     def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
         mirror = self.new_mirror(asked.purpose.task)  # its number may mean another task when it was read
-        warm = self._warm if isinstance(asked.purpose, TaskRead) else WarmStates(())
+        warm = self._warm if isinstance(asked.purpose, TaskRead) else WarmStates({})
         task = self.slot.plan.task_name(asked.purpose.task)
-        if warm.widths != widths_of(self.slot.plan):
-            warm = WarmStates(())
+        if warm.widths != self.slot.plan.widths:
+            warm = WarmStates({})
         self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names, mirror, WarmKey(task), warm)
 
     def _read(
@@ -197,9 +197,9 @@ class SimSlot(SimProcess):
 
     def _read_ahead(self, asked: effect.ReadAhead) -> None:
         plan = self.slot.plan.with_widths(dict(asked.widths))
-        if self._warm.is_ended or self._warm.widths != widths_of(plan):
+        if self._warm.is_ended or self._warm.widths != plan.widths:
             self._drop_read_ahead()
-            self._warm = WarmStates(widths_of(plan))
+            self._warm = WarmStates(plan.widths)
         self.clock.after(self._store_delay_ns(), self._ahead, asked, plan, self._warm)
 
     def _ahead(self, asked: effect.ReadAhead, plan: Plan, warm: WarmStates) -> None:
@@ -218,7 +218,7 @@ class SimSlot(SimProcess):
 
     def _drop_read_ahead(self) -> None:
         self._warm.is_ended = True
-        self._warm = WarmStates(())
+        self._warm = WarmStates({})
 
     def _open_sink(self, asked: effect.OpenSink) -> None:
         self._external(asked.task, self._register_external, asked.incarnation, asked.generation, asked.restored_number)

@@ -7,13 +7,12 @@ same code, so a state does not depend on how much of it was read before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
 from clonos.core.checkpoint.snapshot import ReadObject, RestoredState, RestoreSource, StateUnion, restore_from
 from clonos.core.model.errors import EnvironmentFault
-from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import StateSource
 from clonos.core.wire.control_messages import WarmSource
@@ -59,7 +58,7 @@ class WarmStates:
     ``is_ended``: nothing more is to be read. ``bytes_max``: of the objects of all states.
     """
 
-    def __init__(self, widths: tuple[int, ...], bytes_max: int = WARM_BYTES_MAX) -> None:
+    def __init__(self, widths: Mapping[str, int], bytes_max: int = WARM_BYTES_MAX) -> None:
         self.widths, self.bytes_max = widths, bytes_max
         self.is_ended = False
         self._states: dict[WarmKey, tuple[tuple[str, ...], RestoredState]] = {}
@@ -102,11 +101,6 @@ class WarmStates:
             if sum(self._sizes.values()) > self.bytes_max:
                 raise ReadAheadFull(self.bytes_max)
             yield piece
-
-
-def widths_of(plan: Plan) -> tuple[int, ...]:
-    """Returns the number of tasks of each vertex."""
-    return tuple([vertex.parallelism for vertex in plan.vertices])
 
 
 def restorer(warm: WarmStates, task: str, read: ReadObject) -> RestoreSource:

@@ -43,7 +43,7 @@ def request(state: CoordinatorState, event: RescaleRequested) -> None:
         _refuse(state, event.request, reason)
         return
     plan = state.plan.with_widths(dict(event.widths))
-    widths = tuple((vertex.name, vertex.parallelism) for vertex in plan.vertices)
+    widths = tuple(plan.widths.items())
     _step(state, rescale_machine.WidthsAsked(event.request, widths, state.awake_ns, event.is_placed_anew))
     state.slots_needed += slots_added(state, widths)
     request_missing(state)

@@ -37,7 +37,7 @@ def tick(state: CoordinatorState, warming: Warming) -> None:
         _go_on(state)
     elif not warming.rounds:
         _ask(state, warming)
-    elif behind(state, warm_ups):
+    elif _behind(state, warm_ups):
         repeat(state, warm_ups)
     elif _is_fresh(state, warm_ups) or warming.rounds >= ROUNDS_MAX:
         _go_on(state)
@@ -58,7 +58,7 @@ def _is_fresh(state: CoordinatorState, warm_ups: WarmUpRound) -> bool:
     return state.awake_ns - warm_ups.completed_ns <= FRESH_MS * NANOSECONDS
 
 
-def behind(state: CoordinatorState, warm_ups: WarmUpRound) -> list[SlotId]:
+def _behind(state: CoordinatorState, warm_ups: WarmUpRound) -> list[SlotId]:
     """Returns the living slots that have not done what they were asked to read."""
     statuses = state.statuses
     return [
@@ -76,7 +76,7 @@ def repeat(state: CoordinatorState, warm_ups: WarmUpRound) -> None:
 
 def _send(state: CoordinatorState, warm_ups: WarmUpRound) -> None:
     state.warm_ups_sent_ns = state.awake_ns
-    late = behind(state, warm_ups)
+    late = _behind(state, warm_ups)
     for slot, message in warm_ups.messages:
         if slot in late:
             state.emit(Send(slot, message))

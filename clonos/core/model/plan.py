@@ -183,6 +183,11 @@ class Plan:
                         add(number, sender, receiver)
         return tuple(found)
 
+    @property
+    def widths(self) -> dict[str, int]:
+        """Number of tasks of each vertex, by its name."""
+        return {vertex.name: vertex.parallelism for vertex in self.vertices}
+
     def with_widths(self, widths: Mapping[str, int]) -> Plan:
         """Returns the plan in which the vertices of these names have other numbers of tasks, and so have those that
         forward edges connect with them.

@@ -50,7 +50,7 @@ class EpochRecord:
             check_format(f"the record {folder}", msgspec.json.decode(content, type=_Format).format, RECORD_FORMAT)
             self.head = msgspec.json.decode(content, type=RecordHead)
         except FileNotFoundError:
-            raise RecordDamaged(str(folder), f"it has no {HEAD}, so it is no record or was not finished") from None
+            raise RecordDamaged(str(folder), f"it has no {HEAD}, so it is not a record, or was not finished") from None
         except OSError as error:
             raise RecordDamaged(str(folder), str(error)) from None
         except DECODE_ERRORS as error:

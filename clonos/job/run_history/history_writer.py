@@ -21,7 +21,6 @@ from clonos.core.checkpoint.checkpoint_metadata import encoded_shape
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFailed, Milestone, RecoveryEvent
 from clonos.core.coordinator.relocation import REASON as MOVE
-from clonos.core.model.plan import Plan
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.segmented_log import SegmentedLog
 from clonos.io.system.wall_clock import wall_ns
@@ -84,13 +83,8 @@ def look(coordinator: Coordinator) -> HistorySnapshot:
         checkpoint_states(coordinator),
         tuple((recovery_state(each), each.is_move) for each in coordinator.recoveries),
         rescale_state(coordinator),
-        tasks_of(coordinator.plan),
+        coordinator.plan.widths,
     )
-
-
-def tasks_of(plan: Plan) -> dict[str, int]:
-    """Returns the number of tasks of each vertex."""
-    return {vertex.name: vertex.parallelism for vertex in plan.vertices}
 
 
 class HistoryWriter:
@@ -129,7 +123,7 @@ class HistoryWriter:
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 version=version_of("clonos"),
-                tasks=tasks_of(plan),
+                tasks=plan.widths,
                 shape=encoded_shape(plan),
             )
         )

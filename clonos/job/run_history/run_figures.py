@@ -18,7 +18,7 @@ from clonos.job.run_history.history_events import (
     TaskRecovered,
     WidthsChanged,
 )
-from clonos.job.run_history.history_lines import DIED, HistoryLine, lines_of_history
+from clonos.job.run_history.history_lines import CHANGED, DIED, HistoryLine, lines_of_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +116,4 @@ def differing_plan(run: Sequence[Event], other: Sequence[Event]) -> list[History
     starts = [[event for event in events if isinstance(event, DriverStarted)] for events in (other, run)]
     if not all(starts):
         return []
-    return [line for line in lines_of_history([each[-1] for each in starts]) if line.kind == "plan_change"]
+    return [line for line in lines_of_history([each[-1] for each in starts]) if line.kind == CHANGED]

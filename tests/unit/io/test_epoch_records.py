@@ -103,7 +103,7 @@ def test_a_record_that_is_not_finished_leaves_no_folder(tmp_path: Path) -> None:
     with RecordWriter(folder) as writer:
         writer.log(b"log")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(RecordDamaged, match=r"it has no record\.json, so it is no record or was not finished"):
+    with pytest.raises(RecordDamaged, match=r"it has no record\.json, so it is not a record, or was not finished"):
         EpochRecord(folder)
 
 
