@@ -13,6 +13,7 @@ from clonos.core.coordinator.coordinator_events import (
     Begin,
     Event,
     MetadataWritten,
+    OutputCommitted,
     Received,
     SlotGone,
     StateDivided,
@@ -307,6 +308,18 @@ def live_chain(
     """A plan, by default a chain of parallelism 2, whose tasks are live, with a slot in each of ``domains``."""
     harness = CoordinatorHarness(plan or chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
     harness.form(domains, slots=len(domains))
+    harness.tick(300)
+    return harness
+
+
+def sharing_chain() -> CoordinatorHarness:
+    """A live chain two of whose tasks share a slot, since one died, while a slot that came later has none."""
+    harness = live_chain(move_tasks=False)
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.gone(harness.of(3).hosting_slot)
+    harness.tick(300)
+    harness.register(90, "c")
     harness.tick(300)
     return harness
 

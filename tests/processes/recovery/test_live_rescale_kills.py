@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,25 @@ def is_at_the_cut(handle: Handle) -> bool:
     return rescale is not None and rescale.phase in (RescalePhase.CUTTING, RescalePhase.SWITCHING)
 
 
+@contextmanager
+def changing(
+    flow: States, point: str, task: str, where: Callable[[Handle], bool]
+) -> Iterator[tuple[Handle, Breakpoint, Future[Rescaled]]]:
+    """A job that has read half of its input, and the change of its widths that comes to a point. It ends with the
+    block, after all of its input."""
+    flow.gate.open_to(RECORDS // 2)
+    with (
+        FaultPointServer() as server,
+        ThreadPoolExecutor(1) as asker,
+        flow.job(fault_points=server.address, heartbeat="50ms").start(checkpoint_every="1h") as handle,
+    ):
+        wait_until(lambda: has_output(flow))
+        held = server.set_breakpoint(point, task, where=lambda _: where(handle))
+        yield handle, held, asker.submit(handle.rescale, seen=4, timeout=LIMIT_S)
+        flow.gate.end(RECORDS)
+        handle.wait(LIMIT_S)
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
     """What a run of fixed width shows."""
@@ -83,15 +104,7 @@ def test_the_death_of_a_process_gives_a_change_up_before_its_checkpoint_and_neve
     tmp_path: Path, expected: dict[str, list[object]], point: str, task: str, is_given_up: bool
 ) -> None:
     flow = States(tmp_path / "flow")
-    flow.gate.open_to(RECORDS // 2)
-    with (
-        FaultPointServer() as server,
-        ThreadPoolExecutor(1) as asker,
-        flow.job(fault_points=server.address, heartbeat="50ms").start(checkpoint_every="1h") as handle,
-    ):
-        wait_until(lambda: has_output(flow))
-        held: Breakpoint = server.set_breakpoint(point, task, where=lambda _: is_at_the_cut(handle))
-        asked: Future[Rescaled] = asker.submit(handle.rescale, seen=4, timeout=LIMIT_S)
+    with changing(flow, point, task, is_at_the_cut) as (handle, held, asked):
         hit = held.wait(LIMIT_S)
         os.kill(hit.pid if task else pid_of(handle, "seen/1"), signal.SIGKILL)
         held.release()
@@ -102,8 +115,6 @@ def test_the_death_of_a_process_gives_a_change_up_before_its_checkpoint_and_neve
             handle.rescale(seen=4, timeout=LIMIT_S)  # and again
         else:
             assert asked.result(LIMIT_S).widths["seen"] == 4
-        flow.gate.end(RECORDS)
-        handle.wait(LIMIT_S)
     assert flow.written() == expected
 
 
@@ -112,19 +123,9 @@ def test_the_death_of_a_process_that_reads_ahead_delays_a_change_and_does_not_gi
     tmp_path: Path, expected: dict[str, list[object]], task: str
 ) -> None:
     flow = States(tmp_path / "flow")
-    flow.gate.open_to(RECORDS // 2)
-    with (
-        FaultPointServer() as server,
-        ThreadPoolExecutor(1) as asker,
-        flow.job(fault_points=server.address, heartbeat="50ms").start(checkpoint_every="1h") as handle,
-    ):
-        wait_until(lambda: has_output(flow))
-        held = server.set_breakpoint("read ahead", task)
-        asked: Future[Rescaled] = asker.submit(handle.rescale, seen=4, timeout=LIMIT_S)
+    with changing(flow, "read ahead", task, lambda _: True) as (_, held, asked):
         held.kill(LIMIT_S)
         assert asked.result(LIMIT_S).widths["seen"] == 4
-        flow.gate.end(RECORDS)
-        handle.wait(LIMIT_S)
     assert flow.written() == expected
 
 

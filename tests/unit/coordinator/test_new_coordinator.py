@@ -35,6 +35,7 @@ from tests.harnesses.coordinator_harness import (
     live_chain,
     of_kind,
     sent,
+    sharing_chain,
     written_metadata,
 )
 
@@ -322,13 +323,7 @@ def test_a_coordinator_that_goes_on_from_a_cut_with_fewer_tasks_replaces_lost_sl
 def test_a_coordinator_that_takes_over_at_a_cut_spreads_the_tasks_if_its_request_asked_for_it(
     is_placed_anew: bool,
 ) -> None:
-    harness = live_chain(move_tasks=False)
-    harness.complete(1)
-    harness.do(OutputCommitted(CheckpointId(1)))
-    harness.gone(harness.of(3).hosting_slot)
-    harness.tick(300)
-    harness.register(90, "c")
-    harness.tick(300)
+    harness = sharing_chain()
     harness.do(RescaleRequested(7, (), is_placed_anew=is_placed_anew))
     harness.tick(500)
     harness.acknowledge(2)  # slots read ahead as of it

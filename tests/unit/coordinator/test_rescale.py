@@ -25,7 +25,14 @@ from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, Statefu
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import TriggerCheckpoint, View
 from clonos.core.wire.recovery_messages import AnnounceStep
-from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent, written_metadata
+from tests.harnesses.coordinator_harness import (
+    CoordinatorHarness,
+    live_chain,
+    of_kind,
+    sent,
+    sharing_chain,
+    written_metadata,
+)
 
 CUT = CheckpointId(2)
 
@@ -259,13 +266,7 @@ def test_a_change_that_waits_for_a_job_in_vain_names_what_was_under_way() -> Non
 
 @pytest.mark.parametrize("is_placed_anew", [False, True])
 def test_tasks_are_spread_over_all_slots_at_a_switch_if_the_request_asks_for_it(is_placed_anew: bool) -> None:
-    harness = live_chain(move_tasks=False)
-    harness.complete(1)
-    harness.do(OutputCommitted(CheckpointId(1)))
-    harness.gone(harness.of(3).hosting_slot)
-    harness.tick(300)
-    harness.register(90, "c")
-    harness.tick(300)
+    harness = sharing_chain()
     hosting = [placement.slot for placement in harness.view.placements]
     assert len(set(hosting)) < len(hosting), "two tasks share a slot, and another slot has none"
     harness.complete(2)
