@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from clonos.core.model.code_location import INSTALLED, LIBRARY
 from clonos.core.model.errors import JobError
-from clonos.io.interception.answers import EXEMPT
+from clonos.io.interception.answers import EXEMPT, is_collecting, watch_collections
 
 TIME: Final = "time"
 RANDOM: Final = "random"
@@ -138,7 +138,7 @@ class Isolation:
         if kind in self._allowed:
             return
         place = _asking_place(frame, is_any=kind not in (TIME, RANDOM))
-        if place is not None:
+        if place is not None and not is_collecting(frame):
             error = AccessRefused(kind, what, place)
             self.refused.append(error)
             raise error
@@ -164,10 +164,12 @@ def _asking_place(frame: FrameType | None, is_any: bool) -> str | None:
 
     ``is_any``: whether clonos may not ask either.
     """
-    while frame is not None and _is_interception(frame):  # it calls for the code that has called it
-        frame = frame.f_back
-    asking = frame
+    asking: FrameType | None = None
     while frame is not None:
+        if _is_interception(frame):  # it calls for the code that has called it
+            frame = frame.f_back
+            continue
+        asking = asking or frame
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if (
             package in _OF_PYTHON
@@ -176,7 +178,7 @@ def _asking_place(frame: FrameType | None, is_any: bool) -> str | None:
         ):
             return None
         if package in LIBRARY:
-            return _place_of(asking) if is_any and asking is not None else None
+            return _place_of(asking) if is_any else None
         if not _is_installed(frame):
             return _place_of(frame)
         frame = frame.f_back
@@ -237,6 +239,7 @@ def isolated(isolation: Isolation) -> Iterator[None]:
     if not _is_installed_hook:
         sys.addaudithook(_audit)
         _is_installed_hook = True
+    watch_collections()
     before, profile_before = _current, sys.getprofile()
     _current = isolation
     sys.setprofile(isolation.profile)

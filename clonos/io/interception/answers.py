@@ -1,17 +1,20 @@
 """Answers in place of intercepted functions, in the context in which user code runs and in no other.
 
 An intercepted function is the original one, unless its context has an answer for its name, such as ``time.time``. Calls
-that come from this library, or from a module of Python that only measures or logs, always get the original.
+that come from this library, or from a module of Python that only measures or logs, always get the original. So does
+what runs in a garbage collection, such as a finalizer: a collection comes at another place in each life.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from types import FrameType
+from threading import get_ident
+from types import FrameType, FunctionType
 from typing import Any, Final
 
 Answer = Callable[..., Any]
@@ -75,6 +78,42 @@ def intercepted(name: str, original: Callable[..., Any], *, exempts: bool = True
     return function
 
 
+_PATCHED: Final = intercepted("", lambda: None).__code__
+
+
+def original_of(value: Any) -> Any:
+    """Returns the function that an intercepted one replaces; any other value as it is."""
+    is_patched = isinstance(value, FunctionType) and value.__code__ is _PATCHED
+    return value.__wrapped__ if is_patched else value
+
+
+_collecting_thread = 0
+
+
+def watch_collections() -> None:
+    """Lets ``is_collecting`` know of finalizers; others may call this again."""
+    if _note_collection not in gc.callbacks:
+        gc.callbacks.append(_note_collection)
+
+
+def _note_collection(phase: str, _info: dict[str, int]) -> None:
+    global _collecting_thread
+    _collecting_thread = get_ident() if phase == "start" else 0
+
+
+def is_collecting(frame: FrameType | None) -> bool:
+    """Returns whether a garbage collection has called the code of a frame of this thread: a finalizer, or one of
+    ``gc.callbacks``."""
+    if _collecting_thread == get_ident():
+        return True
+    codes = [getattr(each, "__code__", None) for each in gc.callbacks if each is not _note_collection]
+    while codes and frame is not None:  # most processes have no other callback
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _is_exempt(frame: FrameType | None, exempts: bool) -> bool:
     """Returns whether the code of a frame gets the originals. What is imported does: a process imports it once."""
     is_caller = True  # whether the frame is that of the code which wants the value
@@ -87,6 +126,8 @@ def _is_exempt(frame: FrameType | None, exempts: bool) -> bool:
             return True
         if is_caller and package not in PASSING:
             if exempts and package in EXEMPT:
+                return True
+            if is_collecting(frame):
                 return True
             is_caller = False
         frame = frame.f_back

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from clonos.io.interception.answers import OWN_PACKAGES, intercepted
+from clonos.io.interception.answers import OWN_PACKAGES, intercepted, watch_collections
 
 
 class Patch(NamedTuple):
@@ -101,6 +101,7 @@ def install() -> None:
     if _is_installed:
         return
     _is_installed = True
+    watch_collections()
     waiting: dict[str, list[Patch]] = {}
     for patch in PATCHES:
         if patch.module in sys.modules or patch.module in sys.stdlib_module_names or patch.module == "urllib.request":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dates
+import gc
 import logging
 import os
 import queue
@@ -23,6 +24,7 @@ import pytest
 
 from clonos.core.model.errors import JobError
 from clonos.io.interception.answers import intercepted
+from clonos.io.interception.patches import install
 from clonos.replay.isolation import AccessRefused, FileRead, Isolation, isolated
 
 HERE = "test_isolation.py"
@@ -66,10 +68,13 @@ def _names(asking: list[tuple[str, str, Callable[[], Any]]]) -> list[str]:
     return [f"{number} {what}" for number, (_, what, _) in enumerate(asking)]
 
 
+@pytest.mark.parametrize("is_patched", [False, True], ids=["", "libraries are patched"])
 @pytest.mark.parametrize(("kind", "what", "ask"), ASKING, ids=_names(ASKING))
 def test_a_question_to_the_world_outside_is_refused_with_the_line_of_user_code(
-    kind: str, what: str, ask: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, what: str, ask: Callable[[], Any], is_patched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if is_patched:
+        install()  # as by a job with intercept=True that ran in this process; it stays
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AccessRefused) as refused, isolated(Isolation()):
         ask()
@@ -97,6 +102,20 @@ def test_a_patched_function_of_a_step_that_is_not_intercepted_is_refused() -> No
         patched()
     assert refused.value.what == "time.time()"
     assert refused.value.place.startswith(f"{HERE}:")
+
+
+def test_a_clock_that_is_read_in_a_garbage_collection_is_not_refused() -> None:
+    def timed(_phase: str, _info: dict[str, int]) -> None:
+        time.perf_counter()
+
+    isolation = Isolation()
+    gc.callbacks.append(timed)
+    try:
+        with isolated(isolation):
+            gc.collect()
+    finally:
+        gc.callbacks.remove(timed)
+    assert not isolation.refused
 
 
 def test_a_written_file_is_allowed_with_files(tmp_path: Path) -> None:

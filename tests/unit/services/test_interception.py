@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import random
 import secrets
 import socket
@@ -21,6 +23,7 @@ import pytest
 
 from clonos import Job, collect, values
 from clonos.api.checks.code.code_check import warnings_of
+from clonos.api.checks.code.code_scope import full_name
 from clonos.core.ports.recorder import running
 from clonos.io.interception.answers import answered_with
 from clonos.io.interception.patches import install
@@ -49,6 +52,42 @@ def test_a_step_that_intercepts_gets_no_warning_of_what_is_recorded() -> None:
     assert list(warnings_of(graph_of(drawing_job(intercept=True)))) == []
     assert list(warnings_of(graph_of(drawing_job()))) != []
     assert list(warnings_of(graph_of(drawing_job()).intercepting(True))) == []
+
+
+def test_a_patched_function_has_the_name_of_its_original_in_a_check() -> None:
+    assert full_name(os.urandom) == "posix.urandom"
+    assert full_name(np.random.rand) == full_name(np.random.RandomState().rand)
+    assert full_name(socket.getaddrinfo) == "socket.getaddrinfo"
+
+
+class Timed:
+    """Object in a cycle, whose finalizer reads the clock."""
+
+    def __init__(self) -> None:
+        self.myself = self
+
+    def __del__(self) -> None:
+        time.perf_counter()
+
+
+def test_a_clock_that_is_read_in_a_garbage_collection_is_not_recorded() -> None:
+    asked: list[str] = []
+
+    def answer(original: Callable[[], float]) -> float:
+        asked.append("asked")
+        return original()
+
+    callbacks = list(gc.callbacks)
+    gc.callbacks[:] = [lambda _phase, _info: time.perf_counter(), *callbacks, lambda _phase, _info: time.perf_counter()]
+    try:
+        Timed()
+        with answered_with({"time.perf_counter": answer}):
+            gc.collect()
+            assert asked == []
+            time.perf_counter()
+            assert asked == ["asked"]
+    finally:
+        gc.callbacks[:] = callbacks
 
 
 def connected() -> None:

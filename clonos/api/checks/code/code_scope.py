@@ -23,6 +23,7 @@ import msgspec
 
 from clonos.api.checks.code.function_source import calls_for_globals, source_of
 from clonos.api.checks.code.replacements import replacement_of
+from clonos.io.interception.answers import original_of
 from clonos.io.system.entropy import stdlib_random
 
 LIBRARY: Final = frozenset({"clonos", "clonos_chaos", "clonos_services", "clonos_standby"})
@@ -423,6 +424,7 @@ def is_of_library(function: Any) -> bool:
 
 def full_name(value: Any) -> str:
     """Returns module and name of a module, class or function; of any other object those of its class."""
+    value = original_of(value)
     if isinstance(value, ModuleType):
         return value.__name__
     bound = getattr(value, "__self__", None) if isinstance(value, (BuiltinFunctionType, MethodType)) else None
