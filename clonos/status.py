@@ -285,11 +285,12 @@ class Rate:
     known: tuple[int, int] = (-1, 0)  # incarnation, value
     seen: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def add(self, incarnation: int, value: int, now_s: float) -> None:
-        """Adds a value that was read now."""
-        before = self.known[1] if self.known[0] == incarnation else value
-        self.total += max(0, value - before)
-        self.known = incarnation, value
+    def add(self, incarnation: int, value: int | None, now_s: float) -> None:
+        """Adds a value that was read now; None: the incarnation has not told it yet."""
+        if value is not None:
+            before = self.known[1] if self.known[0] == incarnation else value
+            self.total += max(0, value - before)
+            self.known = incarnation, value
         self.seen.append((now_s, self.total))
         while self.seen[0][0] < now_s - RATE_SPAN_S and len(self.seen) > 1:
             self.seen.popleft()

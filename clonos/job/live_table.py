@@ -72,7 +72,7 @@ class LiveTable:
         for task in status.tasks:
             for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
                 rate = self._rates.setdefault((task.name, counter), Rate())
-                rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+                rate.add(task.incarnation, task.counters.get(counter), now_s)
             self._note_restoring(task)
         if status.checkpoint != self._checkpoint:
             self._checkpoint, self._checkpoint_s = status.checkpoint, now_s

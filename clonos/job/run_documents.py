@@ -122,7 +122,7 @@ class RunDocuments:
         """Returns a sentence for each hot task: of the rates, or of the whole run if there are none."""
         keyed = self._handle.keyed_steps()
         if not rates_over_s:
-            return hot_tasks_of_run(status.tasks, keyed, (wall_ns() - self._began_ns) / 1e9)
+            return hot_tasks_of_run(status, keyed, (wall_ns() - self._began_ns) / 1e9)
         return hot_tasks(
             status.tasks,
             keyed,
@@ -136,7 +136,7 @@ def _count(rates: dict[tuple[str, str], Rate], status: Status) -> None:
     for task in status.tasks:
         for counter in RATED:
             rate = rates.setdefault((task.name, counter), Rate())
-            rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+            rate.add(task.incarnation, task.counters.get(counter), now_s)
 
 
 def _task(task: TaskState, rates: dict[tuple[str, str], Rate], host: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def summary_lines(
         late = late_by_step(task for task in status.tasks if task.name.rpartition("/")[0] == step)
         refused = f", late: {late_text(late)}" if late else ""
         lines.append(f"  {step:{width}}  {count:,} in{out}{refused}")
-    lines += [f"  {hot}" for hot in hot_tasks_of_run(status.tasks, keyed, seconds)]
+    lines += [f"  {hot}" for hot in hot_tasks_of_run(status, keyed, seconds)]
     if failed:
         lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]

@@ -8,7 +8,7 @@ from typing import Final
 from clonos.core.model.plan import Partitioning, Plan
 from clonos.core.model.progress import TaskCounter
 from clonos.core.scaling.autoscaler import HOT_KEY_ADVICE
-from clonos.status import TaskState
+from clonos.status import RescalePhase, Status, TaskState
 
 TIMES_MEAN: Final = 3.0
 """Records of a hot task, as a multiple of the mean of the other tasks of its step."""
@@ -59,10 +59,13 @@ def hot_tasks(
     return found
 
 
-def hot_tasks_of_run(tasks: Iterable[TaskState], keyed: frozenset[str], seconds: float) -> list[str]:
-    """Describes the same over a whole run, which took ``seconds``."""
+def hot_tasks_of_run(status: Status, keyed: frozenset[str], seconds: float) -> list[str]:
+    """Describes the same over a whole run, which took ``seconds``; nothing if its widths have changed, because its
+    tasks have not shared all of its records."""
+    if status.rescale is not None and status.rescale.phase in (RescalePhase.SWITCHING, RescalePhase.DONE):
+        return []
     return hot_tasks(
-        tasks,
+        status.tasks,
         keyed,
         lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
         lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),

@@ -7,7 +7,7 @@ values since the job's start in which each record counts once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -84,6 +84,26 @@ def late_records(families: Iterable[MetricFamily]) -> dict[str, int]:
         if family.metric.name == LATE_RECORDS.name and family.metric.has_form_of(LATE_RECORDS)
         for each in family.series
     }
+
+
+def united_families(tasks: Sequence[Iterable[MetricFamily]]) -> tuple[MetricFamily, ...]:
+    """Returns the families of several tasks as those of the first one: counters and histograms are added up. A gauge is
+    of a task and ends with it, so those of the first one count alone, as does its form of a metric."""
+    found: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {}
+    metrics: dict[str, Metric] = {}
+    for place, families in enumerate(tasks):
+        for family in families:
+            metric = metrics.setdefault(family.metric.name, family.metric)
+            if place and (metric.kind is MetricKind.GAUGE or not metric.has_form_of(family.metric)):
+                continue
+            cells = found.setdefault(metric.name, {})
+            for series in family.series:
+                before = cells.get(series.labels, (0,) * len(series.numbers))
+                cells[series.labels] = tuple(a + b for a, b in zip(before, series.numbers, strict=True))
+    return tuple(
+        MetricFamily(metrics[name], tuple(MetricSeries(labels, numbers) for labels, numbers in cells.items()))
+        for name, cells in found.items()
+    )
 
 
 class MetricConflict(JobError):

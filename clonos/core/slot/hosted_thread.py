@@ -51,7 +51,7 @@ class HostedThread(CommandQueue):
         self.fed_bytes = 0  # end of the log that the shadow was given
         #: Invariant: fed_bytes <= end of the own log
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
-        self.records_in: int | None = None  # since the job's start; None before the first step
+        self.records_in: int | None = None  # since the job's start; None before the first step without a snapshot
         self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.has_reached_limit = False  # a limit of the task lets nothing more through
@@ -83,9 +83,7 @@ class HostedThread(CommandQueue):
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
         if snapshot is not None:
-            self.first_record = snapshot.records_in
-            if snapshot.final:  # no step follows
-                self.records_in = snapshot.records_in
+            self.records_in = self.first_record = snapshot.records_in
         activation = Activation(
             placement.incarnation,
             snapshot,

@@ -18,6 +18,7 @@ from clonos.core.checkpoint.pending_snapshots import name_of_snapshot
 from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, shape_of, step_differences
 from clonos.core.checkpoint.snapshot import MOVED, SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot, is_moved
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, view_number
+from clonos.core.model.metric_series import united_families
 from clonos.core.model.plan import Partitioning
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime, Snapshot, StateSource
 from clonos.io.store.store import CheckpointStore
@@ -252,6 +253,7 @@ class StateTransfer:
         read = next((head for head, is_reading in zip(heads, reading, strict=True) if is_reading), None)
         head = read or next(filter(None, heads), None)
         next_row = self._next_rows.get(plan.task_name(task), 0)
+        counting = self._counting(vertex, index)
         return Snapshot(
             format=SNAPSHOT_FORMAT,
             task=task,
@@ -266,13 +268,29 @@ class StateTransfer:
             final=self._ends.has_ended(task),
             position=read.position if read is not None else b"",
             changes=b"",
-            records_in=head.records_in if head is not None else 0,
+            records_in=sum(each.records_in for each in counting),
             journal_offset_bytes=read.journal_offset_bytes if read is not None else 0,
             calls=read.calls if read is not None else (),
             event_time=self._event_time(task, head),
-            metrics=head.metrics if head is not None else (),
+            metrics=united_families([each.metrics for each in counting]),
             waiting=tuple(sorted({name for each in heads if each is not None for name in each.waiting})),
         )
+
+    def _counting(self, vertex: int, index: int) -> list[Snapshot]:
+        """Returns the heads whose counters and metrics a task goes on with: its own, and for the first task those of
+        tasks that do not run any more, so that no total falls."""
+        now = self._plan.vertices[vertex]
+        named = [place for place, was in enumerate(self._stored.vertices) if was.name == now.name]
+        origins = named or self._origins(vertex)[:1]
+        own, retired = [index], range(now.parallelism, len(self._heads))
+        indexes = [*own, *retired] if index == 0 else own
+        tasks = [
+            self._firsts[place] + each
+            for place in origins
+            for each in indexes
+            if each < self._stored.vertices[place].parallelism
+        ]
+        return [head for task in tasks if (head := self._heads[task]) is not None]
 
     def _one_head(self, origin: int, vertex: int, index: int) -> Snapshot | None:
         """Returns the head of the task of the same index; with another width, one made of the heads of all tasks."""
@@ -292,8 +310,6 @@ class StateTransfer:
             found[0],
             position=position,
             calls=(),
-            records_in=sum(head.records_in for head in found) if index == 0 else 0,
-            metrics=found[index].metrics if index < len(found) else (),
             waiting=(),  # otherwise the change is refused
             event_time=EventTime(own[0], is_idle, ()) if any(head.event_time for head in going) else None,
         )

@@ -1,8 +1,10 @@
 """Counters of a job that never fall, made of statuses in which the counters of a task begin again.
 
-A counter of the job's start repeats values while a task replays, so the highest value counts. A counter of an
-incarnation begins at 0 with each one, so the growth counts. ``add`` must see each status about once per second: what a
-task counted between the last status and its end is missing from the counters of incarnations.
+A counter of the job's start repeats values while a task replays, so the growth of the highest value counts. When the
+widths of the job change, the first task of a step takes over the records of those that run no more, which have been
+counted, and logs begin again. A counter of an incarnation begins at 0 with each one, so the growth counts. ``add`` must
+see each status about once per second: what a task counted between the last status and its end is missing from the
+counters of incarnations.
 """
 
 from __future__ import annotations
@@ -103,10 +105,12 @@ def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> 
 
 @dataclass(slots=True)
 class TaskTotals:
-    """Totals of one task. ``incarnation``: of the last status, with what it had counted."""
+    """Totals of one task. ``incarnation``: of the last status, with what it had counted. ``highest``: of the counters
+    of the job's start."""
 
     incarnation: int = -1
     counted: dict[str, int] = field(default_factory=dict)
+    highest: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=lambda: dict[str, int](ZEROS))
     latencies: dict[str, GrowingHistogram] = field(default_factory=dict)
     busy: Rate = field(default_factory=Rate)
@@ -118,7 +122,9 @@ class TaskTotals:
             self.incarnation, self.counted = task.incarnation, {}
         for name in SINCE_START:
             if (value := task.counters.get(name)) is not None:
-                self.totals[name] = max(value, self.totals.get(name, 0))
+                growth = max(0, value - self.highest.get(name, 0))
+                self.totals[name] = self.totals.get(name, 0) + growth
+                self.highest[name] = self.highest.get(name, 0) + growth
         for name in SINCE_INCARNATION:
             if (value := task.counters.get(name)) is not None:
                 growth = max(0, value - self.counted.get(name, 0))
@@ -150,9 +156,11 @@ class JobCounters:
         self._milestones_seen: dict[tuple[str, int], int] = {}  # how many, by task and first milestone
         self.rollbacks = 0
         self._generation = 0
+        self._running = frozenset[str]()  # the tasks of the last status that had any
 
     def add(self, status: Status, checkpoints: tuple[CheckpointState, ...], now_s: float) -> None:
         """Adds a status, and the last checkpoints."""
+        self._follow_widths(frozenset(task.name for task in status.tasks))
         for task in status.tasks:
             self.tasks.setdefault(task.name, TaskTotals()).add(task, now_s)
         for checkpoint in checkpoints:
@@ -168,6 +176,19 @@ class JobCounters:
             self._milestones_seen[key] = 1
         self.rollbacks += 0 < self._generation < status.generation
         self._generation = status.generation
+
+    def _follow_widths(self, running: frozenset[str]) -> None:
+        """Begins the counters again that other widths begin again."""
+        before, self._running = self._running, running or self._running
+        if not before or not running or before == running:
+            return
+        for totals in self.tasks.values():
+            totals.highest.pop(TaskCounter.DETERMINANT_BYTES, None)
+        for name in before - running:
+            records = self.tasks[name].highest.pop(TaskCounter.RECORDS_IN, 0)
+            first = self.tasks.get(f"{name.rpartition('/')[0]}/0")
+            if first is not None:
+                first.highest[TaskCounter.RECORDS_IN] = first.highest.get(TaskCounter.RECORDS_IN, 0) + records
 
     def _add_checkpoint(self, checkpoint: CheckpointState) -> None:
         self._checkpoints_seen.add(checkpoint.number)

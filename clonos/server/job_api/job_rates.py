@@ -45,7 +45,7 @@ class JobRates:
         for task in status.tasks:
             for counter in RATED:
                 rate = self._rates.setdefault((task.name, counter), Rate())
-                rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+                rate.add(task.incarnation, task.counters.get(counter), now_s)
 
             for family in task.latencies:
                 if family.metric.name == END_TO_END.name and not self._out[vertex_name(task.name)]:

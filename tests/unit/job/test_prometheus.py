@@ -56,6 +56,33 @@ def test_a_record_that_a_successor_replays_is_processed_once() -> None:
     assert job.value("clonos_records_processed_total", **TASK) == 130
 
 
+def test_records_of_tasks_that_run_no_more_count_once_and_those_of_a_task_that_returns_go_on() -> None:
+    def tasks(incarnation: int, *records: int) -> Status:
+        each = [replace(_task(incarnation, records_in=n), name=f"count/{i}") for i, n in enumerate(records)]
+        return _status(*each, generation=incarnation)
+
+    def counted(*records: int) -> list[float | None]:
+        job.status = tasks(len(statuses), *records)
+        statuses.append(records)
+        found = [job.value("clonos_records_processed_total", **TASK | {"task": f"count/{i}"}) for i in range(2)]
+        return found if len(records) == 2 else found[:1]
+
+    statuses: list[tuple[int, ...]] = [()]
+    job = _Job(_status())
+    assert counted(100, 70) == [100, 70]
+    assert counted(170) == [100]  # with those of count/1
+    assert counted(180) == [110]
+    assert counted(180, 0) == [110, 70]
+    assert counted(190, 5) == [120, 75]
+
+
+def test_the_bytes_of_a_log_that_begins_again_at_another_width_are_added() -> None:
+    job = _Job(_status(_task(1, determinant_bytes=100)))
+    assert job.value("clonos_causal_log_written_bytes_total", **TASK) == 100
+    job.status = _status(_task(2, determinant_bytes=10), replace(_task(2), name="count/1"), generation=2)
+    assert job.value("clonos_causal_log_written_bytes_total", **TASK) == 110
+
+
 def test_a_counter_that_begins_again_with_each_incarnation_goes_on() -> None:
     job = _Job(_status(_task(1, records_out=100, executed_calls=7)))
     job.collector.sample()

@@ -13,8 +13,8 @@ from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.job.live_table import LiveTable
 from clonos.job.run_report import summary_lines
-from clonos.job.skew import keyed_steps
-from clonos.status import Phase, Status, TaskState
+from clonos.job.skew import hot_tasks_of_run, keyed_steps
+from clonos.status import Phase, RescalePhase, RescaleState, Status, TaskState
 from tests.unit.operators.driver import Given, Outbox
 
 KEYED = frozenset({"count"})
@@ -90,3 +90,10 @@ def test_steps_after_a_key_are_keyed() -> None:
     read = graph.source(Given([1]), name="read").map(str, name="text")
     read.key_by(str).count(name="count").sink(Outbox())
     assert keyed_steps(graph.compile(Options(), parallelism=2).plan) == {"count"}
+
+
+def test_a_run_whose_widths_have_changed_names_no_hot_task() -> None:
+    status = _status((10, 920, 30, 40), 8.0)
+    changed = replace(status, rescale=RescaleState(1, RescalePhase.DONE, {}, ""))
+    assert hot_tasks_of_run(status, KEYED, 10.0)
+    assert hot_tasks_of_run(changed, KEYED, 10.0) == []

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
 from clonos.connectors import stdout, values
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
+from clonos.core.checkpoint.snapshot import encode_snapshot
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.metric_series import Metric, MetricFamily, MetricKind, MetricSeries
 from clonos.core.model.options import Options
 from clonos.core.model.plan import refusals
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.job import Job
-from clonos.job.continuing.state_transfer import differences_of_transfer
+from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer
 from clonos.job.description import graph_of
 from clonos.operators.job_image import JobImage
+from tests.unit.inflight.samples import snapshot
 
 
 def _image(*, total_parallelism: int = 2, has_key: bool = True, has_more: bool = False) -> JobImage:
@@ -59,3 +66,49 @@ def test_a_task_that_had_ended_and_would_get_new_input_is_named() -> None:
     ended = [before.plan.task_name(task) for task in before.plan.tasks]
     found = differences_of_transfer(_metadata(before, *ended), now, {0: "read"})
     assert any("had ended, in contrast to those that send to it now" in text for text in found), found
+
+
+COUNTED = Metric(MetricKind.COUNTER, "seen", "Records that code has seen.")
+
+
+def _entries_at(before: JobImage, now: JobImage, records: dict[str, int]) -> dict[str, Snapshot]:
+    """Returns the snapshots of the tasks of a job that goes on with other widths, by the names of the tasks.
+    ``records``: what each task had counted."""
+    start, plan = metadata_of_start(before.plan, "numbers-1", 1), before.plan
+    heads, entries = {}, []
+    for entry in start.tasks:
+        name = plan.task_name(entry.task)
+        seen = (MetricFamily(COUNTED, (MetricSeries((), (records[name] / 10,)),)),)
+        head = msgspec.structs.replace(snapshot(1, ()), task=entry.task, records_in=records[name], metrics=seen)
+        heads[name] = [encode_snapshot(head)]
+        entries.append(msgspec.structs.replace(entry, objects=(name,), snapshot=CheckpointId(1)))
+    taken = msgspec.structs.replace(start, tasks=tuple(entries), checkpoint=CheckpointId(1))
+    transfer = StateTransfer(taken, now, {0: "read"}, heads.__getitem__, is_same_job=True)
+    written: dict[str, Snapshot] = {}
+
+    def write(moved: Snapshot, _kind: str) -> str:
+        written[now.plan.task_name(moved.task)] = moved
+        return f"moved/{moved.task}"
+
+    transfer.entries(CheckpointId(2), write)
+    return written
+
+
+def test_tasks_keep_their_own_counts_at_another_width_and_the_first_takes_those_of_tasks_that_end() -> None:
+    def image(width: int) -> JobImage:
+        job = Job("numbers")
+        rows = job.source(values(range(10)), name="read", parallelism=1).rebalance()
+        rows.map(lambda n: n, name="copy", parallelism=width).sink(stdout(), name="show")
+        return graph_of(job).compile(Options(), parallelism=1)
+
+    two, three = image(2), image(3)
+    names = [two.plan.task_name(task) for task in two.plan.tasks]
+    counts = dict(zip(names, (100, 40, 60), strict=True))
+    (copy,) = {name.rpartition("/")[0] for name in names[1:]}
+    for before, now, found in ((two, three, (40, 60, 0)), (two, image(1), (100,))):
+        heads = _entries_at(before, now, counts)
+        here = [heads[f"{copy}/{index}"] for index in range(len(found))]
+        assert tuple(head.records_in for head in here) == found
+        seen = [tuple(chain.from_iterable(each.numbers for f in head.metrics for each in f.series)) for head in here]
+        assert seen == [(count / 10,) if count else () for count in found]
+        assert heads[names[0]].records_in == 100

@@ -37,6 +37,16 @@ def test_an_edge_has_the_rate_of_the_side_that_has_no_other_edge() -> None:
     assert found == {"ac": 100.0, "bc": 200.0, "cd": 40.0, "ce": 50.0}
 
 
+def test_the_records_that_a_successor_restores_are_no_growth() -> None:
+    rates = JobRates(_plan("ab"))
+    rates.add(_status(a={"records_in": 1_000}), 10.0)
+    (before,) = _status(a={}).tasks
+    rates.add(Status("job", Phase.RUNNING, tasks=(replace(before, incarnation=2),)), 11.0)
+    now = Status("job", Phase.RUNNING, tasks=(replace(before, incarnation=2, counters={"records_in": 5_000}),))
+    rates.add(now, 12.0)
+    assert rates.tasks(now)[0].rates.records_in_per_s == 0
+
+
 def test_an_edge_between_several_outputs_and_several_inputs_has_no_known_rate() -> None:
     rates = JobRates(_plan("ac", "ad", "bc", "bd"))
     assert [edge.records_per_s for edge in rates.edges(_status(a={}, b={}, c={}, d={}))] == [None] * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from clonos.core.log.causal_log import Replica
@@ -14,11 +13,8 @@ from tests.harnesses.sample_plans import placement, view
 from tests.unit.inflight.samples import snapshot
 
 
-@pytest.mark.parametrize(("is_final", "records_in"), [(False, None), (True, 40)])
-def test_a_task_restored_at_the_end_of_its_stream_has_the_counts_of_its_snapshot(
-    is_final: bool, records_in: int | None
-) -> None:
-    taken = replace(snapshot(3, ()), records_in=40, final=is_final)
+def test_a_restored_task_has_the_counts_of_its_snapshot_before_its_first_step() -> None:
+    taken = replace(snapshot(3, ()), records_in=40)
     thread = HostedThread(TaskId(0), ThreadId(1), EffectCollector(lambda _: RecordingMirror()))
     thread.start(view(1, []), placement(0, 2, 1), taken, None, Replica(0), b"", 0)
-    assert thread.records_in == records_in
+    assert thread.records_in == 40
