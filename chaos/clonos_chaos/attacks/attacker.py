@@ -5,8 +5,10 @@ It has its own limit of file descriptors, and ends when its standard input is cl
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
+import signal
 import sys
 import threading
 import time
@@ -101,6 +103,7 @@ def main() -> None:
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     os.nice(NICE)
+    faulthandler.register(signal.SIGUSR1)
     threading.Thread(target=_end_with_the_runner, name="end with the runner", daemon=True).start()
     attack_functions = _attack_functions(orders)
     with open(orders.counts, "w", encoding="ascii") as counts:
@@ -111,8 +114,10 @@ def main() -> None:
                 counted[0] += 1
 
             attack_functions[weapon](time.monotonic() + orders.seconds / len(orders.weapons), count)
+            more_s = A_SLOT_S
             while not counted[0]:
-                attack_functions[weapon](time.monotonic() + A_SLOT_S, count)
+                attack_functions[weapon](time.monotonic() + more_s, count)
+                more_s *= 2  # on a busy machine a weapon takes long to have its first effect
             counts.write(f"{weapon} {counted[0]}\n")
             counts.flush()
 

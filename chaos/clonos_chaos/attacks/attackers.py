@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,8 @@ FILES_OF_FULL_TABLE: Final = 40
 """File descriptors left to the driver while its table is full."""
 
 WAIT_S: Final = 20.0
+STACKS_S: Final = 0.5
+LOG: Final = "attacker.log"
 
 
 class Attack:
@@ -61,7 +65,8 @@ class Attack:
         file.write_bytes(msgspec.json.encode(orders))
         if self.weapons == [Weapon.FULL_TABLE]:
             self._limit_files(driver_pid)
-        with open(folder / "attacker.log", "ab") as log:
+        self._folder = folder
+        with open(folder / LOG, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "clonos_chaos.attacks.attacker", str(file)],
                 stdin=subprocess.PIPE,
@@ -90,12 +95,19 @@ class Attack:
         return {Weapon(weapon): int(count) for weapon, count in pairs}
 
     def detail_at_end(self) -> str:
-        """Formats the number of attacks by weapon."""
-        return ", ".join(f"{weapon} {count:,}" for weapon, count in self.counts().items())
+        """Formats the number of attacks by weapon; if the attacker ended by an error, its last words."""
+        found = [f"{weapon} {count:,}" for weapon, count in self.counts().items()]
+        if self._process.returncode:
+            lines = (self._folder / LOG).read_text("utf-8", "replace").splitlines()
+            found.append(f"the attacker ended with {self._process.returncode}: {lines[-1] if lines else 'no output'}")
+        return ", ".join(found)
 
     def end(self) -> None:
         """Ends the attacker, and restores the file limit of the driver."""
         assert self._process.stdin is not None, "it was opened as a pipe"
+        if self._process.poll() is None and not self.effect_count():
+            self._process.send_signal(signal.SIGUSR1)  # it writes its stacks into its log
+            time.sleep(STACKS_S)
         self._process.stdin.close()
         try:
             self._process.wait(WAIT_S)

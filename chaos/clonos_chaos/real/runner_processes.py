@@ -369,7 +369,8 @@ class ProcessRun:
             ongoing.injection.detail = f"{ongoing.injection.detail} {ongoing.lasting.detail_at_end()}".rstrip()
             counts, effects = ongoing.lasting.counts, ongoing.lasting.effect_count()
             if counts and not self.scenario.limits.stop_after:
-                self.record.checks.append(Check(counts, "at least 1", str(effects), effects > 0))
+                found = str(effects) if effects else f"0: {ongoing.lasting.detail_at_end() or 'none at all'}"
+                self.record.checks.append(Check(counts, "at least 1", found, effects > 0))
 
     def _kill_driver(self, planned: PlannedFault) -> None:
         """Kills the driver, whose slots end with it, and starts another one, which resumes in a new generation."""

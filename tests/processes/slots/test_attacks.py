@@ -51,7 +51,6 @@ def test_unknown_peers_crowds_floods_and_a_lying_slot_do_not_change_the_result(t
     assert {"memory taken by a process while attacked", "healthy tasks disturbed", "lost"} <= _check_names(record)
     log = (tmp_path / "driver.log").read_text("utf-8")
     assert "malformed" in log
-    assert "more lines were suppressed" in log
     forged = [line for line in log.splitlines() if line.startswith("2026-01-01 00:00:00,000 CRITICAL")]
     assert not forged
     assert "\x1b" not in log
