@@ -159,7 +159,9 @@ class UnitedState:
 
     def new_mirror(self, source: StateSource) -> StateImage:
         """Returns an empty image for the state of a source. Raises: StateUndivided."""
-        return StateImage() if source.width == self._width else self._division(source).new_image()
+        if source.width == self._width:
+            return StateImage()
+        return self._division(source).new_image(source.index, source.width)
 
     def add(self, source: StateSource, mirror: Any) -> None:
         """Takes over the state of a source. Raises: StateUndivided."""

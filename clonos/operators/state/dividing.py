@@ -4,30 +4,35 @@ New task j of q takes from each old task i what the scope of each declaration gi
 arguments alone: equal calls give equal bytes. Old tasks are added one after the other, in the order of their indexes:
 
     division = Division(declared, task, parallelism, max_parallelism)
-    for pieces in old_tasks:
-        image = division.new_image()
+    for index, pieces in enumerate(old_tasks):
+        image = division.new_image(index, len(old_tasks))
         for piece in pieces:
             image.apply(piece)
         division.add(image)
     state = division.result()
 
 Entries of other tasks are left out while they are decoded, so that memory has the own part of the tables and a piece.
-Of columns it has those of one old task besides. State of steps that declare none is left out: it is of other tasks.
+Of columns it has those of one old task besides. State by key of an old task that has no key group of the new one is
+not decoded at all. State of steps that declare none is left out: it is of other tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from clonos.core.model.errors import InternalError, JobError
+from clonos.core.values.keys import groups_of_task
 from clonos.operators.event_time.source_watermarks import least_times
 from clonos.operators.state.declared_state import DeclaredState, full_name
 from clonos.operators.state.divided_tables import OldState, OldTable, OwnKeys, Ranks, own_rows
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_changes import DecodedSection, Entries, Section, read_section
 from clonos.operators.state.state_spec import ANY, Numbers, StateKind, StateScope, StateSpec
+
+if TYPE_CHECKING:
+    from clonos.operators.state.column_changes import ColumnSection
 
 COMBINED: Final[dict[StateScope, Callable[[list[Any]], Any]]] = {
     StateScope.MIN: min,
@@ -72,21 +77,32 @@ class StateWithoutDeclaration(InternalError):
 class OwnImage(StateImage):
     """Image of an old task with what a new task may take of it. Columns are whole."""
 
-    __slots__ = ("_declared", "_own")
+    __slots__ = ("_declared", "_has_own_keys", "_own")
 
-    def __init__(self, declared: DeclaredState, own: OwnKeys) -> None:
+    def __init__(self, declared: DeclaredState, own: OwnKeys, has_own_keys: bool) -> None:
+        """``has_own_keys``: whether the old task has a key group of the new one."""
         super().__init__()
-        self._declared, self._own = declared, own
+        self._declared, self._own, self._has_own_keys = declared, own, has_own_keys
 
     def _read(self, section: Section) -> DecodedSection:
-        found = declaration_of(self._declared, section.name)
-        if found is None or found[1].scope is StateScope.EMPTY:
+        spec = self._wanted(section.name)
+        if spec is None:
             return DecodedSection([], [], [])
-        spec = found[1]
         deleted, keys, values = read_section(section)
         if spec.scope is StateScope.KEYED and keys:
             keys, values = own_rows(spec, self._own, keys, values)
         return DecodedSection(deleted, keys, values)
+
+    def _apply_columns(self, sections: tuple[ColumnSection, ...]) -> None:
+        if wanted := tuple([each for each in sections if self._wanted(each.name) is not None]):
+            super()._apply_columns(wanted)
+
+    def _wanted(self, name: str) -> StateSpec | None:
+        """Returns the declaration of state; None if the new task takes none of it."""
+        found = declaration_of(self._declared, name)
+        if found is None or found[1].scope is StateScope.EMPTY:
+            return None
+        return found[1] if self._has_own_keys or found[1].scope not in BY_KEY else None
 
 
 class _Part(NamedTuple):
@@ -116,9 +132,10 @@ class Division:
         self._of_tasks: dict[str, _TaskTable] = {}
         self._old_tasks = 0
 
-    def new_image(self) -> OwnImage:
-        """Returns an empty image for the pieces of an old task."""
-        return OwnImage(self._declared, self._own)
+    def new_image(self, index: int, width: int) -> OwnImage:
+        """Returns an empty image for the pieces of old task ``index`` of ``width``."""
+        own, old = self._own.groups, groups_of_task(index, width, self._own.max_parallelism)
+        return OwnImage(self._declared, self._own, max(own.start, old.start) < min(own.stop, old.stop))
 
     def add(self, image: StateImage) -> None:
         """Takes its part of an old task, of which ``image`` has all or what the new one may take; it is not changed.

@@ -32,8 +32,8 @@ def divided(declared: DeclaredState, old: Sequence[Sequence[bytes]], parallelism
     found = []
     for task in range(parallelism):
         division = Division(declared, task, parallelism, most)
-        for pieces in old:
-            image = division.new_image()
+        for index, pieces in enumerate(old):
+            image = division.new_image(index, len(old))
             for piece in pieces:
                 image.apply(piece)
             division.add(image)

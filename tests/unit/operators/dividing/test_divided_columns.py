@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -76,10 +77,17 @@ KINDS: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]] = [
 
 
 class Task:
-    """A task whose state changes at random, and what it has for each key."""
+    """A task whose state changes at random, and what it has for each key. ``owns``: whether a key is one of its own;
+    state by other parts of a record has only those."""
 
-    def __init__(self, kind: int, keys: list[tuple[Any, ...]], rng: random.Random) -> None:
-        self.rng, self.keys, types = rng, keys, KINDS[kind][0]
+    def __init__(
+        self,
+        kind: int,
+        keys: list[tuple[Any, ...]],
+        rng: random.Random,
+        owns: Callable[[tuple[Any, ...]], bool] = lambda _: True,
+    ) -> None:
+        self.rng, self.keys, self.owns, types = rng, keys, owns, KINDS[kind][0]
         self.types = types
         self.state = StateBackend(None, column_sizes=ColumnSizes(64, 3, 2, 4))
         self.number = rng.randrange(3)
@@ -137,10 +145,13 @@ class Task:
         self.members.slots(slots.astype(numpy.int64) << 32 | rng.randrange(5))
         entries = [pyarrow.array(slots, pyarrow.int32()), pyarrow.array([rng.random() for _ in keys])]
         self.log.append(pyarrow.RecordBatch.from_arrays(entries, ["slot", "value"]))
-        self.cells.slots([columns[0], pyarrow.array(fresh)])
-        sides = self.sides.append(batch_of(key=columns[0], other=columns[-1], value=[rng.random() for _ in keys]))
-        alone = self.alone.slots(sides[::2])
-        self.alone.values["last"][alone] = rng.randrange(100)
+        cells = [place for place, key in enumerate(keys) if self.owns(key[:1])]
+        self.cells.slots([columns[0].take(pyarrow.array(cells, pyarrow.int64())), pyarrow.array(fresh[cells])])
+        if own := [key for key in keys if self.owns((key[0], key[-1]))]:
+            of_own = self.columns(own)
+            sides = self.sides.append(batch_of(key=of_own[0], other=of_own[-1], value=[rng.random() for _ in own]))
+            alone = self.alone.slots(sides[::2])
+            self.alone.values["last"][alone] = rng.randrange(100)
         number = rng.choice([-7, 3])
         self.logs[number].replace(self.panes[number], "last", self.panes[number].slots(columns), batch_of(v=fresh))
 
@@ -291,10 +302,17 @@ def test_columns_and_rows_are_divided_and_merged_as_the_twin_does_it(
     kind: int, old: int, new: int, last: int, most: int, seed: int
 ) -> None:
     rng = random.Random(seed)
+
+    def owner(key: tuple[Any, ...]) -> int:
+        return owner_of(key[0] if len(key) == 1 else key, old, most)
+
     keys: list[list[Any]] = [[] for _ in range(old)]
     for key in KINDS[kind][1]:
-        keys[owner_of(key[0] if len(key) == 1 else key, old, most)].append(key)
-    tasks = [Task(kind, theirs, rng) for theirs in keys]
+        keys[owner(key)].append(key)
+    tasks = [
+        Task(kind, theirs, rng, lambda key, index=index: owner(key) == index)  # type: ignore[misc]
+        for index, theirs in enumerate(keys)
+    ]
     pieces = [task.pieces for task in tasks]
     twins = [read(whole(each), kind) for each in pieces]
     for width in (new, last):

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from clonos.core.values.keys import Router, state_key
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.state import dividing
 from clonos.operators.state.declared_state import DeclaredState
 from clonos.operators.state.divided_tables import OwnKeys
 from clonos.operators.state.dividing import Division, StateUndivided, StateWithoutDeclaration
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.state.state_changes import DecodedSection, Section, read_section
 from clonos.operators.state.state_spec import ANY, EACH, Numbers, StateKind, StateScope, StateSpec, keyed, small
 from tests.unit.operators.dividing.division_twins import divided, moved, owner_of, piece_of, whole
 
@@ -285,6 +287,29 @@ def test_keys_of_a_table_are_those_that_a_router_sends_to_the_task() -> None:
     piece = piece_of(image)
     for found, expected in zip(divided(DECLARED, [[piece]], 3, 128), tasks, strict=True):
         assert list(found.tables["s/values"]) == [state_key(key) for key, _ in expected]
+
+
+def test_state_by_key_of_an_old_task_without_own_key_groups_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def read(section: Section) -> DecodedSection:
+        decoded.append(section.name)
+        return read_section(section)
+
+    monkeypatch.setattr(dividing, "read_section", read)
+    declared = DeclaredState([("s", keyed("values")), ("s", small("watermark", StateScope.EQUAL))])
+    pieces = []
+    for index in range(2):
+        image = StateImage()
+        own = [key for key in KEYS if owner_of(key, 2, 128) == index]
+        image.tables["s/values"] = {state_key(key): index for key in own}
+        image.tables["s/watermark"] = {0: 7}
+        pieces.append([piece_of(image)])
+    images = divided(declared, pieces, 4, 128)
+    assert decoded == ["s/values", "s/watermark", "s/watermark"] * 2 + ["s/watermark", "s/values", "s/watermark"] * 2
+    assert [image.tables["s/watermark"] for image in images] == [{0: 7}] * 4
+    found = [[index for _ in image.tables["s/values"]] for index, image in enumerate(images)]
+    assert found == [[index for key in KEYS if owner_of(key, 4, 128) == index] for index in range(4)]
 
 
 def test_tuples_of_one_part_are_divided_as_a_router_divides_them() -> None:
