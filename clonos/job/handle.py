@@ -29,7 +29,7 @@ from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import epochs_folder, launch
-from clonos.job.metrics_export import start_exporters
+from clonos.job.metrics_export import ObservedJob, start_exporters
 from clonos.job.rescaling import RequestedWidths, Rescaled
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_history.history_events import Event
@@ -89,7 +89,8 @@ class Handle:
         if settings.run.scale:
             self._adviser = ScalingAdviser(self.image, settings.run, lambda: self.plan, self.rescale)
         try:
-            self._exporters = start_exporters(settings.run, self.status, self.checkpoints)
+            observed = ObservedJob(self._name, self.job_id, self.status, self.checkpoints, self._history.listen)
+            self._exporters = start_exporters(settings.run, observed)
         except BaseException:
             self._launched.close()
             self._launched.deployment.close()

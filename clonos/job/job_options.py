@@ -90,6 +90,7 @@ class StartOptions(TypedDict, total=False):
     step_records_first: int
     step_records_max: int
     store: Text
+    telemetry: Text
     watermark_drift_max: Duration
     widths: str | Sequence[Text]
 

@@ -1,9 +1,11 @@
-"""Metrics of a job for others: a file with one JSON line per second, and an endpoint for Prometheus."""
+"""Exporters of a running job: a file with one JSON line per second, an endpoint for Prometheus, and spans and metrics
+for OpenTelemetry."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +14,7 @@ import msgspec
 from clonos.config import RunOptions
 from clonos.core.model.errors import EnvironmentFault, needing_extra
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.run_history.history_events import Event
 from clonos.status import CheckpointState, Status, late_by_step
 
 INTERVAL_S = 1.0
@@ -64,24 +67,38 @@ class MetricsFile:
         self._file.close()
 
 
+@dataclass(frozen=True, slots=True)
+class ObservedJob:
+    """Job as its exporters see it. ``listen``: calls a function with each event of the history."""
+
+    name: str
+    job_id: str
+    status: Callable[[], Status]
+    checkpoints: Callable[[], tuple[CheckpointState, ...]]
+    listen: Callable[[Callable[[Event], None]], None]
+
+
 class Exporter(Protocol):
-    """Exporter of the metrics of a running job."""
+    """Exporter of what happens in a running job."""
 
     def close(self) -> None:
         """Ends it."""
 
 
-def start_exporters(
-    run: RunOptions, status: Callable[[], Status], checkpoints: Callable[[], tuple[CheckpointState, ...]]
-) -> list[Exporter]:
+def start_exporters(run: RunOptions, job: ObservedJob) -> list[Exporter]:
     """Starts what the options ask for.
 
-    Raises: EnvironmentFault when the file cannot be written, the port is taken or prometheus-client is missing.
+    Raises: EnvironmentFault when the file cannot be written, the port is taken or a library is missing; JobError when
+    the address of a collector is no URL.
     """
-    exporters: list[Exporter] = [MetricsFile(Path(run.metrics), status)] if run.metrics else []
+    exporters: list[Exporter] = []
     try:
+        if run.metrics:
+            exporters.append(MetricsFile(Path(run.metrics), job.status))
         if run.metrics_port is not None:
-            exporters.append(_endpoint(run.metrics_host, run.metrics_port, status, checkpoints))
+            exporters.append(_endpoint(run.metrics_host, run.metrics_port, job))
+        if run.telemetry:
+            exporters.append(_telemetry(run.telemetry, job))
     except BaseException:
         for exporter in exporters:
             exporter.close()
@@ -89,9 +106,15 @@ def start_exporters(
     return exporters
 
 
-def _endpoint(
-    host: str, port: int, status: Callable[[], Status], checkpoints: Callable[[], tuple[CheckpointState, ...]]
-) -> Exporter:
+def _endpoint(host: str, port: int, job: ObservedJob) -> Exporter:
     with needing_extra("metrics_port", "server"):
         from clonos.job.prometheus.endpoint import MetricsEndpoint
-    return MetricsEndpoint(host, port, status, checkpoints)
+    return MetricsEndpoint(host, port, job.status, job.checkpoints)
+
+
+def _telemetry(endpoint: str, job: ObservedJob) -> Exporter:
+    with needing_extra("telemetry", "otel"):
+        from clonos.job.telemetry.otlp_exporter import OtlpExporter
+    exporter = OtlpExporter(endpoint, job.name, job.job_id, job.status, job.checkpoints)
+    job.listen(exporter.note)
+    return exporter

@@ -56,6 +56,7 @@ NAVIGATION = {
         "docs/scaling",
         "docs/history",
         "docs/metrics",
+        "docs/telemetry",
         "docs/server",
         "docs/deployment",
         "docs/console",

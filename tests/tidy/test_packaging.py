@@ -111,6 +111,7 @@ DISTRIBUTION_OF = {
     "py4j": "pyspark",
     "google": "protobuf",
     "nats": "nats-py",
+    "opentelemetry": "opentelemetry-sdk",
     "paho": "paho-mqtt",
     "prometheus_client": "prometheus-client",
 }
@@ -149,6 +150,7 @@ def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.Conf
         "kafka",
         "mqtt",
         "nats",
+        "otel",
         "postgres",
         "protobuf",
         "rabbitmq",

@@ -105,10 +105,11 @@ class TaskMoved(HistoryEvent, frozen=True, kw_only=True, tag="move"):
 
 
 class RolledBack(HistoryEvent, frozen=True, kw_only=True, tag="rollback"):
-    """Rollback of all tasks to a checkpoint."""
+    """Rollback of all tasks to a checkpoint. ``incarnation``: that with which all of them go on; 0 in old histories."""
 
     checkpoint: int
     cause: str
+    incarnation: int = 0
 
 
 class WidthsChanged(HistoryEvent, frozen=True, kw_only=True, tag="rescale"):

@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,7 +103,13 @@ class HistoryWriter:
         self._rollbacks_seen: set[int] = set()
         self._rescale: tuple[int, RescalePhase] | None = None
         self._alarm_minute, self._alarms = 0, 0
+        self._listeners: list[Callable[[Event], None]] = []
         self._thread: threading.Thread | None = None
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Calls ``listener`` with each event from the start on, also if the tasks never run and nothing is written. It
+        must neither wait nor raise."""
+        self._listeners.append(listener)
 
     def note(self, progress: Progress) -> None:
         """Notes an alarm or a milestone, and wakes the thread up."""
@@ -145,8 +152,9 @@ class HistoryWriter:
         self._closing.set()
         self._wake.set()
         self._thread.join()
-        if self._collect():
-            self._add(_ended(end, self._last.checkpoint, wall_ns()))
+        has_begun = self._collect()
+        self._add(_ended(end, self._last.checkpoint, wall_ns()))
+        if has_begun:
             self._write()
 
     # ------------------------------------------------------------------ the thread
@@ -163,6 +171,8 @@ class HistoryWriter:
         event = msgspec.structs.replace(event, job_id=self._job_id, term=self._term)
         self._events.append(event)
         self._unwritten.append(event)
+        for listener in self._listeners:
+            listener(event)
 
     def _write(self) -> None:
         self._unwritten.sort(key=lambda event: event.at_ns)
@@ -193,6 +203,7 @@ class HistoryWriter:
                         at_ns=next(iter(recovery.reached.values())),
                         checkpoint=seen.checkpoint,
                         cause=_text(recovery.cause),
+                        incarnation=recovery.incarnation,
                     )
                 )
             self._add_recovery(recovery, is_move)

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,9 +33,21 @@ from tests.processes.harness.running_program import ENVIRONMENT
 from tests.speed import scaled
 from tests.waiting import await_condition
 
+if TYPE_CHECKING:
+    from tests.harnesses.otlp_collector import OtlpCollector
+
 pytestmark = pytest.mark.processes
 
 wait_until = partial(await_condition, scaled(50.0))
+
+
+@pytest.fixture
+def collector() -> Iterator[OtlpCollector]:
+    pytest.importorskip("opentelemetry.sdk")
+    from tests.harnesses.otlp_collector import OtlpCollector
+
+    with OtlpCollector() as found:
+        yield found
 
 
 def _events(store: Path) -> list[Event]:
@@ -82,10 +95,12 @@ def test_the_history_outlives_a_killed_driver_and_has_its_death(tmp_path: Path) 
     assert starts[0].job_id == starts[1].job_id
 
 
-def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_status(tmp_path: Path) -> None:
+def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_status(
+    tmp_path: Path, collector: OtlpCollector
+) -> None:
     gate = Gate(tmp_path / "gate")
     gate.open_to(100)
-    job = Job("reported", store=tmp_path / "store", slots="process", checkpoint_every="100ms", parallelism=1)
+    job = Job("reported", store=tmp_path / "store", slots="process", checkpoint_every="100ms", telemetry=collector.url)
     numbers = job.source(GatedNumbers(gate), name="read").key_by(lambda n: n % 3)
     numbers.stateful_map(lambda _, seen, n: ((seen or 0) + 1, n), name="count").sink(files.jsonl(tmp_path / "output"))
     with job.start() as handle:
@@ -110,3 +125,18 @@ def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_statu
     assert isinstance(events[-1], RunEnded)
     assert events[-1].how == "finished"
     assert set(map(repr, shown)) == set(map(repr, events))
+    _check_spans(collector, reported, len([event for event in events if isinstance(event, CheckpointDone)]))
+
+
+def _check_spans(collector: OtlpCollector, reported: TaskRecovered, checkpoints: int) -> None:
+    recovered = [each for each in collector.named("recovery") if not each.parent_span_id]
+    (span,) = (each for each in recovered if collector.attributes_of(each)["clonos.cause"] == reported.cause)
+    assert span.end_time_unix_nano == reported.at_ns
+    phases = [each for each in collector.spans if each.parent_span_id == span.span_id and each.name != "caught_up"]
+    assert [each.name for each in phases] == list(reported.phases_ms)
+    length_ms = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e6
+    assert sum(each.end_time_unix_nano - each.start_time_unix_nano for each in phases) / 1e6 == pytest.approx(length_ms)
+    assert len(collector.named("checkpoint")) == checkpoints
+    assert [collector.attributes_of(each)["clonos.how"] for each in collector.named("rescale")] == ["done"]
+    assert [collector.attributes_of(each)["clonos.how"] for each in collector.named("job reported")] == ["finished"]
+    assert collector.metrics["clonos_records_processed"].sum.data_points
