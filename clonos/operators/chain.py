@@ -285,6 +285,10 @@ class OperatorChain:
         """Passes the outcome of an asynchronous call to the step that made it."""
         self._calling[number % len(self._calling)].complete(number, outcome)
 
+    def take_part(self, number: int, name: bytes, data: bytes) -> None:
+        """Passes a part of an asynchronous call to the step that made it."""
+        self._calling[number % len(self._calling)].take_part(number, name, data)
+
     # --- timers
 
     def next_timer_ns(self) -> int | None:

@@ -71,6 +71,7 @@ class Facts:
     is_one_to_one: bool = False
     selects_rows: bool = False
     has_calls: bool = False
+    logs_calls: bool = False
     is_per_record: bool = False
     ignores_order: bool = False
     passes_records: bool = False

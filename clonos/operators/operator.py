@@ -76,6 +76,8 @@ class Operator:
     fire where no other timer is due: the log then tells that none of these steps ``holds_checks``."""
     has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
+    logs_calls: ClassVar[bool] = False
+    """True if the log has each call inside its asynchronous calls, too."""
     holds_watermarks: ClassVar[bool] = False
     """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
     ``pass_watermark`` itself, at once or later."""
@@ -282,6 +284,10 @@ class Operator:
 
     def complete(self, number: int, outcome: bytes) -> None:
         """Takes the outcome of an asynchronous call."""
+        raise AssertionError(f"{type(self).__name__} makes no asynchronous calls")
+
+    def take_part(self, number: int, name: bytes, data: bytes) -> None:
+        """Keeps a part of an open asynchronous call."""
         raise AssertionError(f"{type(self).__name__} makes no asynchronous calls")
 
     def prepare(self, checkpoint: int) -> None:

@@ -125,6 +125,14 @@ class RecordedPort:
         """Raises: RecordEnded."""
         self._end()
 
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> NoReturn:
+        """Raises: RecordEnded."""
+        self._end()
+
 
 def _delivered(channel: ChannelId, element: Elements, skip: int) -> Delivered:
     return Delivered(channel, element.kind, element.count, skip, element.checkpoint, element.payload)

@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import SERIES_MAX, Metric, MetricKind, MetricTable
-from clonos.core.ports.recorder import check_confined, current, is_inside_call
+from clonos.core.ports.recorder import MetricInCall, check_confined, current, is_inside_call
 from clonos.core.ports.task_failure import encodable
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -51,18 +51,6 @@ class MetricInvalid(JobError):
 
     def __str__(self) -> str:
         return f"the metric {self.name!r:.300} {self.problem}."
-
-
-class MetricInCall(JobError):
-    """Code of a recorded call used a metric: a replay takes the outcome from the log, and would not count it again."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return (
-            f"the metric {self.name} was used in a recorded call (a @service, a call of map_async, or a connector),"
-            " which a replay does not repeat. Use it in the function of a step, where the outcome arrives."
-        )
 
 
 class _Metric:

@@ -22,6 +22,7 @@ from clonos.core.ports.task_port import (
     Command,
     Delivered,
     Finished,
+    PartReported,
     TaskEmission,
     TaskStopped,
     Triggered,
@@ -112,6 +113,12 @@ class _Port:
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         self._commands.append(Finished(number, function(key)))
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        self._commands.append(PartReported(number, asked, data))
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        act()
 
 
 def record_job(job: Job, folder: Path, *, barriers: dict[int, int] | None = None, epoch: int = 0) -> dict[str, Path]:

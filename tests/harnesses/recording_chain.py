@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -69,6 +70,12 @@ def ask_aside(chain: RecordingChain, row: Any) -> object:
     return "asked"
 
 
+def ask_in_parts(chain: RecordingChain, row: Any) -> object:
+    """As ``ask_aside``, in two calls inside, which have entries of their own."""
+    chain.parts[chain.served] = {}
+    return ask_aside(chain, row)
+
+
 def nothing(chain: RecordingChain, row: Any) -> object:
     return None
 
@@ -124,6 +131,7 @@ class RecordingChain:
         self.is_closed = False
         self.batches: list[int] = []  # the length of each batch as it came
         self.asked: dict[int, Any] = {}
+        self.parts: dict[int, dict[bytes, bytes]] = {}  # of the open calls that have some
         self.watermark_ns: int | None = None
         self._stream: tuple[int, Random] | None = None
 
@@ -154,7 +162,7 @@ class RecordingChain:
             self.state = mirror.state
         if position is not None:
             restored: Any = decode_value(position)
-            self.served, self.timers, offsets, self.asked, self.watermark_ns = restored
+            self.served, self.timers, offsets, self.asked, self.parts, self.watermark_ns = restored
             for split in offsets.keys() - self.offsets.keys():
                 self.add_splits(encode_value(split))
             self.offsets = offsets
@@ -185,10 +193,27 @@ class RecordingChain:
     def submit(self, number: int, row: Any) -> None:
         recorder: Any = self.context.recorder
         recorder.limit_calls(3)
-        recorder.submit(number, "ask aside", encode_value(row), lambda key: self.external_call(row, key))
+
+        def perform(key: str, inside: Any = None) -> object:
+            if inside is None:
+                return self.external_call(row, key)
+            with inside.attempt(0):
+                return [self._inside(inside, row, part) for part in (b"first", b"second")]
+
+        recorder.submit(number, "ask aside", encode_value(row), perform, self.parts.get(number))
+
+    def _inside(self, inside: Any, row: Any, part: bytes) -> object:
+        try:
+            return inside.call("ask inside", part, partial(self.external_call, row)), inside.instant_ns(False)
+        except Refused as error:
+            return str(error)
+
+    def take_part(self, number: int, name: bytes, data: bytes) -> None:
+        self.parts[number][name] = data
 
     def complete(self, number: int, outcome: bytes) -> None:
         row = self.asked.pop(number)
+        self.parts.pop(number, None)
         try:
             answer = decode_outcome(outcome)
         except Refused as error:
@@ -227,7 +252,7 @@ class RecordingChain:
         changes = encode_value({key: self.state[key] for key in keys})
         self.changed = {}
         return ChainSnapshot(
-            changes, encode_value((self.served, self.timers, self.offsets, self.asked, self.watermark_ns))
+            changes, encode_value((self.served, self.timers, self.offsets, self.asked, self.parts, self.watermark_ns))
         )
 
     def whole_state(self) -> Pieces | None:

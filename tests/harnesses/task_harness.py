@@ -23,6 +23,7 @@ from clonos.core.ports.task_port import (
     Command,
     Delivered,
     Finished,
+    PartReported,
     TaskEmission,
     TaskPort,
     TaskStopped,
@@ -138,7 +139,7 @@ class ScriptedTask(TaskPort):
         first = dict(self.start.snapshots[-1].inputs) if self.start.snapshots else {}
         self._next = {channel: first.get(ChannelId(channel), 0) for channel in job.inputs}
         self._triggers = list(job.triggers)
-        self._answers: list[Finished] = []
+        self._answers: list[Finished | PartReported] = []
         self.task = Task(
             job.plan,
             job.task,
@@ -192,7 +193,8 @@ class ScriptedTask(TaskPort):
             repeats = self.rng.random() < 0.3
             return Triggered(CheckpointId(self._triggers[0] if repeats else self._triggers.pop(0)), False)
         if self._answers and (not channels or self.rng.random() < 0.3):
-            return self._answers.pop(self.rng.randrange(len(self._answers)))
+            number = self.rng.choice(self._answers).number  # what a call tells comes in its order
+            return self._answers.pop([answer.number for answer in self._answers].index(number))
         return self._delivered(self.rng.choice(channels)) if channels else None
 
     def _delivered(self, channel: int) -> Delivered:
@@ -274,6 +276,12 @@ class ScriptedTask(TaskPort):
         assert self.live_at is not None
         self.performed.append(key)
         self._answers.append(Finished(number, function(key)))
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        self._answers.append(PartReported(number, asked, data))
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        act()
 
 
 # ------------------------------------------------------------------ comparing incarnations

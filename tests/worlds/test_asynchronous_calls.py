@@ -14,12 +14,17 @@ from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
+from clonos.core.task.async_calls import OpenCalls
+from clonos.core.task.call_parts import PART_BYTES
 from clonos.core.task.record_or_replay import TaskLog
+from clonos.operators.steps.async_map import AsyncMap
 from clonos.testing import Outputs, crash_test
-from clonos_chaos.jobs.api_jobs import Offsets, Parts, Row
+from clonos_chaos.jobs.api_jobs import CountPerKey, Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob
+from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.environment import WorldFailed
+from clonos_chaos.sim.external_systems import SimAsked
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.sim.world_settings import WorldSettings
 from clonos_chaos.swarm.world import World
@@ -148,6 +153,86 @@ def test_a_call_with_an_outcome_in_the_log_is_not_made_again_though_no_task_foll
     answers = played.job.service.answers
     assert len({answer.key for answer in answers}) == 200
     assert 0 < len(answers) - 200 <= CAPACITY
+
+
+RECORDS, QUESTIONS = 60, 12
+BETWEEN_KILLS_NS = 250 * MILLISECOND_NS
+"""Long enough for a new keeper to be ready: a task that dies with its keepers may repeat effects."""
+
+
+class PartsJob(AsideJob):
+    """Job with one step whose calls are logged on their own, and counts after it."""
+
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        rows = graph.source(Offsets(self.records), parallelism=1).rebalance()
+        answered = rows.map_async(
+            self._answered_in_many_parts, capacity=CAPACITY, parallelism=1, log_calls=True, effects=True
+        )
+        answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(2, 0)).sink(Parts())
+
+    def _answered_in_many_parts(self, row: Row) -> Row:
+        for number in range(QUESTIONS):
+            self._part("before", (1, row[0], number))
+        return self._answered_in_parts(1, row)
+
+
+def _killed_often(seed: int, kills: int) -> list[SimAsked]:
+    """Calls that a world has made whose task was killed several times, each time with calls under way."""
+    settings = WorldSettings(network_ns_max=MILLISECOND_NS // 100, store_ns_max=MILLISECOND_NS)
+    played = World(
+        seed,
+        "",
+        Options(checkpoint_every_ms=40, credit_window_bytes=512, step_records_first=1, step_records_max=1),
+        settings,
+        lambda rng: PartsJob("parts", rng, RECORDS, None),
+        targeted_faults=(),
+    )
+    left = list(range(kills))
+
+    def kill() -> None:
+        slot = played.slot_of(TaskId(1))
+        if slot is not None:
+            left.pop()
+            played.end_slot(slot.id)
+            played.handle(SlotGone(slot.id, "killed", played.clock.now_ns))
+        if left:
+            played.clock.after(BETWEEN_KILLS_NS, kill)
+
+    played.clock.after(BETWEEN_KILLS_NS, kill)
+    played.run()
+    return list(played.job.service.answers)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_call_inside_is_made_again_only_where_it_was_under_way(seed: int) -> None:
+    kills = 4
+    answers = _killed_often(seed, kills)
+    effects = [answer for answer in answers if answer.is_effect]
+    assert len({answer.key for answer in effects}) == RECORDS
+    assert sum(not answer.is_in_doubt for answer in effects) <= RECORDS, "an effect was made twice"
+    repeated = len(answers) - len({answer.key for answer in answers})
+    assert repeated <= 2 * kills * CAPACITY, "more than those under way, and the outcomes before them"
+
+
+@pytest.mark.parametrize("place", ["state", "log"])
+def test_lost_parts_of_calls_are_detected(place: str) -> None:
+    mutation = Mutation()
+    if place == "state":
+        mutation.swap(AsyncMap, "take_part", lambda step, number, name, data: None)
+    else:
+        mutation.swap(OpenCalls, "take_part", lambda calls, number, data: (data[:PART_BYTES], data[PART_BYTES:]))
+    try:
+        assert any(_repeats_too_much(seed) for seed in range(8))
+    finally:
+        mutation.undo()
+
+
+def _repeats_too_much(seed: int) -> bool:
+    try:
+        test_a_call_inside_is_made_again_only_where_it_was_under_way(seed)
+    except (AssertionError, WorldFailed):
+        return True
+    return False
 
 
 def test_outcomes_that_are_not_logged_are_detected() -> None:

@@ -9,6 +9,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_services.calls import recorded_call
 
 
 class AsideJob(ApiJob):
@@ -19,7 +20,8 @@ class AsideJob(ApiJob):
         if rng.random() < 0.5:
             rows = rows.rebalance()
         for stage in (1, 3):
-            answered = rng.choice((self._enriched, self._enriched_in_batches, self._mapped))(rows, stage, rng)
+            kinds = (self._enriched, self._enriched_in_batches, self._mapped, self._mapped_in_parts)
+            answered = rng.choice(kinds)(rows, stage, rng)
             rows = answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(stage + 1, rng.choice((0, 15))))
         if rng.random() < 0.5:
             rows.sink(Immediate())
@@ -32,6 +34,17 @@ class AsideJob(ApiJob):
             capacity=rng.choice((1, 3, 16)),
             ordered=rng.random() < 0.5,
             parallelism=rng.choice((1, 2)),
+        )
+
+    def _mapped_in_parts(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.map_async(
+            partial(self._answered_in_parts, stage),
+            capacity=rng.choice((1, 3, 16)),
+            ordered=rng.random() < 0.5,
+            retries=rng.choice((0, 2)),
+            parallelism=rng.choice((1, 2)),
+            log_calls=True,
+            effects=True,
         )
 
     def _enriched(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
@@ -61,6 +74,25 @@ class AsideJob(ApiJob):
 
     def _looked_up(self, stage: int, offset: int, idempotency_key: str) -> int:
         return self.service.ask((stage, offset), idempotency_key)
+
+    def _answered_in_parts(self, stage: int, row: Row) -> Row:
+        """Asks whether to pay, pays, and asks for the answer: three calls, each of which the log has on its own."""
+        question = (stage, row[0])
+        first = self._part("before", (*question, "before"))
+        paid = self._part("pay", (*question, "pay", first), is_effect=True)
+        assert paid == self._part("read", (*question, "read", paid), answer=paid), "a call has the answer of another"
+        return _with_answer(stage, row, self._part("after", question))
+
+    def _part(self, name: str, question: object, *, is_effect: bool = False, answer: int | None = None) -> int:
+        def perform(key: str, *, is_in_doubt: bool = False) -> int:
+            if answer is not None:
+                return answer
+            return self.service.ask(question, key, is_effect=is_effect, is_in_doubt=is_in_doubt)
+
+        again = partial(perform, is_in_doubt=True)
+        found = recorded_call(name, lambda: question, perform, effect=is_effect, in_doubt=again)
+        assert isinstance(found, int), found
+        return found
 
     def _answered(self, stage: int, row: Row, idempotency_key: str) -> Row:
         return _with_answer(stage, row, self._looked_up(stage, row[0], idempotency_key))

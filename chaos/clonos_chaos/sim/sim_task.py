@@ -10,7 +10,15 @@ from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId
-from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Finished, TaskEmission, TaskStopped
+from clonos.core.ports.task_port import (
+    Activation,
+    BudgetChanged,
+    Command,
+    Finished,
+    PartReported,
+    TaskEmission,
+    TaskStopped,
+)
 from clonos.core.slot.slot_events import (
     ElementsNeeded,
     JournalMissed,
@@ -44,6 +52,8 @@ class SimTask:
         self._is_idle = False
         self._is_released = False
         self._replicated_bytes = -1
+        self._acts: deque[tuple[int, Callable[[], None]]] = deque()  # to make when the keepers have the log so far
+        self._calls: list[greenlet] = []  # asynchronous calls that run
         self._is_acknowledged = False
         self.announced: tuple[ChannelId | None, int] | None = None  # element announced last, in single-step mode
         self.acknowledged: tuple[ChannelId | None, int] | None = None  # announced, and known to the coordinator
@@ -91,6 +101,9 @@ class SimTask:
         life = self._life
         if life is not None and life and life is not getcurrent():
             life.throw(TaskStopped)
+        for call in self._calls:
+            if call is not getcurrent() and call:
+                call.throw(TaskStopped)
 
     def _wake_after(self, delay_ns: int) -> None:
         self._awaited += 1
@@ -141,6 +154,8 @@ class SimTask:
         """Lets ``await_replicated`` return."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._stir()
+        while self._acts and self._acts[0][0] <= end_bytes:
+            self._acts.popleft()[1]()
 
     def note(self) -> None:
         """Lets ``announce_step`` return."""
@@ -219,8 +234,35 @@ class SimTask:
         self._beside(self._ask, number, function, key)
 
     def _ask(self, number: int, function: Callable[[str], bytes], key: str) -> None:
-        outcome = function(key)
+        call = greenlet(self._call)
+        self._calls.append(call)
+        call.switch(number, function, key)
+
+    def _call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        try:
+            outcome = function(key)
+        except TaskStopped:
+            return
+        self._calls.remove(getcurrent())
         self._beside(lambda: self.put(Finished(number, outcome)))
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        call = getcurrent()
+        if call not in self._calls:  # the thread of an event loop, for which the world waits
+            self.put(PartReported(number, asked, data))
+            return
+
+        def go_on() -> None:
+            self._beside(call.switch)
+
+        self.put(PartReported(number, asked, data, go_on if waits else None))
+        if not waits:
+            go_on()
+        self.world.hub.switch()
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        self._acts.append((log_end_bytes, act))
+        self.host.later(self.host.handle, ReplicationAwaited(self.task, self.number, log_end_bytes))
 
     def _beside(self, act: Callable[..., None], *arguments: Any) -> None:
         """Calls a function after a random delay, if this incarnation still lives."""

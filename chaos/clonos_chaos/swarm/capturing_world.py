@@ -160,6 +160,12 @@ class ReplayPort:
     def begin_call(self, number: int, function: Any, key: str) -> None:
         """Makes no call: its outcome is in the log or nowhere."""
 
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> NoReturn:
+        raise NeedsMore("a call tells a part")
+
+    def when_replicated(self, log_end_bytes: int, act: Any) -> NoReturn:
+        raise NeedsMore("the task waits for its keepers")
+
 
 def elements_of(kind: ElementKind, checkpoint: int, payload: bytes) -> list[str]:
     """Returns the elements of a chunk one by one."""

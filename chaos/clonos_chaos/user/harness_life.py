@@ -15,7 +15,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Chain
-from clonos.core.ports.task_port import Activation, Command, Finished, TaskEmission, TaskStopped
+from clonos.core.ports.task_port import Activation, Command, Finished, PartReported, TaskEmission, TaskStopped
 from clonos.core.task.task import Task
 
 
@@ -129,3 +129,9 @@ class Life:
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         self.performed += 1
         self.around.commands.append(Finished(number, function(key)))
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        self.around.commands.append(PartReported(number, asked, data))
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        act()

@@ -117,9 +117,17 @@ class WatchedSubmitting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recorder, name)
 
-    def submit(self, number: int, service: str, request: bytes, perform: Perform) -> None:
+    def submit(
+        self,
+        number: int,
+        service: str,
+        request: bytes,
+        perform: Callable[..., object],
+        parts: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         """Implements ``clonos.core.ports.recorder.CallingRecorder``."""
-        self._recorder.submit(number, service, request, self._watch.beside(self._recorder, service, request, perform))
+        watched = self._watch.beside(self._recorder, service, request, perform)
+        self._recorder.submit(number, service, request, watched, parts)
 
 
 class CallWatch:

@@ -172,6 +172,7 @@ class _Compiler:
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
                 is_hot=vertex.is_hot,
                 has_calls=any(step.has_calls for step in vertex.steps),
+                logs_calls=any(step.logs_calls for step in vertex.steps),
                 steps=tuple(_stateful(step, self._graph.steps) for step in vertex.steps if step.state is not None),
                 outputs=outputs_of(vertex, self._graph.errors),
                 rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),

@@ -7,7 +7,7 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from clonos.api.common import Common, CommonWithEffects
+from clonos.api.common import CommonWithEffects
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.step import StepInput
 from clonos.api.steps import GraphBuilder
@@ -23,7 +23,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class CallOptions(Common, Generic[T], total=False):
+class CallOptions(CommonWithEffects, Generic[T], total=False):
     """Options of ``map_async`` for any function."""
 
     capacity: int
@@ -32,6 +32,7 @@ class CallOptions(Common, Generic[T], total=False):
     retry_after: str | float | timedelta
     key: Callable[[T], object] | str | None
     per_key: int
+    log_calls: bool
 
 
 class Calling(Theme, Generic[T]):
@@ -62,7 +63,8 @@ class Calling(Theme, Generic[T]):
         retry_after: str | float | timedelta = "100ms",
         key: Callable[[T], object] | str | None = None,
         per_key: int = 1,
-        **common: Unpack[Common],
+        log_calls: bool = False,
+        **common: Unpack[CommonWithEffects],
     ) -> Stream[Any]:
         """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once.
 
@@ -81,6 +83,10 @@ class Calling(Theme, Generic[T]):
             retry_after: the pause before the first repetition; each further pause is twice as long.
             key: a function of the record or the name of a field, for ``per_key``.
             per_key: calls of one task that run at once for records with the same key, at least 1.
+            log_calls: True records each call that the function makes through ``http``, a ``@service`` or an intercepted
+                client, and not only what the function returns. A function that runs again after a failure, or by
+                ``retries``, gets the outcomes that are recorded; ``random`` and ``clock`` repeat themselves, too.
+                ``effects=True`` needs it.
 
         Raises:
             InvalidJob: an argument cannot be used.
@@ -96,7 +102,14 @@ class Calling(Theme, Generic[T]):
             key=itemgetter(key) if isinstance(key, str) else key,
             per_key=per_key,
         )
-        arguments = {"function": function, "capacity": capacity, "is_ordered": ordered, "policy": policy}
+        _check_effects(step, log_calls, common)
+        arguments: dict[str, Any] = {
+            "function": function,
+            "capacity": capacity,
+            "is_ordered": ordered,
+            "policy": policy,
+            "logs_calls": log_calls,
+        }
         return self._stream(self._step("map_async", lambda given: AsyncMap.facts(given, function, **arguments), common))
 
 
@@ -117,6 +130,15 @@ def add_parallel(
         )
     arguments: dict[str, Any] = {"function": function, "capacity": par, "is_ordered": True, "shape": ResultShape(kind)}
     return stream._step(kind, lambda given: AsyncMap.facts(given, function, **arguments), common)
+
+
+def _check_effects(step: str, log_calls: bool, common: CommonWithEffects) -> None:
+    if common.get("effects") and not log_calls:
+        raise InvalidJob(
+            step,
+            "has effects, and a call whose process dies is made again as a whole",
+            "Add log_calls=True, which announces each effect before it takes place.",
+        )
 
 
 def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:

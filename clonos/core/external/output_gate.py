@@ -45,7 +45,7 @@ class OutputGate:
         self.own_log = log_of(task)
         self.logs, self.coverage, self.shell = logs, coverage, shell
         self.needs_keepers = bool(options.keepers) and task in plan.with_keepers
-        self.has_answers = task in plan.with_answers
+        self.sends_outcomes = task in plan.sends_outcomes
         self.external: ExternalOutput | None = None
         self.generation = 0  # under which it registers
         self.may_come_again = False  # output of an earlier generation, from where this one was restored
@@ -197,7 +197,7 @@ class OutputGate:
         """Replicates to the keepers, then releases what they have acknowledged."""
         has_effects = self.external is not None or bool(self.calls) or self.handover is not None
         is_waiting = has_effects or (self.journal is not None and self.journal.is_waiting)
-        if not is_waiting and self.coverage is None and not self.has_answers:
+        if not is_waiting and self.coverage is None and not self.sends_outcomes:
             return
         for link in self.keepers.values():
             # What nothing waits for is sent one message after the other.
@@ -268,7 +268,7 @@ class OutputGate:
         if self.handover is None or (self.external is not None and self.external.has_unconfirmed):
             return False
         links = self.keepers.values()
-        if not self.needs_keepers and not (self.has_answers and links):
+        if not self.needs_keepers and not (self.sends_outcomes and links):
             return True
         return bool(links) and all(link.satisfies(self.handover) for link in links)
 

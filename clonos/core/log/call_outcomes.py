@@ -144,6 +144,11 @@ def encode_outcome(service: str, outcome: object, *, bytes_max: int = OUTCOME_BY
     return encoded
 
 
+def is_value(encoded: bytes) -> bool:
+    """Returns whether an outcome is a value, and not an exception."""
+    return encoded[:1] == _VALUE
+
+
 def decode_outcome(encoded: bytes) -> object:
     """Returns the value, or raises the exception, that was recorded.
 

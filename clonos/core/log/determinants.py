@@ -24,6 +24,7 @@ ROUTED: Final = 10  # (description): an exception of user code is routed to the 
 SPLITS: Final = 11  # (description): a source learns of new splits
 LAST_TRIGGER: Final = 12  # (checkpoint): as TRIGGER, and the job stops at the barrier
 DRAIN: Final = 13  # what waits in the chain leaves, because the next barrier is that of a cut
+PART: Final = 14  # (id, what was asked, part): a call inside an asynchronous call is announced, or has an outcome
 STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
 
 NAMES: Final = {
@@ -40,6 +41,7 @@ NAMES: Final = {
     SPLITS: "SPLITS",
     LAST_TRIGGER: "LAST_TRIGGER",
     DRAIN: "DRAIN",
+    PART: "PART",
     STEP: "STEP",
 }
 
@@ -91,9 +93,16 @@ def call(asked: int, outcome: bytes) -> bytes:
 
 def completion(number: int, asked: int, outcome: bytes) -> bytes:
     """Encodes that the outcome of an asynchronous call is handed to user code."""
-    return b"".join(
-        (bytes((COMPLETION,)), varint(number), asked.to_bytes(ASKED_BYTES, "big"), varint(len(outcome)), outcome)
-    )
+    return _of_call(COMPLETION, number, asked, outcome)
+
+
+def part(number: int, asked: int, data: bytes) -> bytes:
+    """Encodes a part of an asynchronous call, as ``call_parts`` has it. ``asked``: what the call inside asked for."""
+    return _of_call(PART, number, asked, data)
+
+
+def _of_call(tag: int, number: int, asked: int, data: bytes) -> bytes:
+    return b"".join((bytes((tag,)), varint(number), asked.to_bytes(ASKED_BYTES, "big"), varint(len(data)), data))
 
 
 _TWO_NUMBERS: Final = frozenset({READ})
@@ -205,8 +214,8 @@ class LogReader:
         if tag in _BLOBS:
             size, at = self._varint(at)
             return (tag, 0, 0, self._bytes(at, size)), at + size
-        if tag in (CALL, COMPLETION):
-            first, at = self._varint(at) if tag == COMPLETION else (0, at)
+        if tag in (CALL, COMPLETION, PART):
+            first, at = (0, at) if tag == CALL else self._varint(at)
             asked = int.from_bytes(self._bytes(at, ASKED_BYTES), "big")
             size, at = self._varint(at + ASKED_BYTES)
             return (tag, first, asked, self._bytes(at, size)), at + size

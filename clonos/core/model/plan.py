@@ -71,6 +71,7 @@ class Vertex:
     becomes_idle: bool = False  # a source that makes watermarks, whose splits are idle without records
     is_hot: bool = False  # its standbys run a shadow
     has_calls: bool = False  # makes calls beside its steps, whose outcomes are in the log
+    logs_calls: bool = False  # the log has each call inside these calls, too
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
     outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
     rule: PlacementRule = ANYWHERE  # where its tasks run
@@ -356,11 +357,20 @@ class Plan:
     @cached_property
     def with_answers(self) -> frozenset[TaskId]:
         """Tasks without external effects that have keepers too, because no other task holds the outcomes of their
-        calls: without the log all calls since the last checkpoint are made again."""
+        calls, or not soon: without the log all calls since the last checkpoint are made again."""
         calling = [number for number, vertex in enumerate(self.vertices) if vertex.has_calls]
         return frozenset(
-            TaskId(t) for v in calling for t in self._tasks_of(v) if not self.holders[t] and t not in self.with_keepers
+            TaskId(t)
+            for v in calling
+            for t in self._tasks_of(v)
+            if (self.vertices[v].logs_calls or not self.holders[t]) and t not in self.with_keepers
         )
+
+    @cached_property
+    def sends_outcomes(self) -> frozenset[TaskId]:
+        """Tasks whose keepers get the outcomes of calls at once, although no effect waits for them."""
+        logging = [number for number, vertex in enumerate(self.vertices) if vertex.logs_calls]
+        return self.with_answers.union(TaskId(t) for v in logging for t in self._tasks_of(v))
 
     @cached_property
     def all_with_keepers(self) -> frozenset[TaskId]:

@@ -251,6 +251,9 @@ class CallingChain(Chain, Protocol):
     def complete(self, number: int, outcome: bytes) -> None:
         """Processes the outcome of a call, encoded by ``call_outcomes.encode_outcome``."""
 
+    def take_part(self, number: int, name: bytes, data: bytes) -> None:
+        """Keeps a part of an open call, for a successor that makes the call again (``Recorder.submit``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class FailedAt:

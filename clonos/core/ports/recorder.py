@@ -18,8 +18,8 @@ are above them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from hashlib import blake2b
 from typing import Protocol
@@ -92,12 +92,30 @@ class CallingRecorder(Recorder, Protocol):
         for. ``held_max``: how many records may wait for the calls of others, if that is more than about 1,000.
         """
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self,
+        number: int,
+        service: str,
+        request: bytes,
+        perform: Callable[..., object],
+        parts: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         """Requests an asynchronous call: ``perform(idempotency_key)`` runs beside the task once it is live.
 
         Its outcome arrives through ``CallingChain.complete``, in recorded order. ``number`` is unique in the task since
         the job's start and identifies the same request in every incarnation.
+
+        ``parts``: those that the state has of this call, if the calls inside have entries of their own. ``perform``
+        then gets a ``CallRecorder`` as its argument ``inside``, and further parts arrive through
+        ``CallingChain.take_part``.
         """
+
+
+class CallRecorder(Recorder, Protocol):
+    """Recorder of the code of one asynchronous call, whose calls inside have entries of their own."""
+
+    def attempt(self, number: int) -> AbstractContextManager[None]:
+        """Binds this recorder for attempt ``number``, from 0 on, of the code."""
 
 
 class HoldingRecorder(CallingRecorder, Protocol):
@@ -203,6 +221,31 @@ class ServiceWhileOpening(JobError):
             f"task {self.task} used {self.service} in open. Every incarnation of a task runs open again, after another"
             " checkpoint, so the result could not be repeated. Use the service when the first element arrives, and keep"
             " the result as state."
+        )
+
+
+class EffectUndeclared(JobError):
+    """Error for user code that calls a service with an external effect in a step that does not declare effects."""
+
+    task: str
+    service: str
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task} called {self.service}, which changes an external system, in a step that does not declare"
+            " effects. Declare the step with effects=True, or the call as idempotent (intent=False)."
+        )
+
+
+class MetricInCall(JobError):
+    """Code of a recorded call used a metric: a replay takes the outcome from the log, and would not count it again."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"the metric {self.name} was used in a recorded call (a @service, a call of map_async, or a connector),"
+            " which a replay does not repeat. Use it in the function of a step, where the outcome arrives."
         )
 
 

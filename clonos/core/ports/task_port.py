@@ -87,6 +87,18 @@ class Finished(NamedTuple):
     outcome: bytes
 
 
+class PartReported(NamedTuple):
+    """Call to its task: a part of asynchronous call ``number``, as ``call_parts`` encodes it.
+
+    ``logged``: called when the keepers have the log up to this part; None if the call does not wait for it.
+    """
+
+    number: int
+    asked: int
+    data: bytes
+    logged: Callable[[], None] | None = None
+
+
 class ReplayExtended(NamedTuple):
     """Slot to a shadow: further bytes of its task's log.
 
@@ -128,6 +140,7 @@ Command = (
     | ReadLimit
     | Journalled
     | Finished
+    | PartReported
     | ReplayExtended
     | Suspended
     | Resumed
@@ -233,6 +246,18 @@ class TaskPort(Protocol):
 
         Its outcome comes as ``Finished`` unless the incarnation ends before.
         """
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        """Hands a part of asynchronous call ``number`` to the task, from the thread of the call.
+
+        ``waits``: blocks until the keepers have the part.
+
+        Raises: TaskStopped, once the incarnation has ended.
+        """
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        """Calls ``act`` when the keepers hold this task's log up to ``log_end_bytes``, and the other logs that it
+        holds. The task goes on meanwhile."""
 
 
 class TaskHandle(Protocol):

@@ -7,7 +7,7 @@ outcome in the log is made again when the log ends, with the same idempotency ke
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from clonos.core.log.asked import asked_of, request_digest
 from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.errors import ExitCalled
-from clonos.core.ports.task_port import Finished, TaskPort
+from clonos.core.ports.task_port import Finished, PartReported, TaskPort
+from clonos.core.task.call_parts import PART_BYTES, CallParts
 
 CAPACITY_UNLIMITED = 1 << 30
 
@@ -29,24 +30,26 @@ def idempotency_key(key_space: str, place: str, digest: bytes) -> str:
 
 
 class OpenCall(NamedTuple):
-    """Asynchronous call that was requested. ``asked``: what it asks for, as the log has it."""
+    """Asynchronous call that was requested. ``asked``: what it asks for, as the log has it. ``parts``: those of it that
+    the log has, None if its calls inside have no entries."""
 
     service: str
     key: str
     asked: int
-    perform: Callable[[str], object]
+    perform: Callable[..., object]
+    parts: dict[bytes, bytes] | None
 
 
 class OpenCalls:
     """Calls that were requested and whose outcome was not handed over yet."""
 
-    def __init__(self, port: TaskPort, key_space: str) -> None:
-        self._port, self._key_space = port, key_space
+    def __init__(self, port: TaskPort, key_space: str, has_effects: bool) -> None:
+        self._port, self._key_space, self._has_effects = port, key_space, has_effects
         self._capacity = CAPACITY_UNLIMITED
         self._held, self._held_max = 0, HELD_MAX
         self._open: dict[int, OpenCall] = {}
         self._not_begun: list[int] = []
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[Finished | PartReported] = deque()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -65,11 +68,19 @@ class OpenCalls:
         """Adds to the number of records that wait for the calls of others."""
         self._held += count
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self,
+        number: int,
+        service: str,
+        request: bytes,
+        perform: Callable[..., object],
+        parts: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         """Adds a call that user code requests; ``begin`` starts it once the task is live."""
         digest = request_digest(service, request)
         key = idempotency_key(self._key_space, f"async/{number}", digest)
-        self._open[number] = OpenCall(service, key, asked_of(service, digest), perform)
+        known = None if parts is None else dict(parts)
+        self._open[number] = OpenCall(service, key, asked_of(service, digest), perform, known)
         self._not_begun.append(number)
 
     def begin(self) -> None:
@@ -77,20 +88,39 @@ class OpenCalls:
         for number in self._not_begun:
             if number in self._open:
                 call = self._open[number]
-                self._port.begin_call(number, partial(_outcome_of, call.service, call.perform), call.key)
+                function = partial(_outcome_of, call.service, call.perform)
+                if call.parts is not None:
+                    inside = CallParts(number, call.key, call.parts, self._port, self._has_effects)
+                    function = partial(_outcome_with_parts, call.service, call.perform, inside)
+                self._port.begin_call(number, function, call.key)
         self._not_begun.clear()
 
-    def finish(self, finished: Finished) -> None:
-        """Adds an outcome that the port delivered."""
+    def finish(self, finished: Finished | PartReported) -> None:
+        """Adds an outcome, or a part of a call, that the port delivered."""
         self._finished.append(finished)
 
-    def take_finished(self) -> Finished | None:
-        """Takes the next outcome to hand over, None without one."""
+    def take_finished(self) -> Finished | PartReported | None:
+        """Takes the next outcome to hand over, or the next part to keep, None without one."""
         return self._finished.popleft() if self._finished else None
+
+    def take_part(self, number: int, data: bytes) -> tuple[bytes, bytes] | None:
+        """Adds a part to its call; returns its name and content. Returns None if no such call is open."""
+        call = self._open.get(number)
+        if call is None or call.parts is None:
+            return None
+        name, content = data[:PART_BYTES], data[PART_BYTES:]
+        call.parts[name] = content
+        return name, content
 
     def close(self, number: int) -> OpenCall | None:
         """Removes and returns a call whose outcome is handed over. Returns None if no such call is open."""
         return self._open.pop(number, None)
+
+
+def _outcome_with_parts(service: str, perform: Callable[..., object], inside: CallParts, key: str) -> bytes:
+    outcome = _outcome_of(service, partial(perform, inside=inside), key)
+    skipped = inside.close()
+    return outcome if skipped is None else encode_outcome(service, skipped)
 
 
 def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:

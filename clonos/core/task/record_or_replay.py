@@ -6,7 +6,7 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,29 +14,16 @@ from typing import NamedTuple
 from clonos.core.log import determinants as d
 from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, request_digest
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
-from clonos.core.model.errors import JobError, ReplayDiverged
+from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
-from clonos.core.ports.recorder import ServiceWhileOpening, tick_due_ns
+from clonos.core.ports.recorder import EffectUndeclared, ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import TaskEmission, TaskPort
 from clonos.core.task.async_calls import OpenCalls, idempotency_key
 from clonos.core.task.divergence import asked_text, cause_of, logged_text
 
 CALLS_AHEAD_NS_MAX = 1_000_000
 """Duration of a call from which its outcome is shipped at once, because the extra message is negligible beside it."""
-
-
-class EffectUndeclared(JobError):
-    """Error for user code that calls a service with an external effect in a step that does not declare effects."""
-
-    task: str
-    service: str
-
-    def __str__(self) -> str:
-        return (
-            f"task {self.task} called {self.service}, which changes an external system, in a step that does not declare"
-            " effects. Declare the step with effects=True, or the call as idempotent (intent=False)."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +90,7 @@ class TaskLog:
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
         self._divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
-        self.open_calls = OpenCalls(port, rules.key_space)
+        self.open_calls = OpenCalls(port, rules.key_space, rules.has_effects)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.metric_table = MetricTable(recovered.metrics)
         self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
@@ -367,9 +354,16 @@ class TaskLog:
         """Counts records that wait for the calls of others (see ``Recorder.hold``)."""
         self.open_calls.hold(count)
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self,
+        number: int,
+        service: str,
+        request: bytes,
+        perform: Callable[..., object],
+        parts: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         """Requests an asynchronous call (see ``Recorder.submit``)."""
-        self.open_calls.submit(number, service, request, perform)
+        self.open_calls.submit(number, service, request, perform, parts)
 
     def _check_opened(self, service: str) -> None:
         if self.is_opening:

@@ -24,6 +24,7 @@ from clonos.core.ports.task_port import (
     Delivered,
     Finished,
     Journalled,
+    PartReported,
     ReadLimit,
     ReplayExtended,
     Resumed,
@@ -125,6 +126,8 @@ class Task:
         elif tag == d.COMPLETION and self.log.follow_call(entry):
             self.log.begin_step()
             self._complete(first, entry[3])
+        elif tag == d.PART and self._keep_part(first, entry[3]):
+            self.log.take()
         elif tag == d.DRAIN:
             self.log.take()
             self.log.begin_step()
@@ -277,7 +280,7 @@ class Task:
             self.log.extend(command.log, command.is_all)
             if command.is_single_step:
                 self.pace = StepSize(self.options, self.port, True, is_columnar=self.pace.is_columnar)
-        elif isinstance(command, Finished):
+        elif isinstance(command, Finished | PartReported):
             self.log.open_calls.finish(command)
         elif isinstance(command, Suspended):
             self.is_suspended, self.suspension = True, command.number
@@ -360,15 +363,35 @@ class Task:
         self.emit()
 
     def _take_finished(self) -> bool:
-        """Hands one outcome of an asynchronous call to user code."""
+        """Hands one outcome of an asynchronous call to user code, or keeps a part of one."""
         finished = self.log.open_calls.take_finished()
         if finished is None:
             return False
+        if isinstance(finished, PartReported):
+            self._record_part(finished)
+            return True
         self.log.begin_step()
         call = self.log.open_calls.close(finished.number)
         assert call is not None, self.task
         self.log.append(d.completion(finished.number, call.asked, finished.outcome))
         self._complete(finished.number, finished.outcome)
+        return True
+
+    def _record_part(self, reported: PartReported) -> None:
+        if not self._keep_part(reported.number, reported.data):
+            return  # a coroutine or thread that the call has left behind
+        self.log.append(d.part(reported.number, reported.asked, reported.data))
+        self.emit()
+        if reported.logged is not None:
+            self.port.when_replicated(self.log.end_bytes, reported.logged)
+
+    def _keep_part(self, number: int, data: bytes) -> bool:
+        """Keeps a part of an asynchronous call. Returns False if no such call is open."""
+        part = self.log.open_calls.take_part(number, data)
+        if part is None:
+            return False
+        self.at = None
+        cast(CallingChain, self.chain).take_part(number, *part)
         return True
 
     def _complete(self, number: int, outcome: bytes) -> None:

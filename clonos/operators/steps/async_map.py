@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
-from clonos.core.ports.recorder import CallingRecorder
+from clonos.core.ports.recorder import CallingRecorder, CallRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
@@ -38,6 +38,9 @@ NEXT: Final = small("next call", StateScope.EMPTY)
 
 TIMES: Final = small("times of open calls", StateScope.DRAINED)
 """Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
+
+PARTS: Final = small("parts of open calls", StateScope.DRAINED)
+"""Table of the calls inside open calls: (number of the call, name of the part) -> its content."""
 
 HELD: Final = small("held watermarks", StateScope.DRAINED)
 """Table of watermarks that wait for calls: number of the first call after them -> their encodings, in order."""
@@ -67,6 +70,7 @@ class AsyncMap(Operator):
     _next: Table
     _held: Table
     _times: Table
+    _parts: Table | None = None
 
     @classmethod
     def facts(cls, given: KnownInputs, *functions: Any, **arguments: Any) -> Facts:
@@ -75,6 +79,7 @@ class AsyncMap(Operator):
         return replace(
             facts_of(make, given, *functions),
             breaks_order=not arguments.get("is_ordered", True),
+            logs_calls=arguments.get("logs_calls", False),
             gives_one_at_most=arguments.get("shape") is not ResultShape.FLAT_MAP,
         )
 
@@ -86,15 +91,19 @@ class AsyncMap(Operator):
         is_ordered: bool,
         policy: CallPolicy = CallPolicy(),  # noqa: B008  it is immutable
         shape: ResultShape = ResultShape.MAP,
+        logs_calls: bool = False,
     ) -> None:
+        """Creates the operator. ``logs_calls``: each call that the function makes has an entry of its own."""
         self._step, self._shape = step, shape
         self._capacity, self._is_ordered = capacity, is_ordered
         self._caller = Caller(step, function, policy)
+        self._logs_calls = logs_calls
+        self._part_names: dict[int, list[bytes]] = {}  # of the open calls
         self._number, self._stride = 0, 1
 
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
-        return OPEN, DONE, NEXT, TIMES, HELD
+        return OPEN, DONE, NEXT, TIMES, HELD, *((PARTS,) if self._logs_calls else ())
 
     def number_calls(self, first: int, step: int) -> None:
         self._number, self._stride = first, step
@@ -106,6 +115,10 @@ class AsyncMap(Operator):
         self._next = scope.state.table(NEXT)
         self._held = scope.state.table(HELD)
         self._times = scope.state.table(TIMES)
+        if self._logs_calls:
+            self._parts = scope.state.table(PARTS)
+            for number, name in self._parts.entries:
+                self._part_names.setdefault(number, []).append(name)
         self._number = self._next.entries.get(0, self._number)
         self._caller.share_rate(scope.context.parallelism)
         self._limit_calls()
@@ -147,6 +160,9 @@ class AsyncMap(Operator):
         self._open.delete(number)
         if timestamp_ns is not None:
             self._times.delete(number)
+        if self._parts is not None:
+            for name in self._part_names.pop(number, ()):
+                self._parts.delete((number, name))
         return record, timestamp_ns
 
     def on_watermark(self, watermark: Watermark) -> None:
@@ -194,12 +210,20 @@ class AsyncMap(Operator):
             self._done.delete(number)
             self._emit(number, outcome)
 
-    def _submit(self, number: int, record: Any, request: bytes) -> None:
-        self._recorder.submit(number, self._step, request, partial(self._perform, record))
+    def take_part(self, number: int, name: bytes, data: bytes) -> None:
+        assert self._parts is not None, "a step that logs the calls of its function has parts"
+        self._parts.set((number, name), data)
+        self._part_names.setdefault(number, []).append(name)
 
-    def _perform(self, record: Any, key: str) -> object:
+    def _submit(self, number: int, record: Any, request: bytes) -> None:
+        parts = None
+        if self._parts is not None:
+            parts = {name: self._parts.entries[number, name] for name in self._part_names.get(number, ())}
+        self._recorder.submit(number, self._step, request, partial(self._perform, record), parts)
+
+    def _perform(self, record: Any, key: str, inside: CallRecorder | None = None) -> object:
         """Makes a call, in a thread of its own."""
-        found = self._caller.call(record, key)
+        found = self._caller.call(record, key, inside)
         if self._shape is ResultShape.FILTER:
             return bool(found)
         return found if self._shape is ResultShape.MAP else list(checked_items(found))

@@ -15,7 +15,7 @@ from importlib import import_module
 from threading import Event, Lock, Semaphore, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.ports.recorder import RecordingSuspended
+from clonos.core.ports.recorder import CallRecorder, RecordingSuspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
 from clonos.io.system.wall_clock import monotonic_ns
@@ -64,35 +64,36 @@ class Caller:
         if self._policy.rate is not None:
             self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
 
-    def call(self, record: Any, key: str) -> Any:
+    def call(self, record: Any, key: str, inside: CallRecorder | None = None) -> Any:
         """Makes the call for a record; the attempts have the same idempotency key, and each gets a copy of the record.
 
-        The record itself stays as it came: it is state of the task until the call is complete.
+        The record itself stays as it came: it is state of the task until the call is complete. ``inside``: records the
+        calls that the function makes.
         """
         of = self._policy.key
         if of is None:
-            return self._repeated(record, key)
+            return self._repeated(record, key, inside)
         with self._turns.of(of(record)):
-            return self._repeated(record, key)
+            return self._repeated(record, key, inside)
 
     def close(self) -> None:
         """Ends the event loop and all pauses."""
         self._is_closed.set()
         self._loop.close()
 
-    def _repeated(self, record: Any, key: str) -> Any:
+    def _repeated(self, record: Any, key: str, inside: CallRecorder | None) -> Any:
         for attempt in range(self._policy.retries):
             try:
-                return self._once(record, key)
+                return self._once(record, key, inside, attempt)
             except Exception:  # noqa: BLE001  the last attempt raises what it raises
                 pause_ns = self._policy.retry_after_ns << attempt
                 self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        return self._once(record, key)
+        return self._once(record, key, inside, self._policy.retries)
 
-    def _once(self, record: Any, key: str) -> Any:
+    def _once(self, record: Any, key: str, inside: CallRecorder | None, attempt: int) -> Any:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        with RecordingSuspended(key):
+        with RecordingSuspended(key) if inside is None else inside.attempt(attempt):
             called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
             return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
 

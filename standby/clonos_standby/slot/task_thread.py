@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -20,7 +22,16 @@ from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.model.metric_series import MetricFamily
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Finished, Stopped, TaskEmission, TaskStopped
+from clonos.core.ports.task_port import (
+    Activation,
+    BudgetChanged,
+    Command,
+    Finished,
+    PartReported,
+    Stopped,
+    TaskEmission,
+    TaskStopped,
+)
 from clonos.core.slot.slot_events import (
     ElementsNeeded,
     JournalMissed,
@@ -46,6 +57,8 @@ from clonos_standby.slot.surroundings import SlotSurroundings
 logger = logging.getLogger("clonos.slot")
 
 WAIT_S_MAX = 3600.0
+STOP_S_MAX = 1.0
+"""How long a call that waits for keepers takes to notice that its incarnation was stopped."""
 STATE_BYTES_EVERY_NS = 1_000_000_000
 """Time between measurements of the state in columns, which look at each of its tables."""
 PENDING_EVERY_NS = 1_000_000_000
@@ -76,6 +89,7 @@ class TaskThread:
         self._replicated_moved = Event()
         self._announced = Event()
         self._replicated_bytes = -1
+        self._acts: deque[tuple[int, Callable[[], None]]] = deque()  # to make when the keepers have the log so far
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
         self._running: Task | None = None
@@ -120,6 +134,8 @@ class TaskThread:
         """Lets ``await_replicated`` return for log ends up to ``end_bytes``."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._replicated_moved.set()
+        while self._acts and self._acts[0][0] <= end_bytes:
+            self._acts.popleft()[1]()
 
     def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
         """Shows the last rows of the next batch that a step of the task emits."""
@@ -349,10 +365,27 @@ class TaskThread:
         self._executed_calls += 1
 
         def call() -> None:
-            if not self._is_stopped:
-                self._commands.put(Finished(number, function(key)))
+            with suppress(TaskStopped):
+                if not self._is_stopped:
+                    self._commands.put(Finished(number, function(key)))
 
         self._calls.run(call)
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        """Passes a part of a call to the task. Raises: TaskStopped when the incarnation was stopped."""
+        logged = Event() if waits else None
+        if not self._is_stopped:
+            self._commands.put(PartReported(number, asked, data, None if logged is None else logged.set))
+        if logged is not None:
+            while not self._is_stopped and not logged.wait(STOP_S_MAX):
+                pass
+        if self._is_stopped:
+            raise TaskStopped
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        """Calls ``act`` when the keepers have the log up to ``log_end_bytes``."""
+        self._acts.append((log_end_bytes, act))
+        self._post(ReplicationAwaited(self._task, self._thread_id, log_end_bytes))
 
     # ------------------------------------------------------------------ fault points
 

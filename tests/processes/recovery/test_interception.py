@@ -7,13 +7,11 @@ import os
 import random
 import secrets
 import signal
-import threading
 import time
 import urllib.request
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +19,7 @@ import requests
 
 from clonos import Context, Job, ValueState
 from clonos.connectors import files, values
+from tests.processes.harness.counting_server import counting_server
 from tests.processes.harness.running_server import wait_for
 from tests.speed import scaled
 
@@ -28,34 +27,6 @@ pytestmark = pytest.mark.processes
 
 RECORDS = 120
 KILLS = 3
-
-
-class _Counting(BaseHTTPRequestHandler):
-    """Answers each request with another number."""
-
-    protocol_version = "HTTP/1.1"
-    answered: ClassVar[dict[int, str]] = {}
-    lock = threading.Lock()
-
-    def do_GET(self) -> None:
-        with self.lock:
-            number = len(self.answered) + 1
-            self.answered[number] = self.path
-        body = str(number).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Logs nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    """A server whose connections may break."""
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Shows nothing."""
 
 
 class Asking:
@@ -105,8 +76,7 @@ def _wait_for_recoveries(handle: Any, count: int) -> None:
 
 
 def test_killed_tasks_repeat_what_libraries_gave_and_send_no_logged_request_again(tmp_path: Path) -> None:
-    with _Server(("127.0.0.1", 0), _Counting) as server:
-        threading.Thread(target=server.serve_forever, name="counting").start()
+    with counting_server() as server:
         job = Job(
             "asking",
             checkpoint_every="10min",
@@ -117,18 +87,17 @@ def test_killed_tasks_repeat_what_libraries_gave_and_send_no_logged_request_agai
             store=tmp_path / "store",
         )
         numbers = job.source(values(range(RECORDS), batch=5), name="numbers").rebalance()
-        asked = numbers.process(Asking(f"http://127.0.0.1:{server.server_port}"), intercept=True, name="ask")
+        asked = numbers.process(Asking(server.address), intercept=True, name="ask")
         asked.rebalance().map(_itself, name="behind").sink(files.jsonl(tmp_path / "output"))
         kills: list[tuple[int, int]] = []  # of each: the records whose outcomes another task had, and all requests
         with job.start(slots="process") as handle:
             for kill in range(1, KILLS + 1):
                 held = _wait_for_rows(handle, kill * RECORDS // (KILLS + 1))
-                kills.append((held, len(_Counting.answered)))
+                kills.append((held, len(server.answered)))
                 task = next(task for task in handle.status().tasks if task.name == "ask/0")
                 os.kill(task.pid, signal.SIGKILL)
                 _wait_for_recoveries(handle, kill)
             result = handle.wait(scaled(120))
-        server.shutdown()
     assert len(result.status.recoveries) >= KILLS
     assert sum(recovery.replayed_calls for recovery in result.status.recoveries) > 0
     rows: list[Any] = list(files.read_committed(tmp_path / "output"))
@@ -136,14 +105,14 @@ def test_killed_tasks_repeat_what_libraries_gave_and_send_no_logged_request_agai
     total = 0.0
     for number, answers, seen, summed in rows:
         for client, answer in zip(("requests", "httpx", "urllib"), answers, strict=True):
-            assert _Counting.answered[answer] == f"/{client}/{number}"
+            assert server.answered[answer].path == f"/{client}/{number}"
         total += seen + sum(answers)
         assert summed == total
     again = [
-        path
+        asked
         for held, answered in kills
-        for number, path in _Counting.answered.items()
-        if number > answered and int(path.rpartition("/")[2]) < held
+        for number, asked in server.answered.items()
+        if number > answered and int(asked.path.rpartition("/")[2]) < held
     ]
     assert again == []
-    assert len(_Counting.answered) >= 3 * RECORDS
+    assert len(server.answered) >= 3 * RECORDS

@@ -33,7 +33,9 @@ class Calls(Clock):
     def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         pass
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self, number: int, service: str, request: bytes, perform: Callable[..., object], parts: object = None
+    ) -> None:
         self.open[number] = perform
 
 
@@ -323,3 +325,14 @@ def test_a_record_whose_call_raises_goes_to_the_error_output_as_it_came(shape: s
 def test_a_built_in_class_that_shows_no_parameters_is_called() -> None:
     caller = Caller("step", int, CallPolicy())
     assert caller.call("7", "key") == 7
+
+
+def test_effects_need_calls_that_are_logged() -> None:
+    graph = JobGraph("job")
+    numbers = graph.source(Given(range(6)), parallelism=1)
+    with pytest.raises(InvalidJob, match="Add log_calls=True"):
+        numbers.map_async(lambda n: -n, effects=True)
+    numbers.map_async(lambda n: -n, effects=True, log_calls=True).sink(Outbox())
+    plan = graph.compile(Options(), parallelism=1).plan
+    assert plan.sends_outcomes == {0}
+    assert not plan.with_answers, "an effect has keepers already"

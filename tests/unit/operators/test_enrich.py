@@ -42,7 +42,9 @@ class Calls(Clock):
     def hold(self, count: int) -> None:
         self.held += count
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self, number: int, service: str, request: bytes, perform: Callable[..., object], parts: object = None
+    ) -> None:
         self.open[number] = perform
 
 
@@ -284,7 +286,7 @@ def test_calls_wait_for_turns_at_the_rate() -> None:
 
 def test_a_task_takes_no_input_while_too_many_records_wait_for_the_calls_of_others() -> None:
     port: Any = None
-    calls = OpenCalls(port, "keys")
+    calls = OpenCalls(port, "keys", False)
     calls.limit(16)
     calls.submit(0, "step", b"", lambda key: key)
     assert calls.room == 15

@@ -37,7 +37,9 @@ class Calls(Clock):
     def hold(self, count: int) -> None:
         self.held += count
 
-    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+    def submit(
+        self, number: int, service: str, request: bytes, perform: Callable[..., object], parts: object = None
+    ) -> None:
         self.open[number] = perform
 
 

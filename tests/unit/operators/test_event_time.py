@@ -95,7 +95,7 @@ class Calls(Clock):
     def limit_calls(self, capacity: int, held_max: int = 0) -> None:
         pass
 
-    def submit(self, number: int, service: str, request: bytes, perform: Any) -> None:
+    def submit(self, number: int, service: str, request: bytes, perform: Any, parts: object = None) -> None:
         pass
 
 

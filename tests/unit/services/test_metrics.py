@@ -13,9 +13,9 @@ import pytest
 from clonos.core.log.call_outcomes import RecordedError
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import OVERFLOW, SERIES_MAX, MetricConflict, MetricKind, MetricTable
-from clonos.core.ports.recorder import ServiceWithoutTask, confined_services, running
+from clonos.core.ports.recorder import MetricInCall, ServiceWithoutTask, confined_services, running
 from clonos_services import metrics
-from clonos_services.metrics import MetricInCall, MetricInvalid
+from clonos_services.metrics import MetricInvalid
 from clonos_services.service import service
 from tests.harnesses.fake_recorder import FakeRecorder
 

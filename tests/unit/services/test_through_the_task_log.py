@@ -13,9 +13,9 @@ import pytest
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
-from clonos.core.ports.recorder import running
+from clonos.core.ports.recorder import EffectUndeclared, running
 from clonos.core.ports.task_port import Command, TaskEmission, TaskPort
-from clonos.core.task.record_or_replay import EffectUndeclared, LogRules, Recovered, TaskLog
+from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
@@ -75,6 +75,12 @@ class Port(TaskPort):
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         raise AssertionError(number)
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        raise AssertionError(number)
+
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
+        raise AssertionError(log_end_bytes)
 
     def announce_step(self, channel: int | None, first_seq: int) -> None: ...
 

@@ -39,6 +39,7 @@ entries: st.SearchStrategy[tuple[bytes, d.Entry]] = st.one_of(
     st.builds(
         lambda n, asked, data: (d.completion(n, asked, data), (d.COMPLETION, n, asked, data)), numbers, requests, blobs
     ),
+    st.builds(lambda n, asked, data: (d.part(n, asked, data), (d.PART, n, asked, data)), numbers, requests, blobs),
 )
 
 
@@ -68,6 +69,7 @@ def test_every_determinant_that_is_read_has_a_name() -> None:
         d.SPLITS,
         d.LAST_TRIGGER,
         d.DRAIN,
+        d.PART,
         d.STEP,
     }
 
@@ -81,7 +83,7 @@ def test_a1_an_entry_cut_short_anywhere_is_malformed(written: tuple[bytes, d.Ent
             read_all(data[:end])
 
 
-@pytest.mark.parametrize("tag", [0, 14, 100, 127])
+@pytest.mark.parametrize("tag", [0, 15, 100, 127])
 def test_a1_an_unknown_tag_is_malformed_and_named_with_its_place(tag: int) -> None:
     reader = d.LogReader(d.numbers(d.END) + bytes((tag,)) + bytes(20), base_bytes=1000)
     reader.next()

@@ -13,7 +13,7 @@ class IdlePort:
 
 
 def test_the_smallest_of_the_limits_of_a_tasks_steps_counts() -> None:
-    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0")
+    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False)
     calls.limit(3)
     calls.limit(8)
     assert calls.room == 3
@@ -25,7 +25,7 @@ def test_the_smallest_of_the_limits_of_a_tasks_steps_counts() -> None:
 
 
 def test_records_that_wait_bound_a_step_only_where_some_wait() -> None:
-    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0")
+    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False)
     assert calls.room > 1 << 20, "a task without calls takes steps of any size"
     calls.hold(HELD_MAX - 7)
     assert calls.room == 7

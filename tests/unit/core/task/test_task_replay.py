@@ -29,6 +29,7 @@ from tests.harnesses.recording_chain import (
     Refused,
     Use,
     ask_aside,
+    ask_in_parts,
     clock,
     nothing,
     rng,
@@ -163,7 +164,7 @@ def skipping(**options: int) -> Job:
     return replace(work(EVERYTHING, **options), inputs=inputs)
 
 
-ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, rng, timer, ask_aside)
+ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_in_parts, rng, timer, ask_aside)
 
 JOBS: dict[str, Callable[..., Job]] = {
     "work": work,

@@ -1,0 +1,227 @@
+"""Calls inside an asynchronous call: code that runs again gets what is logged, and asks for the rest (protocol 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from threading import Thread
+from typing import Any, cast
+
+import pytest
+
+from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.ports.recorder import EffectUndeclared, MetricInCall
+from clonos.core.ports.task_port import TaskPort
+from clonos.core.task.call_parts import PART_BYTES, CallLeftBehind, CallParts, EffectSkipped
+from clonos_services import clock, http, metrics, random
+from clonos_services.identity import uuid4
+from clonos_services.service import service
+
+KEY = "6b8c"
+
+
+class Port:
+    """Port of a task whose log has what ``reported`` has. A part above ``dies_after`` is lost with the process."""
+
+    def __init__(self, reported: dict[bytes, bytes], dies_after: int = 1_000) -> None:
+        self.reported, self.dies_after, self.waited = reported, dies_after, 0
+        self.instants = count(10**18)
+
+    def now_ns(self) -> int:
+        return next(self.instants)
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        if len(self.reported) >= self.dies_after:
+            raise Died
+        self.reported[data[:PART_BYTES]] = data[PART_BYTES:]
+        self.waited += waits
+
+
+class Died(BaseException):
+    """The process died."""
+
+
+def life(reported: dict[bytes, bytes], dies_after: int = 1_000, *, has_effects: bool = True) -> CallParts:
+    return CallParts(7, KEY, reported, cast(TaskPort, Port(reported, dies_after)), has_effects)
+
+
+asked: list[tuple[Any, ...]] = []
+numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked() -> None:
+    asked.clear()
+
+
+@service(raises=LookupError)
+def ask(word: str) -> int:
+    """Answers each question with another number, and refuses to find a unicorn at first."""
+    asked.append((word,))
+    if word == "unicorn" and asked.count((word,)) < 3:
+        raise LookupError(word)
+    return next(numbers)
+
+
+@service(effect=True)
+def pay(amount: int, idempotency_key: str = "") -> str:
+    asked.append((amount, idempotency_key))
+    return f"receipt {next(numbers)}"
+
+
+def find(key: str, amount: int) -> str:
+    asked.append(("found", key))
+    return "found"
+
+
+@service(effect=True, reconcile=find)
+def pay_once(amount: int, idempotency_key: str = "") -> str:
+    return pay.function(amount, idempotency_key)
+
+
+def conversation() -> tuple[Any, ...]:
+    first = ask("a")
+    then = ask("b"), ask("a")  # the same question again is another one
+    return first, then, clock.time_ns(), random.random(), uuid4(), pay(3), clock.time_ns(exact=True)
+
+
+def run(inside: CallParts, code: Callable[[], object], attempt: int = 0) -> object:
+    with inside.attempt(attempt):
+        return code()
+
+
+def test_code_that_runs_again_gets_what_is_logged_and_asks_only_the_rest() -> None:
+    reported: dict[bytes, bytes] = {}
+    whole = run(life(reported), conversation)
+    parts, made = len(reported), len(asked)
+    for dies_after in range(parts):
+        asked.clear()
+        left: dict[bytes, bytes] = {}
+        with pytest.raises(Died):
+            run(life(left, dies_after), conversation)
+        assert len(left) == dies_after
+        before = list(asked)
+        try:
+            run(life(left), conversation)
+        except CallInDoubt:
+            assert len(before) == made  # the effect took place, or was about to
+            continue
+        assert len(asked) <= made + 1, "no more than the call under way is made again"
+        assert run(life(left), conversation) == run(life(left), conversation)
+    assert run(life(reported), conversation) == whole
+
+
+def test_an_effect_is_announced_to_the_keepers_before_it_takes_place() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 0), lambda: pay(3))
+    assert not asked
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay(3))
+    assert len(asked) == len(reported) == 1
+    again = life(reported)
+    with pytest.raises(CallInDoubt, match=asked[0][1]):
+        run(again, lambda: pay(3))
+    assert len(asked) == 1
+    assert again.close() is None, "the code knows of it"
+
+
+def test_an_effect_in_doubt_is_looked_up_by_its_key() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay_once(3))
+    assert run(life(reported), lambda: pay_once(3)) == "found"
+    assert run(life(reported), lambda: pay_once(3)) == "found"
+    assert asked == [(3, asked[0][1]), ("found", asked[0][1])]
+
+
+def test_an_announced_effect_that_the_code_does_not_ask_for_again_is_an_error() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay(3))
+    other = life(reported)
+    run(other, lambda: pay(4))
+    assert isinstance(other.close(), EffectSkipped)
+    settled = life({})
+    run(settled, lambda: pay(4))
+    assert settled.close() is None
+
+
+def test_a_later_attempt_asks_again_for_what_failed_and_gets_what_succeeded() -> None:
+    def code() -> tuple[int, int]:
+        return ask("a"), ask("unicorn")
+
+    reported: dict[bytes, bytes] = {}
+    first = life(reported)
+    for attempt in range(2):
+        with pytest.raises(LookupError):
+            run(first, code, attempt)
+    found = run(first, code, 2)
+    assert asked == [("a",), *[("unicorn",)] * 3]
+    again = life(reported)
+    for attempt in range(2):
+        with pytest.raises(LookupError):
+            run(again, code, attempt)
+    assert run(again, code, 2) == found
+    assert len(asked) == 4
+
+
+def test_several_threads_may_ask_at_once_and_each_question_has_its_answers() -> None:
+    reported: dict[bytes, bytes] = {}
+
+    def code(inside: CallParts) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+
+        def some(thread: int) -> None:
+            with inside.bound():
+                found[thread] = [ask(f"{thread} {n % 3}") for n in range(30)]
+
+        threads = [Thread(target=some, args=(n,)) for n in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        return found
+
+    first = life(reported)
+    found = run(first, lambda: code(first))
+    again = life(reported)
+    assert run(again, lambda: code(again)) == found
+    assert len(asked) == 120
+
+
+def test_the_clock_stands_still_until_the_next_call() -> None:
+    def code() -> list[int]:
+        seen = [clock.time_ns(), clock.time_ns()]
+        ask("a")
+        return [*seen, clock.time_ns()]
+
+    reported: dict[bytes, bytes] = {}
+    first, second, third = cast(list[int], run(life(reported), code))
+    assert first == second < third
+    assert run(life(reported), code) == [first, second, third]
+
+
+def test_undeclared_effects_and_metrics_and_calls_after_the_end_are_refused() -> None:
+    with pytest.raises(EffectUndeclared, match="effects=True"):
+        run(life({}, has_effects=False), lambda: pay(3))
+    with pytest.raises(MetricInCall):
+        run(life({}), metrics.Counter("calls", "Calls.").inc)
+    over = life({})
+    over.close()
+    with pytest.raises(CallLeftBehind, match="ask was called after"):
+        run(over, lambda: ask("a"))
+    assert not asked
+
+
+def test_requests_of_http_are_parts() -> None:
+    reported: dict[bytes, bytes] = {}
+
+    def code() -> object:
+        try:
+            return http.get("http://127.0.0.1:9/", retries=0).status_code
+        except http.HttpConnectionFailed as error:
+            return str(error)
+
+    assert run(life(reported), code) == run(life(reported), code)
+    assert len(reported) == 1
