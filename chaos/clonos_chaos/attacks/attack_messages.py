@@ -55,25 +55,43 @@ def _connected(
 
 
 def _connect(context: Context, address: str, server: bytes, public: bytes, secret: bytes) -> zmq.Socket[bytes]:
+    made = _socket(context, server, public, secret)
+    made.connect(address)
+    return made
+
+
+def _socket(context: Context, server: bytes, public: bytes, secret: bytes) -> zmq.Socket[bytes]:
     made = context.socket(zmq.DEALER)
     made.linger = LINGER_MS
     if server:
         made.curve_serverkey, made.curve_publickey, made.curve_secretkey = server, public, secret
-    made.connect(address)
     return made
+
+
+def post(connection: zmq.Socket[bytes], frames: list[bytes]) -> bool:
+    """Sends a message without waiting. Returns False if the peer has refused the connection already: ZeroMQ gives such
+    a connection up, and a send that waits would wait forever."""
+    try:
+        connection.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        return False
+    return True
 
 
 def refused(addresses: list[str], until_s: float, server: bytes, count: Callable[[], None]) -> None:
     """Connects with this server key (empty: no encryption) and keeps trying; counts each refusal."""
     keys = new_keys() if server else (b"", b"")
     message = encode_message(Suspicion(STRANGER, STRANGER, ViewNumber(1), True))
-    with zmq.Context() as context, _connected(context, addresses, server, *keys) as sockets:
-        monitors = [each.get_monitor_socket(REFUSALS) for each in sockets]
+    with zmq.Context() as context:
+        sockets = [_socket(context, server, *keys) for _ in addresses]
+        monitors = [each.get_monitor_socket(REFUSALS) for each in sockets]  # before the first refusal
         poller = zmq.Poller()
         for monitor in monitors:
             poller.register(monitor, zmq.POLLIN)
+        for each, address in zip(sockets, addresses, strict=True):
+            each.connect(address)
         for each in sockets:
-            each.send(pack(STRANGER, message, b""), zmq.NOBLOCK)
+            post(each, [pack(STRANGER, message, b"")])
         while time.monotonic() < until_s:
             for monitor, _ in poller.poll(50):
                 monitor.recv_multipart()
@@ -81,7 +99,7 @@ def refused(addresses: list[str], until_s: float, server: bytes, count: Callable
         for each, monitor in zip(sockets, monitors, strict=True):
             each.disable_monitor()
             monitor.close(0)
-            each.linger = 0
+            each.close(0)
 
 
 def flood(driver: StolenPeer, loot: Loot, until_s: float, count: Callable[[], None]) -> None:
@@ -129,13 +147,13 @@ def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
                 keys = (peer.public_key, loot.public_key, loot.secret_key)
                 with _connected(context, [place], *keys) as (liar,):
                     if turn == 3:
-                        liar.send_multipart([pack(SlotId(loot.slot), b"", b""), bytes(FRAME_BYTES_MAX + 1)])
-                        count()
+                        if post(liar, [pack(SlotId(loot.slot), b"", b""), bytes(FRAME_BYTES_MAX + 1)]):
+                            count()
                         continue
                     flags = IS_PIECE | (OF_MESSAGE if turn == 2 else 0)
                     for number in range(PIECES_A_ROUND):
-                        liar.send_multipart([pack(SlotId(loot.slot), b"", JUNK, flags, number), JUNK])
-                        count()
+                        if post(liar, [pack(SlotId(loot.slot), b"", JUNK, flags, number), JUNK]):
+                            count()
             time.sleep(ROUND_S)
 
 
@@ -164,8 +182,8 @@ def _send_lies(
                 return
             keys = (peer.public_key, loot.public_key, loot.secret_key)
             with _connected(context, [peer.control_address], *keys) as (speaker,):
-                speaker.send_multipart(frames)
-                count()
+                if post(speaker, frames):
+                    count()
 
 
 def _frames_of(liar: SlotId, lies: Iterable[Message]) -> Iterator[list[bytes]]:

@@ -17,6 +17,7 @@ import psutil
 from clonos.status import Status
 from clonos_chaos.attacks.attack_lies import AttackedJob, TaskLocation
 from clonos_chaos.attacks.attacker import AttackOrders
+from clonos_chaos.real.log_tail import last_line
 from clonos_chaos.real.run_driver import child_environment
 from clonos_chaos.scenario.scenario import FaultSpec, Weapon
 
@@ -28,7 +29,6 @@ FILES_OF_FULL_TABLE: Final = 40
 
 WAIT_S: Final = 20.0
 STACKS_S: Final = 0.5
-LOG: Final = "attacker.log"
 
 
 class Attack:
@@ -65,8 +65,8 @@ class Attack:
         file.write_bytes(msgspec.json.encode(orders))
         if self.weapons == [Weapon.FULL_TABLE]:
             self._limit_files(driver_pid)
-        self._folder = folder
-        with open(folder / LOG, "ab") as log:
+        self._log = folder / "attacker.log"
+        with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "clonos_chaos.attacks.attacker", str(file)],
                 stdin=subprocess.PIPE,
@@ -95,12 +95,13 @@ class Attack:
         return {Weapon(weapon): int(count) for weapon, count in pairs}
 
     def detail_at_end(self) -> str:
-        """Formats the number of attacks by weapon; if the attacker ended by an error, its last words."""
+        """Formats the number of attacks by weapon, and how the attacker failed."""
         found = [f"{weapon} {count:,}" for weapon, count in self.counts().items()]
-        if self._process.returncode:
-            lines = (self._folder / LOG).read_text("utf-8", "replace").splitlines()
-            found.append(f"the attacker ended with {self._process.returncode}: {lines[-1] if lines else 'no output'}")
-        return ", ".join(found)
+        return ", ".join([*found, self.failure()] if self.failure() else found)
+
+    def failure(self) -> str:
+        """Returns how the attacker failed, with the last line of its log; "" while it runs, or once it is done."""
+        return f"the attacker has failed: {last_line(self._log)}" if self._process.poll() else ""
 
     def end(self) -> None:
         """Ends the attacker, and restores the file limit of the driver."""

@@ -31,10 +31,10 @@ class RunDriver:
     def __init__(self, spec: DriverSpec, folder: Path, environment: dict[str, str]) -> None:
         file = folder / f"spec-{'resume' if spec.resume else 'start'}.json"
         file.write_bytes(msgspec.json.encode(spec))
-        self._log = folder / "driver.log"
+        self.log = folder / "driver.log"
         self._read_fd, write_fd = os.pipe()
         try:
-            with open(self._log, "ab") as log:
+            with open(self.log, "ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "clonos_chaos.real.runner_driver", str(file), str(write_fd)],
                     stdin=subprocess.PIPE,
@@ -75,7 +75,7 @@ class RunDriver:
         """Returns the last line of its log, once it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
-        return last_line(self._log)
+        return last_line(self.log)
 
     def stop(self) -> None:
         """Ends the job with a final checkpoint."""

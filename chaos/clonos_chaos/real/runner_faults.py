@@ -80,7 +80,7 @@ class Lasting:
     """Handle of an active fault: how to end it, and how to renew it meanwhile.
 
     ``effect_count``: number of its effects so far; ``counts`` names them. A fault without effects has tested nothing;
-    it lasts up to ``patience_s`` longer.
+    it lasts up to ``patience_s`` longer. ``failure``: why it will have none any more; "" while it may.
     """
 
     end: Callable[[], None]
@@ -90,6 +90,7 @@ class Lasting:
     effect_count: Callable[[], int] = lambda: 0
     detail_at_end: Callable[[], str] = lambda: ""  # details, once it has ended
     patience_s: float = PATIENCE_S
+    failure: Callable[[], str] = lambda: ""
 
 
 def inject(
@@ -151,6 +152,7 @@ def _attack(fault: FaultSpec, status: Status, tools: Tools, driver_pid: int) -> 
         effect_count=attack.effect_count,
         detail_at_end=attack.detail_at_end,
         patience_s=PATIENCE_OF_ATTACKS_S,
+        failure=attack.failure,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from clonos.status import RecoveryState, Status
 from clonos_chaos.real.clock_shim import ClockShim
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.fault_triggers import FaultTriggers, Look, PlannedFault, is_live
+from clonos_chaos.real.last_words import ENVIRONMENT, last_words
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.run_driver import RunDriver, child_environment, status_of
@@ -47,6 +49,8 @@ from clonos_chaos.scenario.scenario_job import ORACLES, SHIPPED, find_oracle, pa
 from clonos_chaos.scenario.scenario_oracle import Findings
 from clonos_chaos.scenario.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
+
+logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.02
 RESTART_AGAIN_S: Final = 5.0
@@ -127,7 +131,7 @@ class ProcessRun:
             self._driver = self._start_driver(self._spec)
             stack.callback(lambda: self._driver.close())
             self.record.began_ns = wall_ns()
-            self._watch()
+            self.watch()
             self._end_lasting(lambda _: True)
         self.record.ended_ns = wall_ns()
         self.record.recoveries = list(self._recoveries.values())
@@ -188,11 +192,12 @@ class ProcessRun:
 
     def _start_driver(self, spec: DriverSpec) -> RunDriver:
         clock, hosts, volumes = self._tools.clock, self._tools.hosts, self._tools.volumes
-        environment = clock.environment if clock is not None else {}
+        environment = {**ENVIRONMENT, **(clock.environment if clock is not None else {})}
         environment |= hosts.driver_environment if hosts is not None else {}
         return RunDriver(spec, self.folder, environment | (volumes.environment if volumes is not None else {}))
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """Watches the job until it ends, and injects its faults."""
         deadline_s = time.monotonic() + self.scenario.limits.seconds
         while not self._is_over:
             wait_readable(self._driver.fileno(), LOOK_EVERY_S)
@@ -205,11 +210,25 @@ class ProcessRun:
             if now_s > deadline_s:
                 phase = f", at {self._course.phase.name.lower()}" if self._course is not None else ""
                 self.record.failure = f"the job has not ended within {self.scenario.limits.seconds:g} s{phase}"
+                self._log_last_words()
                 return
             self._end_lasting(lambda ongoing, now_s=now_s: ongoing.is_over(now_s))  # type: ignore[misc]
             for ongoing in self._ongoing:
                 ongoing.lasting.renew()
+                if failure := ongoing.lasting.failure():
+                    self.record.failure = failure
+                    return
             self._look_after(now_s)
+
+    def _log_last_words(self) -> None:
+        """Ends the job, and logs where its processes are: its folder may be deleted with its log."""
+        processes: dict[str, psutil.Process | None] = {}
+        if self._status is not None:
+            for slot in self._status.slots:
+                tasks = ", ".join(task.name for task in self._status.tasks if task.slot == slot.slot) or "no task"
+                processes[f"slot {slot.slot:x} with {tasks} (pid {slot.pid})"] = self._processes.get(slot.slot)
+        processes[f"driver (pid {self._driver.pid})"] = process_of(self._driver.pid)
+        logger.error("%s: %s\n%s", self.scenario.name, self.record.failure, last_words(self._driver.log, processes))
 
     def _look_after(self, now_s: float) -> None:
         """Injects the faults that are due, and advances the input."""
