@@ -399,8 +399,9 @@ def remove_leftovers(store: CheckpointStore) -> int:
     """Removes what killed processes have left: snapshots that no checkpoint of the chain names, and unfinished files.
 
     For the start of a driver whose job has no living tasks, after its term has begun; nothing else will remove them,
-    since the coordinator that knew of them is gone. Returns the number of files. Files with other names stay. A fault
-    of the store leaves everything as it is, with a warning.
+    since the coordinator that knew of them is gone. Of checkpoints that starts have made void, the last snapshot of
+    each task stays until a later one is complete: each start until then withdraws their output, and reads it. Returns
+    the number of files. Files with other names stay. A fault of the store leaves everything as it is, with a warning.
     """
     try:
         # The list comes first. What another driver's tasks write is not in it if no other term has begun until then.
@@ -411,11 +412,13 @@ def remove_leftovers(store: CheckpointStore) -> int:
             for name in store.files.unfinished(folder)
             if UNFINISHED_NAME.fullmatch(name)
         ]
-        needed = {
-            f"{OBJECTS}/{name_of_object(name)}"
-            for metadata in store.completed_metadata()
-            for name in decode_metadata(metadata, f"the chain of {store.url}").objects()
-        }
+        chain = f"the chain of {store.url}"
+        completed = [decode_metadata(each, chain) for each in store.completed_metadata()]
+        names = {name for metadata in completed for name in metadata.objects()}
+        resumed_from = max((metadata.checkpoint for metadata in completed), default=0)
+        for void in store.metadata_after(resumed_from):
+            names.update(entry.objects[-1] for entry in decode_metadata(void, chain).tasks if entry.objects)
+        needed = {f"{OBJECTS}/{name_of_object(name)}" for name in names}
         if not store.has_latest_term():
             return 0
         left = [*(name for name in found if name not in needed), *unfinished]

@@ -19,6 +19,7 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskE
 from clonos.core.checkpoint.plan_shape import PlanShape, shape_of
 from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.external.repeated_output import repeated_output
+from clonos.core.model.errors import JobError
 from clonos.core.model.ids import view_number
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.object_files import ObjectMissing
@@ -30,6 +31,20 @@ logger = logging.getLogger("clonos.run")
 
 Stage = tuple[tuple[str, int], ...]
 """Tasks with output outside the job, and the number of the next row of each. All rows from there on are withdrawn."""
+
+
+class WithdrawalImpossible(JobError):
+    """Rows of tasks that do not run any more cannot be withdrawn, because nothing says how far they are."""
+
+    checkpoint: int
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"the numbers of tasks have changed after checkpoint {self.checkpoint}, and its snapshot {self.name} is"
+            " missing, so the rows that were written after it cannot be withdrawn in their order. Resume from a later"
+            " checkpoint, or restore the snapshot from a backup of the checkpoint store."
+        )
 
 
 def retired_since(chosen: CheckpointMetadata, later: Iterable[CheckpointMetadata]) -> dict[str, int]:
@@ -65,7 +80,7 @@ def stages_of(
 
     ``has_change``: the start itself changes widths. ``head_of`` reads the last snapshot of a task.
 
-    Raises: what ``head_of`` raises, for the first checkpoint.
+    Raises: WithdrawalImpossible: a snapshot of a later checkpoint is missing. What ``head_of`` raises.
     """
     chosen = checkpoints[0]
     stages = [_stage_of_change(before, after, head_of) for before, after in pairwise(checkpoints)]
@@ -91,8 +106,8 @@ def _stage_of_change(
         return ()
     try:
         numbers = external_numbers(before, head_of)
-    except ObjectMissing:  # leftovers of void checkpoints are removed when all has been withdrawn
-        return ()
+    except ObjectMissing as missing:
+        raise WithdrawalImpossible(before.checkpoint, missing.name) from missing
     numbers |= retired_since(before, [after])
     return tuple(item for item in sorted(numbers.items()) if item[0].rpartition("/")[0] in changed)
 

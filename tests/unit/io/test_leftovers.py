@@ -68,6 +68,23 @@ def test_a_start_removes_what_no_checkpoint_names_and_nothing_else(store: Checkp
     assert remove_leftovers(resumed(tmp_path)) == 0
 
 
+def test_the_last_snapshot_of_a_void_checkpoint_stays_until_a_later_one_is_complete(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    def snapshots() -> set[str]:
+        return {path.name for path in (tmp_path / "objects/snapshots/0").iterdir() if not path.name.startswith(".")}
+
+    again = CheckpointStore(str(tmp_path))
+    for _ in range(3):  # starts that end before a checkpoint
+        again.find_job()
+        again.acquire_term(resume_from=1)
+        remove_leftovers(again)
+    assert snapshots() - {"copy"} == {Path(each).name for each in (name_of(1, kind="full"), name_of(3))}
+    complete(again, 4, name_of(1, kind="full"))
+    remove_leftovers(resumed(tmp_path))
+    assert snapshots() - {"copy"} == {Path(name_of(1, kind="full")).name}
+
+
 def test_a_driver_that_was_replaced_removes_nothing(store: CheckpointStore, tmp_path: Path) -> None:
     late = resumed(tmp_path)
     resumed(tmp_path).write_object(name_of(12, 3), [b"state of a running job"])
