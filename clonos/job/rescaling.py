@@ -47,6 +47,10 @@ class RescaleBusy(RescaleRefused):
     """The change was refused because another one is under way: once that has ended, it can be asked for again."""
 
 
+class RescaleInterrupted(RescaleRefused):
+    """The change was given up because a task failed meanwhile: once that has recovered, it can be asked for again."""
+
+
 class RescaleEnded(RescaleRefused):
     """The job ended before all of its tasks ran with the change. ``reason``: what became of the change."""
 
@@ -161,9 +165,12 @@ class RequestedWidths:
 
     def _check(self, request: int) -> State:
         """Returns how far a change is. Raises: RescaleRefused: it was given up."""
-        found, refusals = self._driver.ask(lambda each: (each.rescale, dict(each.rescale_refusals)))
+        found, refusals, is_interrupted = self._driver.ask(
+            lambda each: (each.rescale, dict(each.rescale_refusals), each.is_rescale_interrupted(request))
+        )
         if refusal := refusals.get(request):
-            raise (RescaleBusy if refusal == BESIDE else RescaleRefused)(self._job, refusal)
+            kind = RescaleInterrupted if is_interrupted else RescaleBusy if refusal == BESIDE else RescaleRefused
+            raise kind(self._job, refusal)
         return found
 
     def _outcome(self, request: int, began_s: float, deadline_s: float | None) -> Rescaled:

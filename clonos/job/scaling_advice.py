@@ -32,7 +32,7 @@ from clonos.core.scaling.load import LoadSample, TaskSample, load_between
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.io.system.wall_clock import monotonic_ns
 from clonos.job.prometheus.job_counters import quantile
-from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused, splits_of
+from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleInterrupted, RescaleRefused, splits_of
 from clonos.job.scaling_calls import ScalingCalls
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
@@ -215,6 +215,10 @@ class ScalingAdviser:
             done = self._rescale(widths)
         except RescaleBusy as error:
             self._memory = self._autoscaler.after_delay(self._memory)
+            outcome, after = ScalingOutcome.POSTPONED, f", but not now: {error.reason}"
+            logger.warning("%s", error)
+        except RescaleInterrupted as error:
+            self._memory = self._autoscaler.after_interruption(self._memory, monotonic_ns())
             outcome, after = ScalingOutcome.POSTPONED, f", but not now: {error.reason}"
             logger.warning("%s", error)
         except RescaleRefused as error:

@@ -337,7 +337,12 @@ class Coordinator:
     def rescale_refusals(self) -> Mapping[int, str]:
         """Why the last requests of other widths that came to nothing were refused or given up, by request, as
         sentences without their ends."""
-        return self._state.rescale_refusals
+        return {request: refusal.reason for request, refusal in self._state.rescale_refusals.items()}
+
+    def is_rescale_interrupted(self, request: int) -> bool:
+        """Returns whether a change was given up because a task failed meanwhile."""
+        refusal = self._state.rescale_refusals.get(request)
+        return refusal is not None and refusal.is_interrupted
 
     @property
     def term(self) -> int:

@@ -158,6 +158,14 @@ class StandingWatermarks:
     reported: dict[int, None] = field(default_factory=dict)
 
 
+class RescaleRefusal(NamedTuple):
+    """Why a request of other widths came to nothing. ``is_interrupted``: a task has failed meanwhile, so that the same
+    request may succeed when it has recovered."""
+
+    reason: str
+    is_interrupted: bool
+
+
 class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
@@ -185,7 +193,7 @@ class CoordinatorState:
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
         self.rescale: rescale_machine.State = rescale_machine.Steady()
-        self.rescale_refusals: dict[int, str] = {}  # why the last requests of other widths came to nothing
+        self.rescale_refusals: dict[int, RescaleRefusal] = {}  # of the last requests that came to nothing
         self.assignment: tuple[Assignment, ...] = ()  # by the view in force
         self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}
@@ -274,9 +282,9 @@ class CoordinatorState:
         rescale = self.rescale
         return rescale.checkpoint if isinstance(rescale, rescale_machine.Cutting) else CheckpointId(0)
 
-    def note_rescale_refused(self, request: int, reason: str) -> None:
+    def note_rescale_refused(self, request: int, reason: str, is_interrupted: bool = False) -> None:
         """Remembers why a request of other widths came to nothing, for who asks when another one has followed."""
-        self.rescale_refusals[request] = reason
+        self.rescale_refusals[request] = RescaleRefusal(reason, is_interrupted)
         while len(self.rescale_refusals) > RESCALE_REFUSALS_MAX:
             del self.rescale_refusals[next(iter(self.rescale_refusals))]
 

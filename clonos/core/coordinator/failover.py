@@ -297,9 +297,9 @@ def slots_dropped(state: CoordinatorState, widths: rescale_machine.Widths) -> in
 
 
 def give_up_cut(state: CoordinatorState, reason: str) -> None:
-    """Gives a rescale up that has named its cut."""
+    """Gives a rescale up that has named its cut, because a task has failed."""
     if state.cut:
-        give_up_rescale(state, reason)
+        give_up_rescale(state, reason, is_interrupted=True)
 
 
 def release_warm_up(state: CoordinatorState) -> None:
@@ -312,7 +312,7 @@ GIVES_UP: Final = rescale_machine.Ordering | rescale_machine.Warming | rescale_m
 """States in which a change of widths may be given up."""
 
 
-def give_up_rescale(state: CoordinatorState, reason: str) -> None:
+def give_up_rescale(state: CoordinatorState, reason: str, is_interrupted: bool = False) -> None:
     """Gives a rescale up, unless the metadata of its cut is being written: then only the outcome counts."""
     rescale = state.rescale
     if not isinstance(rescale, GIVES_UP):
@@ -324,7 +324,7 @@ def give_up_rescale(state: CoordinatorState, reason: str) -> None:
     state.slots_needed -= slots_added(state, rescale.widths)
     advance_checkpoints(state, checkpoint_events.CutGivenUp())
     state.rescale = rescale_machine.step(rescale, rescale_machine.GivenUp(reason))
-    state.note_rescale_refused(rescale.request, reason)
+    state.note_rescale_refused(rescale.request, reason, is_interrupted)
     state.is_placement_due = True
     state.emit(Alarm(f"the widths stay as they are: {reason}"))
 

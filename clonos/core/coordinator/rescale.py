@@ -106,7 +106,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
         case Cutting(begun_ns=begun_ns, warm_ups=warm_ups):
             warming.repeat(state, warm_ups)
             if state.awake_ns - begun_ns > state.options.rescale_timeout_ms * NANOSECONDS:
-                give_up_rescale(state, _late_text(state, state.rescale))
+                give_up_rescale(state, _late_text(state, state.rescale), is_interrupted=bool(state.recovering_tasks))
             else:
                 _cut(state, state.rescale)
         case Switching(warm_ups=warm_ups):

@@ -253,6 +253,12 @@ class Autoscaler:
         """
         return replace(memory, groups={name: replace(group, asked=None) for name, group in memory.groups.items()})
 
+    def after_interruption(self, memory: ScalingMemory, at_ns: int) -> ScalingMemory:
+        """Returns what is remembered after a change was given up because a task failed: it counts as one, since each
+        attempt costs a pause, but says nothing about the next one, so no direction is closed.
+        """
+        return replace(self.after_delay(memory), changes_ns=(*memory.changes_ns, at_ns))
+
     # ------------------------------------------------------------------ widths that a function of the user asks for
 
     def _step_asked(self, memory: ScalingMemory, asked: AskedWidths) -> tuple[ScalingMemory, Decision]:

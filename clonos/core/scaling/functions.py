@@ -60,7 +60,7 @@ class ScalingOutcome(StrEnum):
 
     CHANGED = "changed"  # the step has its new width
     REFUSED = "refused"  # the change was refused or given up; the step has the width that it had
-    POSTPONED = "postponed"  # another change was under way; it is asked for again after the next window
+    POSTPONED = "postponed"  # another change was under way, or a task failed; asked for again after the next window
     ADVISED = "advised"  # nothing was changed: a dry run, or the width of the step cannot change
 
 

@@ -110,6 +110,7 @@ def test_a_failure_before_the_metadata_gives_the_rescale_up_and_all_tasks_go_on(
     harness.gone(harness.of(0).hosting_slot)
     assert (harness.view.cut, harness.view.generation) == (0, generation)
     assert "source/0 has failed" in refusal_of(harness)
+    assert harness.coordinator.is_rescale_interrupted(7)
     harness.tick(300)
     metadata = written_metadata((*harness.acknowledge(CUT, 0), *harness.acknowledge(CUT, 5)))
     assert not metadata.is_cut, "it counts as an ordinary checkpoint"
@@ -155,6 +156,7 @@ def test_a_job_that_is_being_stopped_changes_no_widths() -> None:
     harness = cutting()
     harness.do(StopRequested(drain=True))
     assert refusal_of(harness) == "the job is being stopped"
+    assert not harness.coordinator.is_rescale_interrupted(7)
     harness.do(RescaleRequested(8, ()))
     assert state_of(harness) == rescale_machine.Steady(8, "the job is being stopped")
 

@@ -24,7 +24,7 @@ from clonos.core.scaling.autoscaler import ScalingPolicy
 from clonos.core.scaling.functions import ScalingEvent, ScalingOutcome, ScalingSample, StepLoad
 from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.job import scaling_advice
-from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleRefused
+from clonos.job.rescaling import RescaleBusy, Rescaled, RescaleInterrupted, RescaleRefused
 from clonos.job.scaling_advice import ScaleRefused, ScalingAdviser, check_scale, scaling_groups
 from clonos.operators.job_image import JobImage
 from clonos.status import Phase, ScalingAdvice, Status, TaskState
@@ -34,6 +34,9 @@ WINDOW_NS = 30_000_000_000
 SCALE = RunOptions(scale=(("count", 1, 8),), scale_dry_run=True)
 LIVE = replace(SCALE, scale_dry_run=False)
 WANTED = "2 tasks to 3: the sources could give it 1,000 records/s, and 2 tasks can take 1,111/s"
+
+
+FAILED = "count/0 has failed: process died"
 
 
 class Advised:
@@ -47,7 +50,8 @@ class Advised:
     def _rescale(self, widths: Mapping[str, int]) -> Rescaled:
         self.requests.append(dict(widths))
         if self.refusal:
-            raise (RescaleBusy if self.refusal == BESIDE else RescaleRefused)("words", self.refusal)
+            kinds = {BESIDE: RescaleBusy, FAILED: RescaleInterrupted}
+            raise kinds.get(self.refusal, RescaleRefused)("words", self.refusal)
         self.plan = self.plan.with_widths(widths)
         return Rescaled(dict(widths), 7, 0.4)
 
@@ -211,6 +215,7 @@ def test_a_function_that_fails_leaves_the_widths_and_is_logged_once_with_its_lin
         (LIVE, "", ScalingOutcome.CHANGED, 0.4),
         (LIVE, "no slot came", ScalingOutcome.REFUSED, None),
         (LIVE, BESIDE, ScalingOutcome.POSTPONED, None),
+        (LIVE, FAILED, ScalingOutcome.POSTPONED, None),
         (SCALE, "", ScalingOutcome.ADVISED, None),
     ],
 )

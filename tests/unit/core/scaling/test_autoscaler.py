@@ -319,6 +319,18 @@ def test_a_change_that_another_one_delayed_does_not_count_and_is_asked_for_in_th
     assert memory.changes_ns == ()
 
 
+def test_a_change_that_a_failure_ended_is_asked_for_in_the_next_window_and_counts() -> None:
+    plant = job()
+    autoscaler, memory = Autoscaler(plant.plan, groups_of(plant), ScalingSettings()), ScalingMemory()
+    asked = []
+    for load in loads_of(plant, 300):
+        memory, decision = autoscaler.step(memory, load)
+        asked.append(bool(decision.widths))
+        if decision.widths:
+            memory = autoscaler.after_interruption(memory, load.end_ns)
+    assert asked == [False] + [True] * 6 + [False] * 3, "an hour has six changes"
+
+
 def test_changes_that_were_refused_count() -> None:
     plant = job()
     autoscaler, memory = Autoscaler(plant.plan, groups_of(plant), ScalingSettings(refused_s=0.0)), ScalingMemory()
