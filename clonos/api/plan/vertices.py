@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from clonos.api.columns.forms import has_named_columns
-from clonos.api.step import Step
+from clonos.api.step import Exchange, Step
 from clonos.api.step_graph import ERRORS_STEP
 from clonos.core.model.plan import StatefulStep
 from clonos.operators.chain import Input, Node, VertexImage
@@ -109,7 +109,7 @@ def why_fixed(vertex: PlannedVertex, declared: DeclaredState) -> str:
 
     ``declared``: the declarations of its state.
     """
-    unkeyed = {step.name for step in vertex.steps if step.inputs and not all(each.key for each in step.inputs)}
+    unkeyed = {step.name for step in vertex.steps if step.inputs and not _has_key(step)}
     for step, spec in declared:
         if spec.scope is StateScope.FIXED:
             return f"{step} cannot be divided, because {spec.reason}"
@@ -120,6 +120,13 @@ def why_fixed(vertex: PlannedVertex, declared: DeclaredState) -> str:
         if isinstance(source, PhasedSource):
             return f"one task of {each.name} reads a history and what follows, in one order"
     return ""
+
+
+def _has_key(step: Step) -> bool:
+    """Returns whether the state of a step is of the keys of its inputs. Records of a broadcast input have none, and
+    only change the state that is equal in all tasks."""
+    own = [each for each in step.inputs if each.exchange is not Exchange.BROADCAST]
+    return bool(own) and all(each.key for each in own)
 
 
 def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[Callable[[], Operator]]:

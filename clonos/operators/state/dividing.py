@@ -44,7 +44,7 @@ COMBINED: Final[dict[StateScope, Callable[[list[Any]], Any]]] = {
 }
 """What becomes of the values of several old tasks with one key."""
 
-OF_TASKS: Final = frozenset({StateScope.EQUAL, *COMBINED})
+OF_TASKS: Final = frozenset({StateScope.EQUAL, StateScope.FIRST, *COMBINED})
 """Scopes of tables whose entries are values of the task."""
 
 BY_KEY: Final = frozenset({StateScope.KEYED, StateScope.REFERRED, StateScope.REFERRING})
@@ -264,7 +264,7 @@ class _TaskTable:
     def of(self, own: OwnKeys) -> Entries:
         """Returns the entries of a new task."""
         scope, tasks = self._spec.scope, self._tasks
-        if scope is StateScope.EQUAL:
+        if scope in (StateScope.EQUAL, StateScope.FIRST):
             return dict(tasks[0])
         if scope is StateScope.SUM and own.task:
             return {}

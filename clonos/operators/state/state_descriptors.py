@@ -52,7 +52,7 @@ CONTAINERS: Final = replace(VALUES, deletes_empty=True)
 """Tables of a step, by the name of a descriptor."""
 
 BROADCAST_VALUES, BROADCAST_CONTAINERS = (
-    replace(each, name=f"broadcast/{ANY}", scope=StateScope.UNION) for each in (VALUES, CONTAINERS)
+    replace(each, name=f"broadcast/{ANY}", scope=StateScope.FIRST) for each in (VALUES, CONTAINERS)
 )
 """Tables of broadcast state, by the name of a descriptor."""
 

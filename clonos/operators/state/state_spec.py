@@ -47,6 +47,7 @@ class StateScope(StrEnum):
     REFERRING = "referring"  # with the entry, slot or row of ``owner`` that its own numbers name
     NEXT = "next"  # the number that follows those of the sequence ``owner`` in the task
     EQUAL = "equal"  # the same in all tasks at a barrier; otherwise the width cannot change
+    FIRST = "first"  # those of the first old task, for each task: the tasks may differ in the order of what made it
     MIN = "min"  # for each key of an entry the least value of the tasks that have one, for each task
     MAX = "max"  # for each key of an entry the greatest value of the tasks that have one, for each task
     SUM = "sum"  # for each key of an entry the sum of the values of all tasks, for task 0

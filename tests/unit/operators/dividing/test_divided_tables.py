@@ -227,6 +227,7 @@ OLD: list[dict[Any, Any]] = [{0: 5, "a": 1}, {0: 3}, {}]
         (StateScope.MAX, [{0: 5, "a": 1}] * 2),
         (StateScope.SUM, [{0: 8, "a": 1}, {}]),
         (StateScope.UNION, [{0: 5, "a": 1}] * 2),
+        (StateScope.FIRST, [OLD[0]] * 2),
         (StateScope.DEAL, [{0: 5}, {"a": 1}]),
         (StateScope.EMPTY, [{}] * 2),
     ],

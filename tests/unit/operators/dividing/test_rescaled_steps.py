@@ -19,10 +19,11 @@ from clonos.operators.operator import Operator
 from clonos.operators.state.column_table import ColumnTable
 from clonos.operators.state.declared_state import StepState
 from clonos.operators.state.dividing import BY_KEY, StateUndivided
+from clonos.operators.state.state_descriptors import MapState, ValueState
 from clonos.operators.state.state_spec import ANY, StateSpec
 from tests.unit.operators.dividing.rescaling import rescaled
 from tests.unit.operators.dividing.stateful_steps import CASES, Streams, build
-from tests.unit.operators.driver import Outbox, Run
+from tests.unit.operators.driver import Given, Outbox, Run
 
 
 def turns(running: Run, rng: Random, count: int) -> None:
@@ -73,6 +74,48 @@ def test_a_step_that_is_divided_and_merged_gives_what_it_does_at_one_width(name:
     rng = Random(seed)
     widths: Any = [2, *rng.sample([1, 3, 4, 5], 3), 2]
     assert written(name, kind, seed, widths) == written(name, kind, seed, [2, 0, 0, 0, 0])
+
+
+class Ruled:
+    """Broadcast rules beside state of keys."""
+
+    rules = MapState[str, int]("rules")
+    limit = ValueState("limit", 0)
+    seen = ValueState("seen", 0)
+
+    def process_first(self, value: int, context: Any) -> None:
+        seen = context.state(self.seen)
+        seen.value += 1
+        rules, limit = context.broadcast_state(self.rules), context.broadcast_state(self.limit)
+        context.emit((value % 7, seen.value, sorted(rules.items()), limit.value))
+
+    def process_second(self, value: int, context: Any) -> None:
+        context.broadcast_state(self.rules)[f"rule {value}"] = value
+        context.broadcast_state(self.limit).value = value
+
+
+def test_each_task_of_a_keyed_step_has_the_broadcast_state_at_another_width() -> None:
+    graph = JobGraph("job")
+    rules = graph.source(Given(range(3)), parallelism=1)
+    numbers = graph.source(Given(range(140)), parallelism=1).key_by(lambda n: n % 7)
+    numbers.connect(rules.broadcast()).process(Ruled(), name="step").sink(Outbox(), name="out")
+    running = Run(graph.compile(Options(), parallelism=2))
+    (vertex,) = (each for each in running.plan.vertices if each.name == "step")
+    assert not vertex.fixed
+    running.read(3)
+    running.drain()
+    first = len(next(iter(running.written.values())))
+    for checkpoint, width in enumerate((3, 5, 1), 1):
+        running = rescaled(running, checkpoint, width)
+        turns(running, Random(1), 3)
+    running.finish()
+    running.close()
+    (written,) = running.written.values()
+    rows = written[first:]
+    assert {(tuple(rules), limit) for _, _, rules, limit in rows} == {
+        ((("rule 0", 0), ("rule 1", 1), ("rule 2", 2)), 2)
+    }
+    assert {seen for _, seen, _, _ in written} == {*range(1, 21)}
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
