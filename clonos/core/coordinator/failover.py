@@ -352,7 +352,7 @@ def _issue(state: CoordinatorState) -> None:
             return
         moving = suspended, resumed, state.confirmed
         event = view_machine.ViewChange(restarted, state.completed, assignment, addresses, *moving, state.cut)
-        _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
+        _warn_of_lost_keepers(state, view)
     install_view(state, event)
 
 
@@ -413,22 +413,31 @@ def _release_surplus(state: CoordinatorState, placed: Sequence[Assignment]) -> b
     return count > 0
 
 
-def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:
-    """Raises an alarm for tasks that died with all ready keepers: their external effects may be repeated."""
-    names = []
-    for task in failed_tasks if state.options.keepers else ():
-        placement = view.placements[task]
-        ready = {slot for slot, status in state.statuses.items() if (task, placement.incarnation) in status.keepers}
-        # A keeper that is older than the dead incarnation holds what that began from.
-        old = {slot for slot in placement.keepers if placement.is_keeper_since(slot) < placement.incarnation}
-        if not any(slot in state.addresses for slot in placement.keepers if slot in ready or slot in old):
-            names.append(state.plan.task_name(task))
-    if names:
-        text = (
-            f"{', '.join(names)} died with all ready keepers: external effects that were made since checkpoint"
-            f" {state.completed.checkpoint} may be repeated with other content and other keys"
-        )
-        state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
+def _warn_of_lost_keepers(state: CoordinatorState, view: View) -> None:
+    """Raises an alarm for tasks that died with all ready keepers: their external effects may be repeated, or the
+    outcomes of their calls be others."""
+    lost = [task for task in state.failed_tasks if state.options.keepers and _has_lost_keepers(state, view, task)]
+    kinds = (
+        (
+            state.plan.with_keepers,
+            "external effects that were made",
+            "may be repeated with other content and other keys",
+        ),
+        (state.plan.with_answers, "calls that were made", "are made again, and may have other outcomes"),
+    )
+    for tasks, what, outcome in kinds:
+        if names := [state.plan.task_name(task) for task in lost if task in tasks]:
+            text = f"{', '.join(names)} died with all ready keepers: {what} since checkpoint"
+            text += f" {state.completed.checkpoint} {outcome}"
+            state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
+
+
+def _has_lost_keepers(state: CoordinatorState, view: View, task: TaskId) -> bool:
+    placement = view.placements[task]
+    ready = {slot for slot, status in state.statuses.items() if (task, placement.incarnation) in status.keepers}
+    # A keeper that is older than the dead incarnation holds what that began from.
+    old = {slot for slot in placement.keepers if placement.is_keeper_since(slot) < placement.incarnation}
+    return not any(slot in state.addresses for slot in placement.keepers if slot in ready or slot in old)
 
 
 def _issue_unless_switching(state: CoordinatorState) -> None:

@@ -257,11 +257,15 @@ def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness)
     elif not candidates or any(loads.fits(task, slot) for slot in loads.domains):
         return loads.take_task(task)
 
-    def unfitness(slot: SlotId) -> tuple[bool, bool, bool, int, int, SlotId]:
+    keepers = [slot for slot in assigned.keepers if slot in loads.domains]
+
+    def unfitness(slot: SlotId) -> tuple[bool, bool, bool, bool, int, int, SlotId]:
+        # Beside the only keeper, the death of one slot would lose the log until another keeper has it.
+        is_beside_log = keepers == [slot]
         reached = ready.standbys.get((slot, task))
         is_hot = (slot, task) in ready.shadows
         is_behind = reached != ready.snapshots[task]
-        return not is_hot, is_behind, reached is None, -(reached or 0), loads.tasks[slot], slot
+        return is_beside_log, not is_hot, is_behind, reached is None, -(reached or 0), loads.tasks[slot], slot
 
     slot = min(candidates, key=unfitness)
     loads.add_task(slot, task)

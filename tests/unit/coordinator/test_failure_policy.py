@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -25,7 +27,7 @@ from clonos.core.model.errors import SHORTAGE_ADVICE, Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
-from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, live_chain, of_kind, sent
 
 
 def test_a_task_that_raised_is_restarted_in_single_step_mode_in_the_same_slot() -> None:
@@ -414,6 +416,18 @@ def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
         if texts:
             assert "sink/0" in texts[0]
             assert "since checkpoint 1" in texts[0]
+
+
+def test_a_task_with_calls_that_dies_with_its_keepers_raises_an_alarm_of_their_outcomes() -> None:
+    plan = chain_plan(2)
+    called = replace(plan, vertices=(*plan.vertices[:2], replace(plan.vertices[2], has_calls=True)))
+    harness = live_chain(plan=called)
+    harness.complete(1)
+    sink = harness.of(4)
+    assert sink.keepers
+    (text,) = _exposed(harness.gone(sink.hosting_slot, *sink.keepers))
+    assert "sink/0" in text
+    assert "calls that were made since checkpoint 1 are made again, and may have other outcomes" in text
 
 
 def test_a_keeper_that_is_not_ready_does_not_count_as_a_replica() -> None:

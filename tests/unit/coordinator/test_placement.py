@@ -126,6 +126,13 @@ def test_the_standby_that_is_ready_at_the_completed_checkpoint_is_promoted() -> 
     assert 3 not in assigned.standbys
 
 
+def test_another_standby_is_promoted_than_the_one_beside_the_only_keeper() -> None:
+    ready = _ready(1, standbys={(2, 0): 7, (3, 0): 6})
+    for keepers, slot in (([2], 3), ([9, 2], 3), ([2, 4], 2)):
+        (assigned,) = _place(ReplicationTargets(2, 1), _slots("bcd", 2), [_assigned(1, [2, 3], keepers)], ready)
+        assert assigned.slot == slot, keepers
+
+
 def test_a_standby_that_is_not_ready_is_preferred_to_a_free_slot() -> None:
     (assigned,) = _place(ReplicationTargets(1, 0), _slots("bcd", 2), [_assigned(1, [3])])
     assert assigned.slot == 3
