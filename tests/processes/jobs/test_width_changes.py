@@ -314,6 +314,25 @@ def test_a_job_goes_on_with_more_and_with_fewer_tasks(tmp_path: Path) -> None:
     assert flow.files() == flow.table() == list(range(600 * SPLITS))
 
 
+def test_a_job_from_a_savepoint_at_other_widths_goes_on_in_outputs_of_its_own(tmp_path: Path) -> None:
+    old, new = Flow(tmp_path / "old"), Flow(tmp_path / "new")
+    old.run_to(100)
+    old.gate.open_to(200)
+    place = str(tmp_path / "savepoint")
+    with old.job().start(resume=True) as handle:
+        wait_until(lambda: len(old.table()) == 200 * SPLITS)
+        handle.stop(savepoint=place)
+        handle.wait(LIMIT_S)
+    new.gate.open_to(300)
+    widths = ("read=3", "number=4", "copy=1")
+    with new.job().start(from_savepoint=place, widths=widths) as handle:
+        wait_until(lambda: len(new.table()) == 100 * SPLITS and len(new.files()) == 100 * SPLITS)
+        handle.stop()
+        handle.wait(LIMIT_S)
+    assert sorted(old.files() + new.files()) == sorted(old.table() + new.table()) == list(range(300 * SPLITS))
+    assert new.table("SELECT COUNT(DISTINCT clonos_task) FROM rows") == [1]
+
+
 @pytest.mark.parametrize(("made", "widths"), [(States, (4, 1, 3)), (Columns, (3, 4, 1))])
 def test_state_goes_with_its_keys_to_more_and_to_fewer_tasks(
     tmp_path: Path, made: type[States], widths: tuple[int, ...]
