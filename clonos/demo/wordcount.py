@@ -79,8 +79,13 @@ def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism
     """Creates the job, which reads the files until the file ``stop`` exists, and writes folders below ``output``."""
     job = Job("demo-wordcount", parallelism=parallelism, **options)
     source = Stoppable(files.lines([*texts], errors="replace", with_position=True, block_bytes=WHOLE_BYTES), stop)
-    lines = job.source(source, name=READ)
-    words = lines.flat_map(partial(split_words, labels_of(texts)))
+    count_words(job.source(source, name=READ), labels_of(texts), url, output)
+    return job
+
+
+def count_words(lines: Any, labels: dict[str, str], url: str, output: Path) -> None:
+    """Adds the steps after the source. ``lines``: a stream of paths, offsets in bytes and texts."""
+    words = lines.flat_map(partial(split_words, labels))
     asked = words.rebalance().map(partial(ask, url), name=ASK)
     asked.filter(lambda word: word.banned).map(rejected).sink(files.jsonl(str(output / "rejected")), name="rejected")
     (
@@ -91,4 +96,3 @@ def wordcount(texts: list[Path], url: str, output: Path, stop: Path, parallelism
         .map(counted)
         .sink(files.jsonl(str(output / "counts")), name="counts")
     )
-    return job

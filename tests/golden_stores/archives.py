@@ -1,4 +1,5 @@
-"""The archives of golden stores: where they are, what is in them, and the numbers of the formats of this version."""
+"""The archives of golden stores, and of golden records: where they are, what is in them, and the numbers of the formats
+of this version."""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ NUMBERS: Final = {
 """The formats of which a store and an output folder consist, with the numbers that this version writes."""
 
 
-def folders() -> list[Path]:
+def folders(place: Path = FOLDER) -> list[Path]:
     """Returns the folders of golden stores, the oldest one first."""
-    return sorted(FOLDER.glob("format_*"), key=lambda folder: [*map(int, folder.name.split("_")[1:])])
+    return sorted(place.glob("format_*"), key=lambda folder: [*map(int, folder.name.split("_")[1:])])
 
 
 def numbers_of(folder: Path) -> dict[str, int]:
@@ -48,13 +49,13 @@ def numbers_of(folder: Path) -> dict[str, int]:
     return numbers
 
 
-def new_folder() -> Path:
+def new_folder(place: Path = FOLDER, format: int = SNAPSHOT_FORMAT) -> Path:
     """Returns a folder for this version: ``format_4`` of the format of snapshots, then ``format_4_2``."""
-    name, number = f"format_{SNAPSHOT_FORMAT}", 1
-    while (FOLDER / name).exists():
+    name, number = f"format_{format}", 1
+    while (place / name).exists():
         number += 1
-        name = f"format_{SNAPSHOT_FORMAT}_{number}"
-    return FOLDER / name
+        name = f"format_{format}_{number}"
+    return place / name
 
 
 def pack(folder: Path, archive: Path) -> None:

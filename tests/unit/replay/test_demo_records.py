@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from clonos.demo.demo_server import DemoServerProcess
 from clonos.demo.wordcount import wordcount
-from clonos.replay.elsewhere import TIME_ZONE
 from tests.harnesses.recorded_jobs import record_job
+from tests.harnesses.replays import replays_elsewhere
 
 TEXT = "\n".join(f"the {word} is in the house of the {word}" for word in ("cat", "dog", "owl", "bee")) + "\n"
-REPLAYS = """
-import json, sys
-from clonos.testing import replay
-print(json.dumps([replay(folder).to_json() for folder in sys.argv[1:]]))
-"""
 
 
 @pytest.mark.processes
@@ -35,17 +26,8 @@ def test_each_task_of_the_demo_repeats_itself_in_another_process(tmp_path: Path)
     finally:
         server.close()
     asked = (tmp_path / "answers.log").read_text()
-    done = subprocess.run(
-        [sys.executable, "-c", REPLAYS, *map(str, folders.values())],
-        env={**os.environ, "PYTHONHASHSEED": "5", "TZ": TIME_ZONE, "PYTHONPATH": os.pathsep.join(sys.path)},
-        cwd=records,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    reports = {report["task"]: report for report in json.loads(done.stdout)}
-    assert reports.keys() == folders.keys()
+    reports = dict(zip(folders, replays_elsewhere([*folders.values()], records), strict=True))
+    assert [report["task"] for report in reports.values()] == [*reports]
     assert all(report["as_recorded"] for report in reports.values()), reports
     assert (tmp_path / "answers.log").read_text() == asked
     assert len(asked.splitlines()) == len(TEXT.split()) == reports["ask/0"]["calls"]
