@@ -96,6 +96,7 @@ class Handle:
             self._launched.deployment.close()
             raise
         self._launched.driver.start()
+        self._launched.driver.captures.on_written = self._history.note
         self._history.start(self._launched)
         if self._adviser is not None:
             self._adviser.start(self.status)

@@ -121,6 +121,16 @@ class WidthsChanged(HistoryEvent, frozen=True, kw_only=True, tag="rescale"):
     text: str = ""
 
 
+class EpochCaptured(HistoryEvent, frozen=True, kw_only=True, tag="capture"):
+    """The record of an epoch was written. ``checkpoint``: after which the epoch begins. ``folder``: of the record.
+    ``has_failed``: the task's code has ended the job in it."""
+
+    task: str
+    checkpoint: int
+    folder: str
+    has_failed: bool = False
+
+
 class Alarmed(HistoryEvent, frozen=True, kw_only=True, tag="alarm"):
     """An alarm was raised."""
 
@@ -138,6 +148,7 @@ Event = (
     | TaskMoved
     | RolledBack
     | WidthsChanged
+    | EpochCaptured
     | Alarmed
 )
 

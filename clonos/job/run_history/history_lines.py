@@ -6,6 +6,7 @@ The command line and the page show these, so that both say the same.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
@@ -19,6 +20,7 @@ from clonos.job.run_history.history_events import (
     CheckpointAbandoned,
     CheckpointDone,
     DriverStarted,
+    EpochCaptured,
     Event,
     RolledBack,
     RunEnded,
@@ -134,6 +136,10 @@ def _text(event: Event) -> str:
         case WidthsChanged():
             tasks = ", ".join(f"{name} {count}" for name, count in event.tasks.items())
             return f"{event.phase}: {event.text}" if event.text else f"{event.phase}; tasks: {tasks}"
+        case EpochCaptured():
+            what = "the epoch in which its code has failed" if event.has_failed else "its epoch"
+            where = f"{what}, since checkpoint {event.checkpoint}, is in a record"
+            return f"{event.task}: {where}: clonos replay {shlex.quote(event.folder)}"
         case Alarmed():
             return event.text
         case _:

@@ -33,6 +33,7 @@ from clonos.job.run_history.history_events import (
     CheckpointAbandoned,
     CheckpointDone,
     DriverStarted,
+    EpochCaptured,
     Event,
     RolledBack,
     RunEnded,
@@ -47,6 +48,7 @@ from clonos.job.run_history.history_events import (
 )
 from clonos.job.status_view import checkpoint_states, recovery_state, rescale_state
 from clonos.status import CheckpointState, RecoveryState, RescalePhase, RescaleState
+from clonos_standby.driver.captures import WrittenRecord
 from clonos_standby.driver.driver import JobEnd, Progress
 from clonos_standby.launch_spec import version_of
 
@@ -92,7 +94,7 @@ class HistoryWriter:
     """Writer of the history of one driver. ``note`` may be called from the beginning, in any thread."""
 
     def __init__(self) -> None:
-        self._announced: deque[tuple[int, Progress]] = deque()
+        self._announced: deque[tuple[int, Progress | WrittenRecord]] = deque()
         self._events: deque[Event] = deque(maxlen=EVENTS_RETAINED)
         self._earlier: list[Event] | None = None  # of other drivers; None until somebody asks
         self._unwritten: list[Event] = []
@@ -111,8 +113,8 @@ class HistoryWriter:
         must neither wait nor raise."""
         self._listeners.append(listener)
 
-    def note(self, progress: Progress) -> None:
-        """Notes an alarm or a milestone, and wakes the thread up."""
+    def note(self, progress: Progress | WrittenRecord) -> None:
+        """Notes an alarm, a milestone or a record of an epoch, and wakes the thread up."""
         self._announced.append((wall_ns(), progress))
         self._wake.set()
 
@@ -210,7 +212,7 @@ class HistoryWriter:
         self._add_rescale(seen, now_ns)
         return True
 
-    def _add_announced(self, at_ns: int, progress: Progress) -> None:
+    def _add_announced(self, at_ns: int, progress: Progress | WrittenRecord) -> None:
         if isinstance(progress, RecoveryEvent):
             if progress.milestone is Milestone.DETECTED and progress.cause != MOVE:
                 self._add(
@@ -221,6 +223,16 @@ class HistoryWriter:
                         cause=_text(progress.cause),
                     )
                 )
+        elif isinstance(progress, WrittenRecord):
+            self._add(
+                EpochCaptured(
+                    at_ns=at_ns,
+                    task=progress.task,
+                    checkpoint=progress.checkpoint,
+                    folder=str(progress.folder),
+                    has_failed=progress.has_failed,
+                )
+            )
         elif isinstance(progress, Alarm) and not progress.is_routine:
             minute = at_ns // 60_000_000_000
             self._alarms = self._alarms + 1 if minute == self._alarm_minute else 1

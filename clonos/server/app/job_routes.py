@@ -22,6 +22,7 @@ from clonos.server.job_api.documents import (
     Accepted,
     CaptureRequest,
     CheckpointList,
+    HistoryDocument,
     JobDocument,
     JobList,
     JobSummary,
@@ -47,6 +48,7 @@ DOCUMENTS: Final[dict[str, Any]] = {
     "/status": StatusDocument,
     "/checkpoints": CheckpointList,
     "/recoveries": RecoveryList,
+    "/history": HistoryDocument,
     "/metrics": SeriesDocument,
 }
 

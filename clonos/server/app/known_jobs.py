@@ -65,7 +65,7 @@ class KnownJobs:
     def last_known(self, record: JobRecord, name: str) -> dict[str, Any]:
         """Returns a document of a job as its driver last reported it; an empty one if it reported none.
 
-        ``name``: "" for the job itself, else "status", "checkpoints", "recoveries" or "metrics".
+        ``name``: "" for the job itself, else "status", "checkpoints", "recoveries", "history" or "metrics".
         """
         found = self.register.document(record.id, name)
         document: dict[str, Any] = json.loads(found) if found is not None else _empty(name, record)
@@ -99,6 +99,8 @@ def _empty(name: str, record: JobRecord) -> dict[str, Any]:
                 "injection_allowed": False,
                 "savepoints_supported": False,
             }
+        case "history":
+            return {"lines": []}
         case "checkpoints":
             return CheckpointList(checkpoints=[]).model_dump()
         case "recoveries":

@@ -25,6 +25,7 @@ from clonos.server.job_api.documents import (
     DriverDocument,
     ErrorDocument,
     ErrorText,
+    HistoryDocument,
     JobDocument,
     JobList,
     KillRequest,
@@ -77,6 +78,7 @@ def job_app(
     """
     app = new_app(f"Clonos job {watch.source.name}")
     _add_documents(app, watch)
+    _add_history(app, watch)
     _add_metrics(app, watch)
     add_event_stream(
         app, partial(_check, watch), lambda _, after: events(watch, watch.logs.last if after is None else after)
@@ -156,6 +158,14 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
         """Returns lines of the log after a line."""
         _check(watch, job_id)
         return await asyncio.to_thread(watch.logs.after, after, limit)
+
+
+def _add_history(app: FastAPI, watch: JobWatch) -> None:
+    @app.get(f"{JOB}/history")
+    async def history(job_id: str) -> HistoryDocument:
+        """Returns what has happened to a job, over all its drivers: the last lines of its history."""
+        _check(watch, job_id)
+        return await asyncio.to_thread(watch.history)
 
 
 def _add_metrics(app: FastAPI, watch: JobWatch) -> None:

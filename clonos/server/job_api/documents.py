@@ -261,6 +261,25 @@ class CheckpointList(BaseModel):
     checkpoints: list[CheckpointDocument]
 
 
+class HistoryLineDocument(BaseModel):
+    """Line of the history. ``at``: when it was over. ``began_at``: when it began, of what lasts. ``event``: its kind
+    (docs/history.md). ``term``: of the driver."""
+
+    at: str
+    began_at: str | None
+    event: str
+    task: str
+    job_id: str
+    term: int
+    text: str
+
+
+class HistoryDocument(BaseModel):
+    """History of a job, over all its drivers, oldest first: the last lines of it."""
+
+    lines: list[HistoryLineDocument]
+
+
 class UserMetricDocument(BaseModel):
     """Series of a metric of user code in one task. ``value``: of a histogram the mean. ``buckets``: by upper bound."""
 

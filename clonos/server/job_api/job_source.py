@@ -19,6 +19,7 @@ from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
 from clonos.job.job_status import STATUS_OF_ENDING, JobStatus
 from clonos.job.results import error_of
+from clonos.job.run_history.history_lines import HistoryLine, lines_of_history
 from clonos.operators.job_image import JobImage
 from clonos.server.job_api.documents import PlanDocument, PlanEdge, StepDocument, VertexDocument
 from clonos.status import CheckpointState, Status
@@ -81,6 +82,9 @@ class JobSource(Protocol):
 
     def checkpoints(self) -> tuple[CheckpointState, ...]:
         """Returns the last checkpoints, oldest first."""
+
+    def history(self) -> list[HistoryLine]:
+        """Returns the lines of the history, oldest first. Raises: StoreFailed."""
 
     def ended(self) -> tuple[JobStatus, str | None] | None:
         """Returns the final status and the error, if any; None while the job runs."""
@@ -156,6 +160,10 @@ class HandleSource:
     def checkpoints(self) -> tuple[CheckpointState, ...]:
         """Returns the last checkpoints, oldest first."""
         return self._handle.checkpoints()
+
+    def history(self) -> list[HistoryLine]:
+        """Returns the lines of the history, oldest first. Raises: StoreFailed."""
+        return list(lines_of_history(self._handle.history(), has_ended=False))
 
     def ended(self) -> tuple[JobStatus, str | None] | None:
         """Returns the final status and the error, if any; None while the job runs."""

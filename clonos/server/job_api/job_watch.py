@@ -5,6 +5,7 @@ The documents are made of the state of the moment; only rates and curves are tho
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from bisect import bisect_right
@@ -15,15 +16,19 @@ from typing import Final
 
 from clonos.connectors.secrets import masked
 from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
+from clonos.io.store.object_files import StoreFailed
 from clonos.io.system.wall_clock import time_text, wall_ns
 from clonos.job.job_status import JobStatus, status_now
 from clonos.job.prometheus.collector import JobCollector
+from clonos.job.run_history.history_lines import HistoryLine
 from clonos.server.job_api.advice import advice_for
 from clonos.server.job_api.documents import (
     ENDED_STATUSES,
     AlarmDocument,
     CheckpointDocument,
     CheckpointList,
+    HistoryDocument,
+    HistoryLineDocument,
     JobSummary,
     RecoveryDocument,
     RecoveryPhase,
@@ -50,11 +55,14 @@ from clonos.status import (
 )
 from clonos_standby.driver.driver import Progress
 
+logger = logging.getLogger("clonos.run")
+
 SAMPLE_EVERY_S: Final = 1.0
 SERIES_POINTS_MAX: Final = 3_600
 ALARMS_MAX: Final = 100
 RECOVERIES_SHOWN_MAX: Final = 20
 RECOVERIES_MAX: Final = 200
+HISTORY_LINES_MAX: Final = 2_000
 NANOSECONDS_PER_MS: Final = 1_000_000
 
 
@@ -237,6 +245,15 @@ class JobWatch:
         """Returns the last checkpoints, newest first."""
         return CheckpointList(checkpoints=[_checkpoint(found) for found in reversed(self.source.checkpoints())])
 
+    def history(self) -> HistoryDocument:
+        """Returns the last lines of the history, oldest first; none while the store fails."""
+        try:
+            lines = self.source.history()
+        except StoreFailed as error:
+            logger.warning("the history cannot be read: %s", error)
+            lines = []
+        return HistoryDocument(lines=list(map(_history_line, lines[-HISTORY_LINES_MAX:])))
+
     @property
     def has_ended(self) -> bool:
         """Whether the job has ended."""
@@ -340,6 +357,18 @@ def _user_metric(found: MetricValue) -> UserMetricDocument:
         count=found.count,
         sum=found.sum,
         buckets=None if found.buckets is None else {str(bound): count for bound, count in found.buckets.items()},
+    )
+
+
+def _history_line(line: HistoryLine) -> HistoryLineDocument:
+    return HistoryLineDocument(
+        at=time_text(line.at_ns),
+        began_at=None if line.began_ns is None else time_text(line.began_ns),
+        event=line.kind,
+        task=line.task,
+        job_id=line.job_id,
+        term=line.term,
+        text=line.text,
     )
 
 

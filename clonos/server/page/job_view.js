@@ -8,6 +8,7 @@ import { Recoveries } from "./recoveries.js";
 import { Tasks } from "./tasks.js";
 import { Curves, TimeSpan } from "./curves.js";
 import { Checkpoints } from "./checkpoints.js";
+import { History } from "./history.js";
 import { LogView } from "./log_view.js";
 import { Peek } from "./peek.js";
 import { UserMetrics } from "./user_metrics.js";
@@ -74,9 +75,10 @@ export class JobView {
     this.latency.element.hidden = true;
     this.checkpoints = new Checkpoints();
     this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
+    this.history = new History(() => get(jobPath(this.id, "/history")));
     this.userMetrics = new UserMetrics();
     this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
-      this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
+      this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.history.element, this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
 
@@ -119,6 +121,8 @@ export class JobView {
     const change = status.rescale && status.rescale.phase !== "done" ? [status.rescale.phase === "refused" ? `The tasks go on as before: ${status.rescale.text}` : `Change of the numbers or places of tasks: ${status.rescale.text}`] : [];
     this.load.update(isOver ? [] : [...change, ...status.scaling.map((advice) => `${advice.step}: ${advice.text}`), ...status.skew]);
     this.showFigures(status);
+    this.history.refresh(isOver !== this.wasOver);
+    this.wasOver = isOver;
     const totals = this.totals(status);
     const at = new Date(status.at) / 1000;
     if (!isOver) for (const curves of this.curves) curves.add(at, totals);

@@ -25,7 +25,7 @@ from clonos.server.register.job_record import DriverProcess
 LOCK_RETRY_S: Final = 0.02
 Found = TypeVar("Found")
 
-REPORTED_DOCUMENTS: Final = ("", "status", "checkpoints", "recoveries")
+REPORTED_DOCUMENTS: Final = ("", "status", "checkpoints", "recoveries", "history")
 """Documents of a job that are kept for the time when no driver lives, by their URLs; "" is the job itself."""
 
 SOCKET_NAME: Final = "api.sock"

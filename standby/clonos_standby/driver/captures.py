@@ -73,6 +73,16 @@ class CapturedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """Record of an epoch. ``checkpoint``: after which it begins. ``has_failed``: the task's code has ended the job."""
+
+    task: str
+    checkpoint: int
+    folder: Path
+    has_failed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Situation:
     """State and requests of an attempt; without requests, what it waits for."""
 
@@ -97,6 +107,7 @@ class Captures:
         self._bytes_max = bytes_max
         self._ask, self._send, self._open_store, self._job = ask, send, open_store, job
         self._numbers = count(1)
+        self.on_written: Callable[[WrittenRecord], None] = lambda _: None  # any thread calls it
         self._replies: dict[int, SimpleQueue[tuple[SlotId, CaptureReply, bytes]]] = {}
 
     def on_captured(self, sender: SlotId, message: CaptureReply, payload: bytes | memoryview) -> None:
@@ -212,6 +223,7 @@ class Captures:
                 writer.finish(self._head(capture, name, missing, failed))
         except OSError as error:
             raise CaptureFailed(name, f"{folder} cannot be written: {error}") from None
+        self.on_written(WrittenRecord(name, int(capture.entry.snapshot), folder, failed is not None))
         return folder
 
     def _write_input(self, writer: RecordWriter, capture: TaskCapture, log: bytes) -> tuple[str, ...]:

@@ -19,9 +19,11 @@ from clonos.core.log.determinants import elements_covered
 from clonos.core.model.errors import JobError
 from clonos.io.epochs.record_parts import Elements, RecordedWay, SourceRecords
 from clonos.io.epochs.record_reader import EpochRecord
+from clonos.io.store.object_files import LocalFiles
 from clonos.job import Job
 from clonos.job.handle import Handle
 from clonos.job.results import JobCrashed
+from clonos.job.run_history.history_events import EpochCaptured, read_events
 from clonos_standby.driver.captures import CaptureFailed
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
@@ -93,6 +95,9 @@ def test_the_epoch_of_a_running_task_has_its_log_its_input_and_its_output(tmp_pa
         assert taken == [sum(piece.count for piece in pieces)] == [100]
         assert record.state()
         assert handle.end() is None
+        wait_until(lambda: any(isinstance(event, EpochCaptured) for event in handle.history()))
+        (event,) = [event for event in handle.history() if isinstance(event, EpochCaptured)]
+        assert (event.task, event.folder, event.has_failed) == (TOTAL, str(folder), False)
         handle.stop(drain=False)
 
 
@@ -117,6 +122,8 @@ def test_a_job_that_fails_by_its_code_keeps_the_epoch_of_the_task(tmp_path: Path
     assert found, text
     record = EpochRecord(Path(found[1]))
     assert (record.head.way, record.head.task) == (RecordedWay.FAILED, "read-priced/0")
+    (event,) = [each for each in read_events(LocalFiles(tmp_path / "store"))[0] if isinstance(each, EpochCaptured)]
+    assert (event.folder, event.has_failed) == (found[1], True)
     assert record.head.failure is not None
     assert record.head.failure.error == "KeyError: 'eur'"
     assert record.head.unfinished_bytes > 0

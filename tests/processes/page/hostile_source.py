@@ -11,6 +11,7 @@ from typing import Any
 from clonos.core.coordinator.coordinator_effects import Alarm
 from clonos.core.model.progress import TaskPhase
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.run_history.history_lines import HistoryLine
 from clonos.server.job_api.app import job_app
 from clonos.server.job_api.documents import JobStatus, PlanDocument, PlanEdge, StepDocument, VertexDocument
 from clonos.server.job_api.guard import Role, role_by_token
@@ -106,6 +107,13 @@ class HostileSource:
         done = CheckpointState(1, self.started_ns, self.started_ns + MS, False, 123_456)
         abandoned = CheckpointState(2, self.started_ns, None, False)
         return done, abandoned, CheckpointState(3, self.started_ns, None, True)
+
+    def history(self) -> list[HistoryLine]:
+        """A line of each kind of text."""
+        began_ns = self.started_ns - MS
+        again = HistoryLine(self.started_ns, "alarm", SCRIPT, SCRIPT, 1)
+        recovery = HistoryLine(self.started_ns, "recovery", f"{SCRIPT} is live", SCRIPT, 1, SCRIPT, began_ns)
+        return [HistoryLine(self.started_ns, "start", LONG, SCRIPT, 1), recovery, again, again]
 
     def ended(self) -> tuple[JobStatus, str | None] | None:
         """The end, if it has one."""

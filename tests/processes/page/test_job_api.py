@@ -86,6 +86,11 @@ def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_
                 seen += [phase["name"] for phase in document["phases"] if phase["name"] not in seen]
                 if document["is_over"]:
                     break
+        wait_until(lambda: any(line["event"] == "recovery" for line in job.ask("/history")["lines"]))
+        lines = job.ask("/history")["lines"]
+        assert [line["event"] for line in lines if line["event"] in ("start", "failure")] == ["start", "failure"]
+        (recovery,) = [line for line in lines if line["event"] == "recovery"]
+        assert (recovery["task"], recovery["began_at"] < recovery["at"]) == ("count-row/0", True)
         assert [name for name in seen if name != "failed"] == ["detected", "view", "gathered", "replayed", "caught_up"]
         job.gate.end(300)
         assert job.handle.wait(LIMIT_S).has_finished

@@ -27,8 +27,11 @@ PLACES = (
     ".properties dd",
     ".properties dt",
     "svg title",
+    ".history title",
+    ".events .text",
 )
 LATENCY = 'section[aria-labelledby="panel-latency"] header p'
+HISTORY = 'section[aria-labelledby="panel-history"] header p'
 TASK = 'section[aria-labelledby="panel-task"]'
 METRICS = 'section[aria-labelledby="panel-metrics-of-your-code"] tbody tr'
 SCRIPTS = "return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())"
@@ -251,6 +254,20 @@ def test_the_page_shows_how_much_of_a_savepoint_is_written(tab: Tab) -> None:
         bar = tab.one(".savepoints progress")
         assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("3", "10")
         assert tab.one(".savepoints .text").text.endswith(": 3 of 10 objects")
+
+
+def test_the_history_has_a_row_for_each_event_and_shows_a_chosen_length(tab: Tab) -> None:
+    with hostile_page() as url:
+        tab.open(url)
+        tab.until(lambda: len(tab.all(".history .mark")) == 4, "the marks of the timeline")
+        assert [text.split(" ")[0] for text in tab.texts(".events .kind")] == ["alarm", "alarm", "recovery", "start"]
+        assert "1 start of a driver, 0 failures" in str(tab.one(".history").get_attribute("aria-label"))
+        group = '[aria-label="Length of the timeline"] button'
+        tab.run("arguments[0].focus()", tab.all(group)[-1])
+        tab.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        assert tab.texts(f'{group}[aria-pressed="true"]') == ["1 min"]
+        tab.until(lambda: " in 1 min 0 s" in tab.texts(HISTORY)[0], "the length of the timeline")
+        assert tab.errors() == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])

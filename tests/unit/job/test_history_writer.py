@@ -21,6 +21,7 @@ from clonos.job.run_history.history_events import (
     CheckpointAbandoned,
     CheckpointDone,
     DriverStarted,
+    EpochCaptured,
     Event,
     RolledBack,
     RunEnded,
@@ -31,8 +32,10 @@ from clonos.job.run_history.history_events import (
     WidthsChanged,
     read_events,
 )
+from clonos.job.run_history.history_lines import lines_of_history
 from clonos.job.run_history.history_writer import ALARMS_A_MINUTE_MAX, HistorySnapshot, HistoryWriter
 from clonos.status import CheckpointState, RecoveryState, RescalePhase, RescaleState
+from clonos_standby.driver.captures import WrittenRecord
 
 MS = 1_000_000
 DETECTED: dict[str, int] = {"detected": 100 * MS, "view": 101 * MS, "gathered": 110 * MS, "replayed": 150 * MS}
@@ -184,6 +187,21 @@ def test_a_change_of_widths_is_written_with_its_outcome(
     scripted.writer.close(None)
     (change,) = [event for event in scripted.written() if isinstance(event, WidthsChanged)]
     assert (change.phase, change.tasks, change.text) == (reported, {"read": 2}, text)
+
+
+@pytest.mark.parametrize(
+    ("has_failed", "what"), [(False, "its epoch"), (True, "the epoch in which its code has failed")]
+)
+def test_a_record_of_an_epoch_is_written_with_the_command_that_replays_it(
+    scripted: Scripted, has_failed: bool, what: str
+) -> None:
+    scripted.begin()
+    scripted.writer.note(WrittenRecord("count/0", 17, Path("/jobs/my epochs/17"), has_failed))
+    scripted.writer.close(None)
+    (line,) = [line for line in lines_of_history(scripted.written()) if line.kind == "capture"]
+    assert line.text == f"count/0: {what}, since checkpoint 17, is in a record: clonos replay '/jobs/my epochs/17'"
+    assert isinstance(line.events[0], EpochCaptured)
+    assert line.task == "count/0"
 
 
 def test_a_flood_of_alarms_is_cut_and_the_last_one_reports_it(
