@@ -13,17 +13,22 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres import pgoutput as p
 from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable
 from clonos.connectors.postgres.column_values import register as register_loaders
 from clonos.connectors.postgres.postgres_address import PostgresAddress
 from clonos.core.values import register
 from clonos.io.system.readiness import wait_readable, wait_writable
+from clonos.io.system.wall_clock import monotonic_ns
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SILENCE_S, SILENCES_MAX = 2.0, 60
 """Time after which the server is asked whether it has more to send, and how often."""
+
+ASK_EVERY_NS: Final = 2_000_000_000
+"""Nanoseconds between two questions for the end of the log."""
 
 OPTIONS: Final = "proto_version '1', publication_names '{}'"
 FIRST_OWN_OID: Final = 16_384
@@ -309,3 +314,37 @@ class ChangeStream:
             before = tables.row(oid, message.old, problems, message.old_is_key)
         row = {**(before or {}), **tables.row(oid, message.new, problems)}
         return Change("update", name, row, before, *of_commit), problems
+
+
+class LogEnd:
+    """Position after the last byte of the server's log, as of the last question. ``lsn``: None while the server does
+    not tell it.
+
+    The replication protocol tells how far the server has sent, and not how much it still has.
+    """
+
+    def __init__(self, server: PostgresAddress) -> None:
+        self._server = server
+        self._connection: Any = None
+        self._asked_ns: int | None = None
+        self.lsn: int | None = None
+
+    def look(self) -> None:
+        """Asks the server, if the last question is some time ago, over a connection that stays open."""
+        now_ns = monotonic_ns()
+        if self._asked_ns is not None and now_ns - self._asked_ns < ASK_EVERY_NS:
+            return
+        self._asked_ns = now_ns
+        try:
+            if self._connection is None:
+                self._connection = self._server.connect(autocommit=True)
+            (found,) = self._connection.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchone()
+            self.lsn = int(found)
+        except (self._server.library().Error, SystemUnreachable, SystemRefused):
+            self.close()  # the stream of changes says what is wrong, if that lasts
+
+    def close(self) -> None:
+        """Closes the connection."""
+        connection, self._connection, self.lsn = self._connection, None, None
+        if connection is not None:
+            connection.close()

@@ -18,12 +18,13 @@ from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import InputLost, SystemRefused, SystemUnreachable
 from clonos.connectors.kit.history import LATER_ADVICE, HistoryThenLive, LateCut, parts_of
 from clonos.connectors.kit.splits import decoded_split
-from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream
+from clonos.connectors.postgres.change_stream import Change, ChangePosition, ChangeStream, LogEnd
 from clonos.connectors.postgres.pgoutput import ReplicationMalformed
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.postgres.table_copies import SYSTEM, TableCopies
 from clonos.connectors.secrets import Secret
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.connector_contract import PendingInput
 
 CONNECTOR: Final = "postgres.changes"
 INVALIDATED: Final = "was invalidated, because it kept more than max_slot_wal_keep_size"
@@ -239,6 +240,8 @@ class ChangesReader:
         self._stream: ChangeStream | None = None
         self._acknowledged_lsn = 0
         self._has_copies = source.copies is not None
+        self._first_lsn = 0
+        self._log_end = LogEnd(source.server)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens the slot at a mark.
@@ -246,7 +249,8 @@ class ChangesReader:
         Raises: SplitMalformed: the store's split or mark cannot be used.
         """
         self._split = split
-        self._position = ChangePosition(self._source.stream_of(split).lsn, 0)
+        self._first_lsn = self._source.stream_of(split).lsn
+        self._position = ChangePosition(self._first_lsn, 0)
         if mark is not None:
             self._position = decoded_split(_mark_decoder, "position in a replication slot", mark)
 
@@ -263,6 +267,7 @@ class ChangesReader:
                 self._report_position(self._stream)
                 changes = self._stream.take(records_max, wait_s)
                 self._position = self._stream.position
+                self._log_end.look()
             except (driver.Error, SystemUnreachable, ReplicationMalformed) as error:
                 self.close()
                 problem = self._source.refusal(error) if isinstance(error, driver.Error) else error
@@ -277,8 +282,15 @@ class ChangesReader:
         """Returns the position after the last change that was read."""
         return msgspec.msgpack.encode(self._position)
 
+    def pending(self) -> PendingInput | None:
+        """See ``connector_contract.PendingReader``: the bytes of the server's log after the last transaction that was
+        read, with those of other tables; None before the first read."""
+        end_lsn, lsn = self._log_end.lsn, self._position.lsn
+        return None if end_lsn is None else PendingInput(None, max(0, end_lsn - lsn), max(0, lsn - self._first_lsn))
+
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connections."""
+        self._log_end.close()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

@@ -122,6 +122,32 @@ def test_values_have_the_types_of_their_columns(orders: PostgresServer) -> None:
     assert second.row == row | {"price": decimal.Decimal(2)}  # its large value was left alone
 
 
+def test_a_reader_has_the_bytes_of_the_log_that_wait_after_what_it_has_read(orders: PostgresServer) -> None:
+    source, split = followed(orders)
+    for first in (0, 1_000, 2_000):
+        insert(orders, first, 1_000)
+    with closing(source.reader()) as reader:
+        reader.open(split, None)
+        assert reader.pending() is None
+        take(reader, 1)
+        before = reader.pending()
+        take(reader, 2_999, step=1_000)
+        mark = reader.mark()
+    insert(orders, 3_000)
+    with closing(source.reader()) as reader:
+        reader.open(split, mark)
+        take(reader, 1)
+        after = reader.pending()
+    assert before is not None
+    assert after is not None
+    assert (before.records, before.read_bytes, after.records) == (None, 0, None)
+    assert before.bytes is not None
+    assert after.bytes is not None
+    assert before.bytes > 3_000 * 30
+    assert after.bytes < before.bytes // 10
+    assert after.read_bytes > before.bytes // 2
+
+
 @pytest.mark.parametrize("step", [1, 3])
 def test_a_slot_opened_at_any_mark_gives_the_same_rest(orders: PostgresServer, step: int) -> None:
     source, split = followed(orders)
