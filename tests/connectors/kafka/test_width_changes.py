@@ -12,7 +12,7 @@ from clonos import kafka
 from clonos.job import Job
 from tests.connectors.kafka.producing import committed, produce
 from tests.connectors.servers.kafka import KafkaServer
-from tests.connectors.width_changes import run_at
+from tests.connectors.width_changes import LIMIT_S, run_at, wait_until
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(240)]
 
@@ -22,12 +22,12 @@ ROWS, PARTITIONS = 120, 3
 def test_rows_of_topics_come_once_in_transactions_over_changes_of_the_widths_of_both(
     broker: KafkaServer, tmp_path: Path
 ) -> None:
-    """A topic that appears while the job is down is found by one task."""
+    """A topic that appears while the job is down is found by one task. At last another job goes on from a savepoint."""
     target, written = broker.create_topic("changed-widths", 2), 0
     topics = [broker.create_topic("widths-0", PARTITIONS)]
 
-    def job() -> Job:
-        job = Job("widths", slots="process", checkpoint_every="100ms", store=tmp_path / "store", parallelism=4)
+    def job(store: str = "store") -> Job:
+        job = Job("widths", slots="process", checkpoint_every="100ms", store=tmp_path / store, parallelism=4)
         source = kafka.source(re.compile(r"widths-\d"), servers=broker.servers, decode=int, watch="100ms")
         rows = job.source(source, name="read").rebalance().map(lambda n: {"n": n}, name="row")
         rows.sink(kafka.sink(target, servers=broker.servers, mode="transactional"), name="write")
@@ -48,3 +48,15 @@ def test_rows_of_topics_come_once_in_transactions_over_changes_of_the_widths_of_
         run_at(job(), (f"read={width}", f"write={width}"), write, lambda: len(found()) >= written)
         assert found() == list(range(written))
         topics.append(broker.create_topic(f"widths-{len(topics)}", PARTITIONS))
+
+    place, before = str(tmp_path / "savepoint"), written
+    with job().start(resume=True) as handle:
+        handle.stop(savepoint=place)
+        handle.wait(LIMIT_S)
+    assert found() == list(range(before))
+    write()
+    with job("another-store").start(from_savepoint=place, widths=("read=2", "write=3")) as handle:
+        wait_until(lambda: len(found()) >= written)
+        handle.stop()
+        handle.wait(LIMIT_S)
+    assert found() == list(range(written))
