@@ -20,6 +20,7 @@ class Epoch(NamedTuple):
 
     ``image``: the pickled ``JobImage``. ``state``: the objects that restore the snapshot, oldest first, each with its
     name and pieces; none at the start of a job. ``expected`` is in the order of emission for each channel.
+    ``sources``: texts of the job's own source files by their names.
     """
 
     folder: str
@@ -32,6 +33,7 @@ class Epoch(NamedTuple):
     reads: tuple[SourceRecords, ...] = ()
     journal: bytes = b""
     expected: tuple[EmittedOutput, ...] = ()
+    sources: Mapping[str, str] = {}
 
     @property
     def task(self) -> str:

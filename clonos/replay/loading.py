@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import pickle
 import platform
@@ -72,6 +73,7 @@ def load_epoch(folder: str | os.PathLike[str], *, trust: bool = False, anyway: b
         reads=tuple(reads),
         journal=journal,
         expected=tuple(record.expected()),
+        sources={each.name: each.text for each in record.sources()},
     )
 
 
@@ -122,6 +124,15 @@ def image_of(epoch: Epoch) -> JobImage:
 
         image = replace(image, plan=image.plan.with_widths(widths))
     return image
+
+
+def show_recorded_lines(epoch: Epoch, is_shown: bool = True) -> None:
+    """Lets tracebacks and the debugger show the lines of source files as they were recorded, which may have changed or
+    may not be here; or those of the files again."""
+    for name, text in epoch.sources.items():
+        linecache.cache.pop(name, None)
+        if is_shown:
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
 
 
 def _version_of(epoch: Epoch, module: str | None) -> str:

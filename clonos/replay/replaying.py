@@ -21,7 +21,7 @@ from clonos.kernels import choice
 from clonos.operators.job_image import JobImage
 from clonos.replay.epoch import Epoch
 from clonos.replay.isolation import AccessRefused, Isolation, isolated
-from clonos.replay.loading import image_of
+from clonos.replay.loading import image_of, show_recorded_lines
 from clonos.replay.port import RecordedPort, RecordEnded, call_without_outcome
 from clonos.replay.replay_chain import Hook, Made, ReplayChain
 
@@ -109,6 +109,7 @@ def replay_epoch(
     Raises: RecordRefused, RecordDamaged, TaskNotInJob: it cannot begin. Errors of user code are in the result.
     """
     used = image_of(epoch) if image is None else image
+    show_recorded_lines(epoch, image is None)
     plan = used.plan
     task = task_named(plan, epoch.task)
     mirror, snapshot = _restored(epoch, used, plan.vertex_of[task])

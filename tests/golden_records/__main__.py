@@ -16,7 +16,7 @@ from typing import Any, Final
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.progress import TaskPhase
 from clonos.demo.demo_server import DemoServerProcess
-from clonos.io.epochs.record_parts import HEAD, RECORD_FORMAT
+from clonos.io.epochs.record_parts import HEAD, RECORD_FORMAT, RecordPart
 from tests.golden_records.archives import CHECKSUMS, FOLDER, NUMBERS, SERVER, change_record, records_in
 from tests.golden_records.jobs import JOBS, KILLED
 from tests.golden_stores.archives import checksum_lines, folders, new_folder, numbers_of, pack
@@ -77,8 +77,9 @@ def _run(name: str, folder: Path, url: str) -> None:
             handle.wait(LIMIT_S)
     for record in records_in(records):
         head = json.loads((record / HEAD).read_text("utf-8"))
-        failure = head["failure"] and head["failure"] | {"frames": ""}  # the paths of this machine are in both
-        change_record(record, b"", failure=failure)
+        failure = head["failure"] and head["failure"] | {"frames": ""}
+        with_paths = {RecordPart.JOB: b"", RecordPart.SOURCES: b""}  # of this machine, as the frames
+        change_record(record, with_paths, failure=failure)
 
 
 def _kill(handle: Any, name: str) -> None:

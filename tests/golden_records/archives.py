@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -34,9 +35,10 @@ def records_in(folder: Path) -> list[Path]:
     return sorted(head.parent for head in folder.rglob(HEAD))
 
 
-def change_record(folder: Path, job: bytes, **fields: Any) -> None:
-    """Gives a record another job and other fields of its head."""
-    (folder / RecordPart.JOB).write_bytes(job)
+def change_record(folder: Path, parts: Mapping[RecordPart, bytes], **fields: Any) -> None:
+    """Gives a record other parts and other fields of its head."""
     head = json.loads((folder / HEAD).read_text("utf-8"))
-    head["parts"][RecordPart.JOB] = {"bytes": len(job), "sha256": sha256(job).hexdigest()}
+    for part, content in parts.items():
+        (folder / part).write_bytes(content)
+        head["parts"][part] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     (folder / HEAD).write_text(json.dumps({**head, **fields}, indent=2), "utf-8")

@@ -38,11 +38,12 @@ from clonos.io.epochs.record_parts import (
     FailedHere,
     RecordedWay,
     RecordHead,
+    SourceFile,
     SourceRecords,
     StatePiece,
 )
 from clonos.io.epochs.record_writer import RecordWriter
-from clonos.io.process.pickling import pack
+from clonos.io.process.pickling import pack, source_files
 from clonos.job.description import graph_of
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
@@ -212,6 +213,8 @@ class _Recorded:
         inputs = dict(snapshot.inputs) if snapshot else {}
         with RecordWriter(folder) as writer:
             writer.job(self.packed)
+            for file, text in source_files(self.packed):
+                writer.source(SourceFile(file, text))
             for _, each in chain:
                 assert each.snapshot is not None
                 name = f"snapshot-{each.snapshot.checkpoint}"

@@ -1,4 +1,4 @@
-"""Format of a record of an epoch: a folder with a head and five parts (docs/design/records.md).
+"""Format of a record of an epoch: a folder with a head and six parts (docs/design/records.md).
 
 A record holds all that a task is a function of: the compiled job, the state at the barrier, the causal log after it,
 and the input. ``record_writer`` and ``record_reader`` write and read it.
@@ -19,7 +19,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.wire.capture_messages import DIGEST_BYTES
 from clonos.core.wire.log_delta import Count
 
-RECORD_FORMAT: Final = 1
+RECORD_FORMAT: Final = 2
 
 HEAD: Final = "record.json"
 
@@ -32,6 +32,7 @@ class RecordPart(StrEnum):
     LOG = "log"  # the task's causal log from ``log_offset_bytes`` on
     INPUT = "input"  # ``Elements`` and ``SourceRecords``
     EXPECTED = "expected"  # ``EmittedOutput``s
+    SOURCES = "sources"  # ``SourceFile``s
 
 
 class RecordedWay(StrEnum):
@@ -90,6 +91,13 @@ class EmittedOutput(msgspec.Struct, frozen=True, array_like=True):
     count: Count
     checkpoint: CheckpointId
     digest: Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+
+
+class SourceFile(msgspec.Struct, frozen=True, array_like=True):
+    """Source file of the job's own code, for the lines that a replay shows. ``name``: as the code has it."""
+
+    name: str
+    text: str
 
 
 class PartDigest(msgspec.Struct, frozen=True):

@@ -18,13 +18,14 @@ from clonos.io.epochs.record_parts import (
     RecordDamaged,
     RecordHead,
     RecordPart,
+    SourceFile,
     StatePiece,
     frames_in,
 )
 
 READ_BYTES = 1 << 20
 
-Piece = TypeVar("Piece", StatePiece, Input, EmittedOutput)
+Piece = TypeVar("Piece", StatePiece, Input, EmittedOutput, SourceFile)
 
 
 class _Format(msgspec.Struct):
@@ -34,6 +35,7 @@ class _Format(msgspec.Struct):
 _state_decoder = msgspec.msgpack.Decoder(StatePiece)
 _input_decoder = msgspec.msgpack.Decoder(Input)
 _emitted_decoder = msgspec.msgpack.Decoder(EmittedOutput)
+_source_decoder = msgspec.msgpack.Decoder(SourceFile)
 
 
 class EpochRecord:
@@ -97,6 +99,10 @@ class EpochRecord:
     def expected(self) -> Iterator[EmittedOutput]:
         """Yields what is known of the output of the live task, each channel in its order."""
         return self._pieces(RecordPart.EXPECTED, _emitted_decoder)
+
+    def sources(self) -> Iterator[SourceFile]:
+        """Yields the source files of the job's own code."""
+        return self._pieces(RecordPart.SOURCES, _source_decoder)
 
     def _pieces(self, part: RecordPart, decoder: msgspec.msgpack.Decoder[Piece]) -> Iterator[Piece]:
         for content in frames_in(self.folder / part):

@@ -19,6 +19,7 @@ from clonos.io.epochs.record_parts import (
     PartDigest,
     RecordHead,
     RecordPart,
+    SourceFile,
     StatePiece,
     frame,
 )
@@ -84,6 +85,10 @@ class RecordWriter:
     def expected(self, emitted: EmittedOutput) -> None:
         """Appends to the expected output."""
         self._append(RecordPart.EXPECTED, _encoder.encode(emitted))
+
+    def source(self, file: SourceFile) -> None:
+        """Appends a source file."""
+        self._append(RecordPart.SOURCES, _encoder.encode(file))
 
     def _append(self, part: RecordPart, content: bytes) -> None:
         self._files[part].write(frame(content))

@@ -16,6 +16,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ MSGSPEC_CACHE: Final = "__msgspec_cache__"
 
 NO_FILE: Final = "<dynamic-code>"
 """What cloudpickle 3.1.3 gives as the file of pickled code, in place of the file's name."""
+
+SOURCE_BYTES_MAX: Final = 1 << 20
+"""Bytes of a source file that ``source_files`` reads; a larger one is left out."""
 
 FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
 
@@ -147,6 +151,22 @@ def _is_of_library(module: str) -> bool:
 def own_modules() -> list[ModuleType]:
     """Returns the loaded modules that are the job's own, sorted by name."""
     return [module for name, module in sorted(sys.modules.items()) if name != "__main__" and _is_own(name, module)]
+
+
+def source_files(packed: bytes, bytes_max: int = SOURCE_BYTES_MAX) -> tuple[tuple[str, str], ...]:
+    """Returns the names and texts of the files whose code is in a pickled job, as they are now."""
+    modules = [*own_modules(), sys.modules["__main__"]]
+    names = [str(module.__file__) for module in modules if getattr(module, "__file__", None)]
+    found = {name: _source(name, bytes_max) for name in names if os.fsencode(name) in packed}
+    return tuple((name, text) for name, text in found.items() if text is not None)
+
+
+def _source(file: str, bytes_max: int) -> str | None:
+    try:
+        path = Path(file)
+        return path.read_text("utf-8") if path.stat().st_size <= bytes_max else None
+    except (OSError, UnicodeDecodeError):
+        return None  # it is not there, or no text
 
 
 def _is_own(name: str, module: object) -> bool:

@@ -32,6 +32,7 @@ from clonos.io.epochs.record_parts import (
     JournalBytes,
     RecordedWay,
     RecordHead,
+    SourceFile,
     SourceRecords,
     StatePiece,
 )
@@ -64,12 +65,13 @@ class CaptureFailed(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class CapturedJob:
-    """Job as a record has it. ``packed``: the image as slots get it."""
+    """Job as a record has it. ``packed``: the image as slots get it. ``sources``: names and texts of its files."""
 
     image: JobImage
     packed: bytes
     job_id: str
     versions: tuple[tuple[str, str], ...]
+    sources: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,8 @@ class Captures:
         try:
             with RecordWriter(folder) as writer:
                 writer.job(self._job.packed)
+                for file, text in self._job.sources:
+                    writer.source(SourceFile(file, text))
                 for stored_as, pieces in situation.objects:
                     for piece in pieces:
                         writer.state(StatePiece(stored_as, piece))

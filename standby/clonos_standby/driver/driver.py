@@ -61,6 +61,7 @@ from clonos.io.net.peers import PeerAddress
 from clonos.io.net.rate_limited_log import RateLimitedLog, logger_of
 from clonos.io.net.transport import AddressRewriter, Transport
 from clonos.io.process.fault_points import armed
+from clonos.io.process.pickling import source_files
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.process.retained_slots import RetainedSlots
 from clonos.io.process.slot_provider import Listener, SlotEnded, SlotProvider
@@ -160,7 +161,8 @@ class Driver:
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
-        job = CapturedJob(plan.image, plan.launch_spec.image, plan.begin.job_id, plan.begin.versions)
+        packed = plan.launch_spec.image
+        job = CapturedJob(plan.image, packed, plan.begin.job_id, plan.begin.versions, source_files(packed))
         store_url = plan.launch_spec.store_url
         self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
         self.failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)

@@ -21,6 +21,7 @@ from clonos.io.epochs.record_parts import (
     RecordedWay,
     RecordHead,
     RecordPart,
+    SourceFile,
     SourceRecords,
     StatePiece,
 )
@@ -55,11 +56,13 @@ INPUT = (
     JournalBytes(b"lines"),
 )
 EMITTED = EmittedOutput(ChannelId(4), 9, ElementKind.ROWS, 1, CheckpointId(0), digest_of(b"a row"))
+SOURCE = SourceFile("/jobs/prices.py", "rates = {}\n")
 
 
 def write(folder: Path, head: RecordHead = HEAD_OF_TOTAL) -> None:
     with RecordWriter(folder) as writer:
         writer.job(b"image")
+        writer.source(SOURCE)
         for piece in (StatePiece("a", b"1"), StatePiece("a", b"2"), StatePiece("b", b"3")):
             writer.state(piece)
         writer.log(b"log")
@@ -83,6 +86,7 @@ def test_a_record_is_read_as_it_was_written(folder: Path) -> None:
     assert record.state() == [("a", [b"1", b"2"]), ("b", [b"3"])]
     assert tuple(record.inputs()) == INPUT
     assert list(record.expected()) == [EMITTED]
+    assert list(record.sources()) == [SOURCE]
 
 
 def test_a_record_is_for_its_user_alone(folder: Path) -> None:
