@@ -244,13 +244,15 @@ REQUESTS_PER_DRIVER: Final = 1_000_000
 class RescaleState:
     """Last change of widths or places that was asked for. ``widths``: numbers of tasks by vertex that differ from
     those now; none once it has ended. ``text``: the phase in words, or why nothing changes. ``number``: of the request;
-    0 if an earlier driver began it. ``refusals``: why the last requests that came to nothing did, by their numbers."""
+    0 if an earlier driver began it. ``refusals``: why the last requests that came to nothing did, by their numbers.
+    ``checkpoint``: the one at which all tasks stop, from when it is known until they begin again; else 0."""
 
     number: int
     phase: RescalePhase
     widths: Mapping[str, int]
     text: str
     refusals: Mapping[int, str] = field(default_factory=dict)
+    checkpoint: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,19 +70,23 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
 def rescale_state(coordinator: Coordinator) -> RescaleState | None:
     """Returns the last change of widths or places; None if none was asked for."""
     state, refusals = coordinator.rescale, dict(coordinator.rescale_refusals)
-    phase, widths, text = rescale_phase(state), tuple[tuple[str, int], ...](), ""
+    phase, widths, text, checkpoint = rescale_phase(state), tuple[tuple[str, int], ...](), "", 0
     match state:
         case Steady(request=0, refusal=""):
             return None
         case Steady(refusal=text):
             pass
-        case Ordering(widths=widths) | Warming(widths=widths) | Cutting(widths=widths):
+        case Ordering(widths=widths) | Warming(widths=widths):
+            pass
+        case Cutting(widths=widths, checkpoint=checkpoint):
             pass
         case Switching():
-            widths = coordinator.completed.widths
+            cut, view = coordinator.completed, coordinator.view
+            widths = cut.widths
+            checkpoint = cut.checkpoint if view is not None and view.generation == cut.generation else 0
     now = coordinator.plan.widths
     other = {name: to for name, to in widths if now.get(name) != to}
-    return RescaleState(state.request, phase, other, text or RESCALE_TEXTS[phase], refusals)
+    return RescaleState(state.request, phase, other, text or RESCALE_TEXTS[phase], refusals, checkpoint)
 
 
 def rescale_phase(state: State) -> RescalePhase:

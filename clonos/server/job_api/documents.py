@@ -214,15 +214,17 @@ class ScalingDocument(BaseModel):
 
 class RescaleDocument(BaseModel):
     """Last change of widths or places that was asked for. ``number``: of the request; 0 if an earlier driver began it.
-    ``phase``: ordering, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by vertex.
-    ``text``: the phase in words, or why nothing changes. ``refusals``: why the last requests that came to nothing did,
-    by their numbers."""
+    ``phase``: ordering, warming, cutting, switching, done or refused. ``widths``: the numbers of tasks that will be, by
+    vertex. ``text``: the phase in words, or why nothing changes. ``refusals``: why the last requests that came to
+    nothing did, by their numbers. ``checkpoint``: the one at which all tasks stop, from when it is known until they
+    begin again; else 0."""
 
     number: int
     phase: str
     widths: dict[str, int]
     text: str
     refusals: dict[int, str] = {}
+    checkpoint: int = 0
 
 
 class StatusDocument(BaseModel):

@@ -273,7 +273,8 @@ class TaskThread:
         """Passes the emission to the I/O thread; blocks only while that is overloaded."""
         self.turns += 1
         if self._faults is not None:
-            self._reach(self._point_of(emission), str(emission.records_in))
+            snapshot = emission.snapshot
+            self._reach(self._point_of(emission), str(emission.records_in if snapshot is None else snapshot.checkpoint))
         self.output_budget.spend(emission.cost_bytes)
         self._inbox.put(self._handle, StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_space()

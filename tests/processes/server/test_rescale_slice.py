@@ -33,5 +33,6 @@ def test_widths_that_change_under_kills_leave_an_exact_output(tmp_path: Path) ->
     assert record.records > 100
     assert seen == [1, 2, 3, 4, 5]
     assert record.missed == 0
-    for kill in (SWITCHING, AFTER):
+    assert record.kills[str(EARLY)] == (0, 1), "a task that dies at the barrier of the change gives it up"
+    for kill in (BEFORE_VIEW, SWITCHING, AFTER):
         assert record.kills[str(kill)] == (1, 0), "after the checkpoint nothing gives the change up, also no death"

@@ -15,7 +15,8 @@ from clonos_chaos.project.served.rescale_kills import KILLS, Victim, kills_of
 from clonos_chaos.project.served.rescale_runs import SLICES_FILE, Rescales, line_of, read_slices, run_rescales, table_of
 from clonos_chaos.project.served.rescale_slice import SliceRecord
 
-GOOD = SliceRecord(4, done=2, given_up=1, kills={"driver, cutting": (1, 1)}, plain=(1, 0), records=50)
+AT_CUT = "driver, at metadata written"
+GOOD = SliceRecord(4, done=2, given_up=1, kills={"driver, cutting": (0, 1), AT_CUT: (1, 0)}, plain=(1, 0), records=50)
 
 
 def write(folder: Path, *records: SliceRecord, torn: bytes = b"") -> None:
@@ -94,11 +95,12 @@ def test_one_bad_slice_of_an_earlier_run_makes_the_run_bad(tmp_path: Path) -> No
 def test_the_figures_of_all_slices_are_one_line_and_each_kill_has_one() -> None:
     bad = SliceRecord(2, done=1, kills={"driver, cutting": (1, 0)}, contradicted=2, reasons={"busy": 2})
     assert line_of([GOOD, bad]) == (
-        "4 changes, 3 done, 1 given up, 3 with a kill; 2 slices, 1 bad; 50 records,"
+        "4 changes, 3 done, 1 given up, 3 with a kill, 1 between cut and view; 2 slices, 1 bad; 50 records,"
         " 0 lost, 0 duplicated, 2 contradicted, 0 disordered"
     )
     assert table_of([GOOD, bad]) == [
-        "driver, cutting: 2 done, 1 given up",
+        "driver, at metadata written: 1 done, 0 given up",
+        "driver, cutting: 1 done, 1 given up",
         "no kill: 1 done, 0 given up",
         "given up 2 times: busy",
     ]

@@ -25,6 +25,7 @@ from clonos.core.model.plan import LIMIT_KIND, Edge, Partitioning, Plan, Statefu
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import TriggerCheckpoint, View
 from clonos.core.wire.recovery_messages import AnnounceStep
+from clonos.job.status_view import build_status
 from tests.harnesses.coordinator_harness import (
     CoordinatorHarness,
     live_chain,
@@ -128,6 +129,32 @@ def test_a_failure_after_the_metadata_is_begun_does_not_give_the_rescale_up() ->
     harness.durable(CUT)
     assert harness.view.generation > generation
     assert harness.view.begins_at_cut
+
+
+def shown_checkpoint(harness: CoordinatorHarness) -> int:
+    status = build_status("id", True, (), harness.coordinator).rescale
+    assert status is not None
+    return status.checkpoint
+
+
+def test_the_status_names_the_checkpoint_at_which_tasks_stop_until_they_begin_again() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.do(RescaleRequested(7, (("map", 1),)))
+    assert shown_checkpoint(harness) == 0
+    while not harness.view.cut:
+        harness.tick(100)
+    assert shown_checkpoint(harness) == CUT
+    harness.tick(300)
+    harness.divides = False
+    harness.acknowledge(CUT)
+    [division] = of_kind(harness.durable(CUT), DivideState)
+    assert isinstance(state_of(harness), rescale_machine.Switching)
+    assert shown_checkpoint(harness) == CUT
+    harness.do(StateDivided(CUT, division.metadata))
+    assert isinstance(state_of(harness), rescale_machine.Switching)
+    assert shown_checkpoint(harness) == 0
 
 
 def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:

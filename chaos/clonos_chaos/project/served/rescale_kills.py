@@ -1,7 +1,7 @@
 """Kills that come while the widths of a running job change: when, and which process.
 
 Each is at a fault point, or once the status shows a phase. A kill at a fault point hits the process that has reached
-it, or another one while that process stands there.
+it, or another one while that process stands there. Points of checkpoints are those of the cut, and of no other one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,25 @@ class RescaleKill:
     victim: Victim
     is_decided: bool = False
 
+    @property
+    def is_between_cut_and_view(self) -> bool:
+        """Whether all tasks come to stand at the cut, or stand there."""
+        return self.when in BETWEEN
+
     def __str__(self) -> str:
         where = f"at {self.when}" if isinstance(self.when, FaultPoint) else self.when
         return f"{self.victim}, {where}"
 
 
-_OF_TASKS: Final = (
-    *(FaultPoint.READ_AHEAD, FaultPoint.ALIGNED, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.SNAPSHOT_WRITTEN),
-)
+_OF_SNAPSHOTS: Final = (FaultPoint.SNAPSHOT_BEGUN, FaultPoint.SNAPSHOT_WRITTEN)
+_OF_TASKS: Final = (FaultPoint.READ_AHEAD, FaultPoint.ALIGNED, *_OF_SNAPSHOTS)
 _OF_CUT: Final = (FaultPoint.METADATA_BEGUN,)
 _BEFORE_VIEW: Final = (
     *(FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED, FaultPoint.DIVISION_BEGUN, FaultPoint.DIVIDED),
 )
+BETWEEN: Final = (FaultPoint.ALIGNED, *_OF_SNAPSHOTS, *_OF_CUT, *_BEFORE_VIEW)
+"""Points that are reached at each checkpoint and at the cut, and report its number."""
+
 AFTER_VIEW: Final = (
     *(FaultPoint.START, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.SINK_OPENED, FaultPoint.SINK_WRITTEN),
 )

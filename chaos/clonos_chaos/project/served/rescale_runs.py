@@ -17,13 +17,15 @@ from typing import Final
 
 import msgspec
 
-from clonos_chaos.project.served.rescale_kills import kills_of
+from clonos_chaos.project.served.rescale_kills import KILLS, kills_of
 from clonos_chaos.project.served.rescale_slice import RescaleSlice, SliceRecord
 
 SLICES_FILE: Final = "slices.jsonl"
 CHANGES_A_SLICE: Final = 30
 BAD_MAX: Final = 3
 """Bad slices after which a run ends."""
+
+BETWEEN: Final = frozenset(str(kill) for kill in KILLS if kill.is_between_cut_and_view)
 
 WRONG: Final = ("lost", "duplicated", "contradicted", "disordered")
 
@@ -85,11 +87,12 @@ def line_of(records: Iterable[SliceRecord]) -> str:
     records = list(records)
     total = {name: sum(getattr(each, name) for each in records) for name in ("done", "given_up", "missed", *WRONG)}
     kills = sum(sum(counts) for each in records for counts in each.kills.values())
+    between = sum(sum(counts) for each in records for kill, counts in each.kills.items() if kill in BETWEEN)
     bad = sum(not each.is_good for each in records)
     return (
         f"{total['done'] + total['given_up']} changes, {total['done']} done, {total['given_up']} given up, {kills} with"
-        f" a kill; {len(records)} slices, {bad} bad; {sum(each.records for each in records):,} records, "
-        + ", ".join(f"{total[name]} {name}" for name in WRONG)
+        f" a kill, {between} between cut and view; {len(records)} slices, {bad} bad;"
+        f" {sum(each.records for each in records):,} records, " + ", ".join(f"{total[name]} {name}" for name in WRONG)
     )
 
 

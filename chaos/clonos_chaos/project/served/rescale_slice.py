@@ -18,11 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.progress import TaskPhase
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached
-from clonos.io.store.store import CheckpointStore
 from clonos.status import RescalePhase
 from clonos_chaos.project.served.feeding import feeding
 from clonos_chaos.project.served.rescale_kills import AFTER_VIEW, KILLS, RescaleKill, Victim
@@ -192,7 +190,17 @@ class RescaleSlice:
         """Sets the breakpoint of a kill. One after the view is set when the state is divided: all tasks stand then."""
         if kill is None or not isinstance(kill.when, FaultPoint):
             return None
+        if kill.is_between_cut_and_view:
+            return self._points.set_breakpoint(kill.when, where=self._is_at_cut)
         return self._points.set_breakpoint(FaultPoint.DIVIDED if kill.when in AFTER_VIEW else kill.when)
+
+    def _is_at_cut(self, reached: FaultPointReached) -> bool:
+        """Returns whether a thread has reached a point of the checkpoint at which all tasks stop. Called by the thread
+        of the fault points."""
+        with suppress(ServerFailed):
+            rescale = self._server.get(f"/jobs/{self._job}/status")["rescale"] or {}
+            return reached.detail == str(rescale.get("checkpoint"))
+        return False
 
     def _kill(self, kill: RescaleKill, point: Breakpoint | None) -> tuple[bool, bool]:
         """Kills at its moment. Returns whether that came, and whether nothing could give the change up by then."""
@@ -209,9 +217,8 @@ class RescaleSlice:
         try:
             if hit is None:
                 return False, False
-            is_decided = kill.is_decided and (not hit.detail.isdecimal() or self._is_cut(kill.when, int(hit.detail)))
             self._inject(kill, hit)
-            return True, is_decided
+            return True, kill.is_decided
         finally:
             self._points.withdraw(point)
 
@@ -255,15 +262,6 @@ class RescaleSlice:
             if (self._status.get("rescale") or {}).get("phase") in OVER:
                 return point.hit
         return None
-
-    def _is_cut(self, point: str, checkpoint: int) -> bool:
-        """Returns whether the store has a checkpoint, and widths change there. A fault point of a task has another
-        number."""
-        if point not in (FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED):
-            return True
-        store = CheckpointStore(str(self._folder / "server" / "jobs" / self._job / "store"))
-        store.find_job()
-        return decode_metadata(store.checkpoint_metadata(checkpoint), "the chain").is_cut
 
     # ------------------------------------------------------------------ the state of the job
 
