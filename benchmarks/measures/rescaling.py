@@ -1,8 +1,9 @@
 """Benchmark: the pause of a job while its widths change, beside Flink's on the same job.
 
 Keys of 1,000 bytes are counted, 10,000 a second, with about 100 MB of state. The width of the count changes 2 -> 4 -> 2
-while the job runs. The pause is the longest silence of the results after a request. Each line in a hundred has a mark,
-so the picture shows the latency of every change. Each row must come once, with the right count.
+while the job runs. The pause is the longest silence of the results after a request. One line in ten has a mark, from
+which the picture of latency over time is made. Each row must come once, with the right count. Clonos and Flink are
+measured in turn, because the machine may be shared.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +29,19 @@ from benchmarks.workloads.paced import OPTIONS, Pace, PacedLines, PacedReader
 from clonos import Job, WriterIdentity
 from clonos.operators.connector_contract import Registration
 
-CHANGES: Final = 20
+TURNS: Final = 2
+"""Runs of each side."""
+
+CHANGES: Final = 6
 CHANGES_QUICK: Final = 4
 EVERY_S: Final = 4.0
 FILL_S: Final = 25.0
-SPARE_S: Final = 40.0
-"""Input beyond the planned changes: on a busy machine they take longer."""
+LINES_MAX: Final = 1 << 40
+END: Final = "end"
+"""File with the number of lines after which each reader ends."""
+
+END_AFTER_S: Final = 1.0
+"""Time until a reader has certainly seen that file."""
 
 AFTER_NS: Final = 500_000_000
 """Time after a change whose rows count for it."""
@@ -41,7 +49,10 @@ AFTER_NS: Final = 500_000_000
 ROWS_PER_S: Final = 10_000
 KEYS: Final = 100_000
 KEY_BYTES: Final = 1_000
-MARK_EVERY: Final = 100
+MARK_EVERY: Final = 10
+BIN_NS: Final = 100_000_000
+"""Time of which the picture has a point."""
+
 WIDTH_MAX: Final = 4
 STEP: Final = "count"
 UNIT: Final = "ms"
@@ -52,6 +63,13 @@ class WideReader(PacedReader):
 
     def prepare(self) -> None:
         """Loads nothing."""
+
+    def read(self, records_max: int) -> list[Any] | None:
+        """Returns the keys that are due; None after those that a file limits them to."""
+        end = Path(self._pace.folder) / END
+        if self._pace.lines == LINES_MAX and end.exists():
+            self._pace = replace(self._pace, lines=int(end.read_text("ascii")))
+        return super().read(records_max)
 
     def records(self, first: int, end: int) -> list[Any]:
         """Returns the keys from ``first`` up to ``end``, with their marks."""
@@ -102,41 +120,95 @@ def rescaled_job(pace: Pace) -> Job:
     return job
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of widths. Times are monotonic; ``cut_ns``: when the checkpoint began at which all tasks stop."""
+
+    asked_ns: int
+    cut_ns: int
+    done_ns: int
+
+    @property
+    def took_ms(self) -> float:
+        """Time from the request until all tasks ran."""
+        return (self.done_ns - self.asked_ns) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Results of one run of the job. ``pauses_ms``: of each change. ``quiet_ms``: before the first one."""
+
+    changes: list[Change]
+    pauses_ms: list[float]
+    quiet_ms: float
+
+
 def run(session: Session) -> None:
     """Measures the pauses of Clonos, and those of Flink where it is installed."""
     changes = session.kills or (CHANGES_QUICK if session.is_quick else CHANGES)
-    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
-        seconds = FILL_S + (changes + 1) * EVERY_S + SPARE_S
-        lines = round(ROWS_PER_S / 2 * seconds)
-        pace = Pace(name, ROWS_PER_S / 2, lines, MARK_EVERY)
+    turns: list[Turn] = []
+    flink_ms: list[float] = []
+    flink = sorted((ENVIRONMENTS / "flink").glob("lib/python*/site-packages/pyflink"))
+    for _ in range(1 if session.is_quick else TURNS):
         session.progress(f"{changes} changes of widths, 2 to {WIDTH_MAX} and back")
-        asked_ns, took_ms = _changed(pace, changes)
-        written = _written(pace)
-        _draw(session, pace, written, asked_ns)
-    instants = sorted(entry.at_ns for entry in written)
-    ends = [at + round(ms * 1e6) + AFTER_NS for at, ms in zip(asked_ns, took_ms, strict=True)]
-    pauses = [_silence_ms(instants, at, end) for at, end in zip(asked_ns, ends, strict=True)]
-    quiet = _silence_ms(instants, asked_ns[0] - round(EVERY_S * 1e9), asked_ns[0])
-    session.figure("rescale: longest silence without a change", quiet, UNIT)
+        turns.append(_turn(session, changes))
+        if flink:
+            session.progress("the same changes in Flink")
+            flink_ms += _flink_pauses_ms(flink[0], changes)
+    pauses = [pause for turn in turns for pause in turn.pauses_ms]
+    took = [change.took_ms for turn in turns for change in turn.changes]
+    session.figure("rescale: longest silence without a change", max(turn.quiet_ms for turn in turns), UNIT)
     session.figure("rescale: changes", len(pauses), "")
     session.figure("rescale: pause p50", statistics.median(pauses), UNIT, "<= 150")
     session.figure("rescale: pause worst", max(pauses), UNIT, "<= 400")
-    session.figure("rescale: from request to end p50", statistics.median(took_ms), UNIT)
-    _beside_flink(session, changes, statistics.median(pauses))
+    session.figure("rescale: from request to end p50", statistics.median(took), UNIT)
+    if not flink:
+        session.leave_out("rescale beside Flink", "benchmarks/peers/setup flink makes its environment")
+        return
+    session.figure("rescale in Flink: pause p50", statistics.median(flink_ms), UNIT)
+    session.figure("rescale in Flink: pause worst", max(flink_ms), UNIT)
+    ratio = statistics.median(pauses) / statistics.median(flink_ms)
+    session.figure("rescale, pause p50: Clonos / Flink", ratio, "times", "<= 1")
 
 
-def _changed(pace: Pace, changes: int) -> tuple[list[int], list[float]]:
-    """Runs the job and changes its widths. Returns when each change was asked for, and how long it took."""
-    asked_ns, took_ms = [], []
+def _turn(session: Session, count: int) -> Turn:
+    """Runs the job and changes its widths. Draws its latency."""
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+        pace = Pace(name, ROWS_PER_S / 2, LINES_MAX, MARK_EVERY)
+        changes = _changed(pace, count)
+        pace = replace(pace, lines=int((Path(name) / END).read_text("ascii")))
+        written = _written(pace)
+        _draw(session, pace, written, changes)
+    instants = sorted(entry.at_ns for entry in written)
+    pauses = [_silence_ms(instants, change.asked_ns, change.done_ns + AFTER_NS) for change in changes]
+    first_ns = changes[0].asked_ns
+    return Turn(changes, pauses, _silence_ms(instants, first_ns - round(EVERY_S * 1e9), first_ns))
+
+
+def _changed(pace: Pace, count: int) -> list[Change]:
+    """Runs the job, changes its widths, and ends its input."""
+    changes = []
     with rescaled_job(pace).start(store=str(Path(pace.folder) / "store"), overwrite=True, **OPTIONS) as handle:
         time.sleep(FILL_S)
-        for number in range(changes):
-            asked_ns.append(time.monotonic_ns())
-            handle.rescale({STEP: WIDTH_MAX if number % 2 == 0 else 2, "sink": WIDTH_MAX if number % 2 == 0 else 2})
-            took_ms.append((time.monotonic_ns() - asked_ns[-1]) / 1e6)
-            time.sleep(max(2 * AFTER_NS / 1e9, EVERY_S - took_ms[-1] / 1e3))
+        for number in range(count):
+            asked_ns = time.monotonic_ns()
+            width = WIDTH_MAX if number % 2 == 0 else 2
+            done = handle.rescale({STEP: width, "sink": width})
+            done_ns, epoch_ns = time.monotonic_ns(), time.time_ns() - time.monotonic_ns()
+            begun = {each.number: each.begun_ns - epoch_ns for each in handle.checkpoints()}
+            changes.append(Change(asked_ns, begun[done.checkpoint], done_ns))
+            time.sleep(max(2 * AFTER_NS / 1e9, EVERY_S - changes[-1].took_ms / 1e3))
+        _end_input(pace)
         handle.wait()
-    return asked_ns, took_ms
+    return changes
+
+
+def _end_input(pace: Pace) -> None:
+    """Lets each reader end after a line that none of them has come to."""
+    due = (time.monotonic_ns() - pace.begun_ns()) / 1e9
+    end, new = Path(pace.folder) / END, Path(pace.folder) / f"{END}.new"
+    new.write_text(str(round((due + END_AFTER_S) * pace.lines_per_s)), "ascii")
+    new.rename(end)
 
 
 def _written(pace: Pace) -> list[Entry]:
@@ -162,34 +234,25 @@ def _silence_ms(instants: list[int], from_ns: int, until_ns: int) -> float:
     return max((b - a for a, b in pairwise(instants) if b > from_ns and a < until_ns), default=0) / 1e6
 
 
-def _draw(session: Session, pace: Pace, written: list[Entry], asked_ns: list[int]) -> None:
-    begun_ns = pace.begun_ns()
-    points = sorted(
-        ((pace.due_ns(number) - begun_ns) / 1e9, (entry.at_ns - pace.due_ns(number)) / 1e6)
-        for entry in written
-        for _, number in entry.marks
-        if pace.due_ns(number) > asked_ns[0] - 5e9
-    )
-    instants = [(at - begun_ns) / 1e9 for at in asked_ns]
+def _draw(session: Session, pace: Pace, written: list[Entry], changes: list[Change]) -> None:
+    begun_ns, first_ns = pace.begun_ns(), changes[0].asked_ns - round(EVERY_S * 1e9)
+    bins: dict[int, list[float]] = defaultdict(list)
+    for number, at_ns in ((number, entry.at_ns) for entry in written for _, number in entry.marks):
+        if (due_ns := pace.due_ns(number)) > first_ns:
+            bins[(due_ns - begun_ns) // BIN_NS].append((at_ns - due_ns) / 1e6)
+    points = sorted(((at + 0.5) * BIN_NS / 1e9, sorted(found)) for at, found in bins.items())
+    curves = {f"p{share}": [(at_s, found[len(found) * share // 100]) for at_s, found in points] for share in (99, 50)}
     plots.lines(
-        session.results / "rescale-latency.png",
-        {"latency": points},
-        "Latency while the width changes 2 to 4 and back (red: the request)",
+        session.results / "rescale-latency.svg",
+        curves,
+        "Latency per 100 ms (red: the checkpoint at which the width changes)",
         ("s", "ms"),
-        instants=instants,
+        instants=[(change.cut_ns - begun_ns) / 1e9 for change in changes],
     )
 
 
-def _beside_flink(session: Session, changes: int, own_ms: float) -> None:
-    """Measures Flink's pause on the same job in the same session."""
-    found = sorted((ENVIRONMENTS / "flink").glob("lib/python*/site-packages/pyflink"))
-    if not found:
-        session.leave_out("rescale beside Flink", "benchmarks/peers/setup flink makes its environment")
-        return
-    session.progress("the same changes in Flink")
-    command = [sys.executable, "-m", "benchmarks.peers.flink_rescale", str(found[0]), str(changes)]
+def _flink_pauses_ms(found: Path, changes: int) -> list[float]:
+    """Measures Flink's pauses on the same job."""
+    command = [sys.executable, "-m", "benchmarks.peers.flink_rescale", str(found), str(changes)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    pauses = json.loads(printed.stdout.splitlines()[-1])
-    session.figure("rescale in Flink: pause p50", pauses["p50_s"] * 1e3, UNIT)
-    session.figure("rescale in Flink: pause worst", pauses["worst_s"] * 1e3, UNIT)
-    session.figure("rescale, pause p50: Clonos / Flink", own_ms / (pauses["p50_s"] * 1e3), "times", "<= 1")
+    return [seconds * 1e3 for seconds in json.loads(printed.stdout.splitlines()[-1])["pauses_s"]]
