@@ -55,6 +55,12 @@ def add_commands(commands: Any) -> None:
     capture = _add(commands, "capture", "write a record of a task's epoch, while the job goes on")
     capture.add_argument("--task", required=True, metavar="TASK", help="such as count/0")
     capture.add_argument("--folder", metavar="FOLDER", help="below which; without it beside the store")
+    threads = _add(commands, "threads", "show what the threads of a job are at, also of a task that is stuck")
+    threads.add_argument("--task", metavar="TASK", help="the threads of this task only, such as count/0")
+    flame = _add(commands, "flame", "sample what a task spends its time with, and draw it as a flame graph")
+    flame.add_argument("--task", required=True, metavar="TASK", help="such as count/0")
+    flame.add_argument("--seconds", type=float, default=5.0, metavar="S", help="for how long (default: 5, up to 15)")
+    flame.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture; without it folded stacks are printed")
     stop = _add(commands, "stop", "stop a job with a final checkpoint")
     stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
     stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
@@ -267,6 +273,31 @@ def _capture(parsed: argparse.Namespace) -> int:
     return ENDED
 
 
+def _threads(parsed: argparse.Namespace) -> int:
+    """Prints a thread dump."""
+    from clonos.job.stack_documents import dump_lines
+
+    client = _client_of(parsed)
+    document = client.post(f"/jobs/{client.find(parsed.job)}/threads", {"task": parsed.task})
+    print(json.dumps(document) if parsed.json else "\n".join(dump_lines(document)))
+    return ENDED
+
+
+def _flame(parsed: argparse.Namespace) -> int:
+    """Samples a task, and draws or prints what was seen."""
+    from clonos.job.stack_documents import flame_svg
+
+    client = _client_of(parsed)
+    asked = {"task": parsed.task, "seconds": parsed.seconds}
+    document = client.post(f"/jobs/{client.find(parsed.job)}/flame", asked)
+    if parsed.out is not None:
+        parsed.out.write_text(flame_svg(document), "utf-8")
+        _report(parsed, document, f"{document['samples']} samples of {parsed.task} are drawn in {parsed.out}")
+    else:
+        sys.stdout.write(json.dumps(document) + "\n" if parsed.json else document["folded"])
+    return ENDED
+
+
 def is_done(job_id: str, number: int, found: Mapping[str, Any] | None, has_ended: bool) -> bool:
     """Returns whether the request of a change with this number is done. ``found``: the last change of the job.
 
@@ -360,6 +391,8 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "savepoint": _savepoint,
     "rescale": _rescale,
     "capture": _capture,
+    "threads": _threads,
+    "flame": _flame,
     "stop": _stop,
     "cancel": _cancel,
     "delete": _delete,

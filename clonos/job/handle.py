@@ -45,6 +45,7 @@ from clonos.job.run_report import (
 from clonos.job.scaling_advice import ScalingAdviser
 from clonos.job.shown_metrics import ShownMetrics
 from clonos.job.skew import keyed_steps
+from clonos.job.stack_documents import FLAME_S_MAX, dump_document, flame_document
 from clonos.job.status_view import build_status, checkpoint_states, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.operators.job_image import JobImage
@@ -354,15 +355,48 @@ class Handle:
         Raises: JobError: the job has no such task, or has ended. CaptureFailed: a task that has something of the epoch
         does not run in this time, the epoch is too large, or the record cannot be written.
         """
+        number = self._running_task(task)
+        root = epochs_folder(self._name, self._launched.start.store) if folder is None else Path(folder)
+        return self._launched.driver.captures.take(number, root, timeout)
+
+    def threads(self, task: str | None = None) -> dict[str, Any]:
+        """Returns what the threads of the driver and of all slots are at: stacks, and for a thread that runs the code
+        of a task the step and the arguments of your function. A task that is stuck in your code is shown too.
+
+        ``task``: its threads only. The document is that of the API (docs/debugging.md).
+
+        Raises: JobError: the job has no such task, or has ended.
+        """
+        if task is not None:
+            self._running_task(task)
+        elif self._launched.driver.result.done():
+            raise JobError(f"the job {self._name} has ended, and its threads with it.")
+        return dump_document(self._launched.driver.stacks.dump(), task)
+
+    def flame(self, task: str, seconds: float = 5.0) -> dict[str, Any]:
+        """Samples what the thread of a task is at, 100 times per second; returns how often each stack was seen, as
+        folded stacks. Nothing is measured at other times.
+
+        ``seconds``: up to 15.
+
+        Raises: JobError: the job has no such task, has ended, or ``seconds`` is out of range. StacksMissing: the task
+        has no process now, or it does not answer.
+        """
+        if not 0 < seconds <= FLAME_S_MAX:
+            raise JobError(f"flame(seconds={seconds!r:.40}) needs a number above 0 and up to {FLAME_S_MAX:g}.")
+        number = self._running_task(task)
+        return flame_document(task, self._launched.driver.stacks.sample(number, task, seconds))
+
+    def _running_task(self, task: str) -> TaskId:
+        """Returns the number of a task. Raises: JobError: the job has no such task, or has ended."""
         if self._launched.driver.result.done():
-            raise JobError(f"the job {self._name} has ended, so no task of it can be captured.")
+            raise JobError(f"the job {self._name} has ended, and with it the task {task!r:.100}.")
         plan = self.plan
         number = plan.task_named(task)
         if number is None:
             names = ", ".join(map(plan.task_name, plan.tasks))
             raise JobError(f"the job {self._name} has no task {task!r:.100}; it has {names}.")
-        root = epochs_folder(self._name, self._launched.start.store) if folder is None else Path(folder)
-        return self._launched.driver.captures.take(number, root, timeout)
+        return number
 
     @property
     def failed_epoch(self) -> FailedEpoch:

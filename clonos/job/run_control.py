@@ -27,6 +27,7 @@ from clonos.job.handle import Handle
 from clonos.job.last_lines import collecting
 from clonos.job.run_documents import RunDocuments, RunLog
 from clonos.job.run_register import RegisteredRun, absolute, folder_of_runs, write_record
+from clonos.job.stack_documents import FLAME_S
 
 logger = logging.getLogger("clonos.run")
 
@@ -160,7 +161,7 @@ class RunControl:
             case "GET", "logs":
                 query = request.get("query") or {}
                 return self._log.document(int(query.get("after", 0)))
-            case "POST", "savepoint" | "rescale" | "stop" | "cancel" | "capture":
+            case "POST", "savepoint" | "rescale" | "stop" | "cancel" | "capture" | "threads" | "flame":
                 return self._change(verb, body)
         raise RunRequestRefused(404, f"a job of clonos run has no {verb!r:.100}.")
 
@@ -175,6 +176,10 @@ class RunControl:
                 raise RunRequestRefused(400, f"place_anew is {is_placed_anew!r:.100}, and not true or false.")
             number, widths = self._handle.begin_rescale(body.get("widths") or {}, is_placed_anew=is_placed_anew)
             return {"number": number, "widths": widths}
+        if verb == "threads":
+            return self._handle.threads(body.get("task") or None)
+        if verb == "flame":
+            return self._handle.flame(str(body.get("task")), float(body.get("seconds", FLAME_S)))
         if verb == "capture":
             return {
                 "epoch": str(self._handle.capture(str(body.get("task")), body.get("folder") or None, CAPTURE_S_MAX))

@@ -53,6 +53,7 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
 
 FAR: Final = 1 << 40
 """Number beyond all numbers of the job."""
@@ -86,6 +87,8 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Mes
     yield Completed(CheckpointId(FAR), 1, ())
     yield Hold(liar)
     yield Peek(TaskId(FAR), FORGED[:900], FAR, FAR)
+    yield ShowThreads(FAR)
+    yield SampleTask(TaskId(FAR), FAR, FAR)
     yield CaptureLog(TaskId(FAR), Incarnation(1), LogId(FAR), FAR, FAR, FAR)
     yield CaptureElements(ChannelId(FAR), TaskId(FAR), Incarnation(1), FAR, FAR, True, FAR)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
@@ -137,6 +140,7 @@ def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
     yield Warned(liar, FORGED, (("field", FORGED),))
     yield Peeked(TaskId(FAR), FAR, b"\xff" * 100)
+    yield StacksShown(FAR, b"\xff" * 100)
     yield CapturedLog(TaskId(FAR), Incarnation(1), LogId(FAR), FAR, 0, FAR, b"\xff", FAR)
     yield CapturedElements(ChannelId(FAR), TaskId(FAR), Incarnation(1), FAR, 0, FAR, FAR)
     yield Logged(liar, FAR, "no.logger.of.ours", FORGED)

@@ -41,6 +41,7 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
+from clonos.core.wire.stack_messages import SampleTask
 
 
 def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
@@ -257,6 +258,7 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Peek: _one_task,
     CaptureLog: _one_task,
     CaptureElements: _capture_elements,
+    SampleTask: _one_task,
 }
 
 

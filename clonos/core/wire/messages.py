@@ -36,6 +36,7 @@ from clonos.core.wire.recovery_messages import (
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
 
 Message = (
     Batch
@@ -62,6 +63,7 @@ Message = (
     | Peeked
     | CapturedLog
     | CapturedElements
+    | StacksShown
     | View
     | TriggerCheckpoint
     | AnnounceAck
@@ -70,6 +72,8 @@ Message = (
     | Peek
     | CaptureLog
     | CaptureElements
+    | ShowThreads
+    | SampleTask
     | WarmUp
     | Completed
     | Release

@@ -22,6 +22,8 @@ from clonos.server.job_api.documents import (
     Accepted,
     CaptureRequest,
     CheckpointList,
+    FlameDocument,
+    FlameRequest,
     HistoryDocument,
     JobDocument,
     JobList,
@@ -37,6 +39,8 @@ from clonos.server.job_api.documents import (
     SeriesDocument,
     StatusDocument,
     StopRequest,
+    ThreadDumpDocument,
+    ThreadsRequest,
 )
 from clonos.server.job_api.job_source import RequestDenied
 from clonos.server.register.transitions import JobEvent, next_status
@@ -152,6 +156,16 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
     async def capture(job_id: str, request: CaptureRequest) -> Response:
         """Writes a record of what a task has done since the last completed checkpoint."""
         return await _forwarded(known, job_id, "capture", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/threads", response_model=ThreadDumpDocument)
+    async def threads(job_id: str, request: ThreadsRequest) -> Response:
+        """Returns what the threads of the driver and of the slots are at."""
+        return await _forwarded(known, job_id, "threads", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/flame", response_model=FlameDocument)
+    async def flame(job_id: str, request: FlameRequest) -> Response:
+        """Samples the stack of a task for some seconds, then returns how often each was seen."""
+        return await _forwarded(known, job_id, "flame", request.model_dump_json().encode())
 
     @app.post(f"{JOB}/kill", status_code=202, response_model=Accepted)
     async def kill(job_id: str, request: KillRequest) -> Response:

@@ -25,6 +25,8 @@ from clonos.server.job_api.documents import (
     DriverDocument,
     ErrorDocument,
     ErrorText,
+    FlameDocument,
+    FlameRequest,
     HistoryDocument,
     JobDocument,
     JobList,
@@ -38,6 +40,8 @@ from clonos.server.job_api.documents import (
     SeriesDocument,
     StatusDocument,
     StopRequest,
+    ThreadDumpDocument,
+    ThreadsRequest,
 )
 from clonos.server.job_api.events import OpenStreams, events
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, RequestGuard, Role
@@ -83,6 +87,7 @@ def job_app(
     add_event_stream(
         app, partial(_check, watch), lambda _, after: events(watch, watch.logs.last if after is None else after)
     )
+    _add_looks(app, watch)
     _add_requests(app, watch)
     add_page(app)
     return RequestGuard(app, role_of, hosts)
@@ -198,14 +203,49 @@ def add_event_stream(
         return streams.answer(request, events_of(job_id, after))
 
 
+async def _check_running(watch: JobWatch, job_id: str) -> None:
+    """Raises: RequestDenied: there is no such job, or it has ended."""
+    _check(watch, job_id)
+    summary = await asyncio.to_thread(watch.summary_now)
+    if is_final(summary) or watch.has_ended:
+        raise RequestDenied("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
+
+
+def _add_looks(app: FastAPI, watch: JobWatch) -> None:
+    """Adds the requests that change nothing, but show data of the job: the token for reading does not do."""
+    source, check_running = watch.source, partial(_check_running, watch)
+
+    @app.post(f"{JOB}/peek")
+    async def peek(job_id: str, request: PeekRequest) -> PeekedRows:
+        """Returns the next rows that a step emits. They are data of the job, so the token that controls is needed."""
+        await check_running(job_id)
+        return PeekedRows(rows=await asyncio.to_thread(source.peek, request.step, request.count))
+
+    @app.post(f"{JOB}/capture")
+    async def capture(job_id: str, request: CaptureRequest) -> Accepted:
+        """Writes a record of what a task has done since the last completed checkpoint; the answer has its folder. It
+        has data of the job, so the token that controls is needed."""
+        await check_running(job_id)
+        return Accepted(epoch=await asyncio.to_thread(source.capture, request.task, request.folder))
+
+    @app.post(f"{JOB}/threads")
+    async def threads(job_id: str, request: ThreadsRequest) -> ThreadDumpDocument:
+        """Returns what the threads of the driver and of the slots are at. Arguments are data of the job, so the token
+        that controls is needed."""
+        await check_running(job_id)
+        return ThreadDumpDocument.model_validate(await asyncio.to_thread(source.threads, request.task))
+
+    @app.post(f"{JOB}/flame")
+    async def flame(job_id: str, request: FlameRequest) -> FlameDocument:
+        """Samples the stack of a task for some seconds, then returns how often each was seen."""
+        await check_running(job_id)
+        return FlameDocument.model_validate(await asyncio.to_thread(source.flame, request.task, request.seconds))
+
+
 def _add_requests(app: FastAPI, watch: JobWatch) -> None:
     source = watch.source
 
-    async def check_running(job_id: str) -> None:
-        _check(watch, job_id)
-        summary = await asyncio.to_thread(watch.summary_now)
-        if is_final(summary) or watch.has_ended:
-            raise RequestDenied("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
+    check_running = partial(_check_running, watch)
 
     @app.post(f"{JOB}/savepoint", status_code=202)
     async def savepoint(job_id: str, request: SavepointRequest) -> Accepted:
@@ -234,19 +274,6 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         await check_running(job_id)
         await asyncio.to_thread(source.stop, False, None)
         return Accepted()
-
-    @app.post(f"{JOB}/peek")
-    async def peek(job_id: str, request: PeekRequest) -> PeekedRows:
-        """Returns the next rows that a step emits. They are data of the job, so the token that controls is needed."""
-        await check_running(job_id)
-        return PeekedRows(rows=await asyncio.to_thread(source.peek, request.step, request.count))
-
-    @app.post(f"{JOB}/capture")
-    async def capture(job_id: str, request: CaptureRequest) -> Accepted:
-        """Writes a record of what a task has done since the last completed checkpoint; the answer has its folder. It
-        has data of the job, so the token that controls is needed."""
-        await check_running(job_id)
-        return Accepted(epoch=await asyncio.to_thread(source.capture, request.task, request.folder))
 
     @app.post(f"{JOB}/kill", status_code=202)
     async def kill(job_id: str, request: KillRequest) -> Accepted:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field, model_validator
 
 from clonos.job.job_status import JobStatus as JobStatus
+from clonos.job.stack_documents import FLAME_S, FLAME_S_MAX
 
 PEEK_ROWS_MAX = 100
 WIDTH_MAX = 1 << 16
@@ -382,6 +383,63 @@ class CaptureRequest(BaseModel):
 
     task: str
     folder: str | None = None
+
+
+class ThreadsRequest(BaseModel):
+    """Request of a thread dump. ``task``: the threads of this task only; null: all of the job."""
+
+    task: str | None = None
+
+
+class ArgumentDocument(BaseModel):
+    """Argument of a function as text, cut at 300 characters: as it is now, which the function may have changed."""
+
+    name: str
+    value: str
+
+
+class ThreadDocument(BaseModel):
+    """Thread. ``task``: whose code it runs, and ``step``: the innermost on its stack; "" for others. ``is_waiting``:
+    the task waits for its slot. ``arguments``: of the function of user code that the step has called. ``frames``:
+    innermost last."""
+
+    name: str
+    task: str
+    step: str
+    is_waiting: bool
+    arguments: list[ArgumentDocument]
+    frames: list[str]
+
+
+class ProcessDocument(BaseModel):
+    """Process with its threads, those of tasks first."""
+
+    pid: int
+    host: str
+    is_driver: bool
+    threads: list[ThreadDocument]
+
+
+class ThreadDumpDocument(BaseModel):
+    """Threads of a job. ``silent``: sentences about processes that did not answer."""
+
+    processes: list[ProcessDocument]
+    silent: list[str]
+
+
+class FlameRequest(BaseModel):
+    """Request to sample a task."""
+
+    task: str
+    seconds: float = Field(default=FLAME_S, gt=0, le=FLAME_S_MAX)
+
+
+class FlameDocument(BaseModel):
+    """Samples of a task. ``folded``: a line for each stack, with its functions separated by ";", and its samples."""
+
+    task: str
+    samples: int
+    folded: str
 
 
 class PeekRequest(BaseModel):

@@ -117,6 +117,12 @@ class JobSource(Protocol):
     def capture(self, task: str, folder: str | None) -> str:
         """Writes a record of a task's epoch; returns its folder. Raises: RequestDenied."""
 
+    def threads(self, task: str | None) -> dict[str, Any]:
+        """Returns the document of a thread dump. Raises: RequestDenied."""
+
+    def flame(self, task: str, seconds: float) -> dict[str, Any]:
+        """Samples a task; returns the document of a flame graph. Raises: RequestDenied."""
+
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: RequestDenied."""
 
@@ -245,6 +251,26 @@ class HandleSource:
             return str(self._handle.capture(task, folder, CAPTURE_S))
         except ClonosError as error:
             raise RequestDenied("capture_refused", str(error)) from None
+
+    def threads(self, task: str | None) -> dict[str, Any]:
+        """Returns the document of a thread dump.
+
+        Raises: RequestDenied: there is no such task.
+        """
+        try:
+            return self._handle.threads(task)
+        except ClonosError as error:
+            raise RequestDenied("threads_not_shown", str(error)) from None
+
+    def flame(self, task: str, seconds: float) -> dict[str, Any]:
+        """Samples a task; returns the document of a flame graph.
+
+        Raises: RequestDenied: there is no such task, or it cannot be sampled now.
+        """
+        try:
+            return self._handle.flame(task, seconds)
+        except ClonosError as error:
+            raise RequestDenied("task_not_sampled", str(error)) from None
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process.

@@ -54,6 +54,7 @@ from clonos.core.wire.capture_messages import CapturedElements, CapturedLog
 from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Peeked, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
+from clonos.core.wire.stack_messages import StacksShown
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
 from clonos.io.net.listening import Binding
@@ -78,6 +79,7 @@ from clonos_standby.driver.captures import CapturedJob, Captures
 from clonos_standby.driver.failed_epoch import FailedEpoch
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
+from clonos_standby.driver.shown_stacks import ShownStacks
 from clonos_standby.driver.slot_orders import SlotOrders
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec
@@ -161,6 +163,7 @@ class Driver:
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
+        self.stacks = ShownStacks(self.ask, self._transport.send)
         packed = plan.launch_spec.image
         job = CapturedJob(plan.image, packed, plan.begin.job_id, plan.begin.versions, source_files(packed))
         store_url = plan.launch_spec.store_url
@@ -300,6 +303,8 @@ class Driver:
             self._log_line(sender, message)
         elif isinstance(message, Peeked):
             self.peeks.on_peeked(sender, message)
+        elif isinstance(message, StacksShown):
+            self.stacks.on_shown(sender, message)
         elif isinstance(message, CapturedLog | CapturedElements):
             self.captures.on_captured(sender, message, payload)
         elif isinstance(message, Warned):

@@ -20,6 +20,7 @@ from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.transport import Transport
@@ -30,6 +31,7 @@ from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.sink_thread import SinkThread
 from clonos_standby.slot.surroundings import SlotSurroundings
 from clonos_standby.slot.task_thread import TaskThread
+from clonos_standby.stacks import StackAnswers
 from clonos_standby.store_thread import SnapshotStore
 
 logger = logging.getLogger("clonos.slot")
@@ -55,6 +57,7 @@ class EffectExecutor:
         self._sinks: dict[tuple[TaskId, Incarnation], SinkThread] = {}
         self._threads: list[Thread] = []
         self._hangs = HangWatch(self._warn)
+        self._stacks = StackAnswers(lambda shown: context.inbox.put(transport.send, COORDINATOR, shown))
         self._producers = JournalThreads(context)
         self._snapshots = SnapshotStore(store, context, context.new_mirror)
         self._spill = SpillFolder(
@@ -104,6 +107,7 @@ class EffectExecutor:
         self._threads += self._producers.close_all()
         self._snapshots.close()
         self._spill.close()
+        self._stacks.close()
         deadline_s = time.monotonic() + JOIN_TIMEOUT_S
         for each in self._threads:
             each.join(max(0.0, deadline_s - time.monotonic()))
@@ -124,6 +128,11 @@ class EffectExecutor:
         for (task, _), thread in self._tasks.items():
             if task == asked.task:
                 thread.peek(asked.step, asked.rows_max, show)
+
+    def show_stacks(self, asked: ShowThreads | SampleTask) -> None:
+        """Sends the driver the stacks of the threads of this process, or samples of that of a task."""
+        wanted = asked.task if isinstance(asked, SampleTask) else None
+        self._stacks.answer(asked, [thread for (task, _), thread in self._tasks.items() if task == wanted])
 
     def _send(self, asked: effect.SendMessage) -> None:
         message = asked.message

@@ -91,7 +91,7 @@ def is_waiting(frame: FrameType) -> bool:
     while inner is not None:
         if inner.f_code.co_filename == TaskThread.receive.__code__.co_filename:
             return inner.f_code.co_name in WAITING
-        if not inner.f_code.co_filename.startswith(NO_USER_CODE) and _package(inner) not in PACKAGES:
+        if not inner.f_code.co_filename.startswith(NO_USER_CODE) and package_of(inner) not in PACKAGES:
             return False
         inner = inner.f_back
     return False
@@ -101,7 +101,7 @@ def step_of(frame: FrameType) -> str:
     """Returns the name of the innermost step on the stack; "" if there is none."""
     outer: FrameType | None = frame
     while outer is not None:
-        if _package(outer) == "clonos":
+        if package_of(outer) == "clonos":
             owner = outer.f_locals.get("self")
             guard = getattr(owner, "guard", None) if isinstance(owner, Operator) else owner
             if isinstance(guard, Guard):
@@ -114,21 +114,24 @@ def line_of(frame: FrameType) -> str:
     """Returns the innermost line of user code, with its text: ``job.py:7 in spin: while True:``."""
     outer: FrameType | None = frame
     while outer is not None:
-        if _package(outer) not in PACKAGES and _is_user_code(outer.f_code.co_filename):
-            return _line(outer)
+        if package_of(outer) not in PACKAGES and is_user_code(outer.f_code.co_filename):
+            return line_text(outer)
         outer = outer.f_back
-    return _line(frame)
+    return line_text(frame)
 
 
-def _is_user_code(file: str) -> bool:
+def is_user_code(file: str) -> bool:
+    """Returns whether a file has code of the user: neither of Python, nor installed."""
     return not file.startswith((*NO_USER_CODE, "<frozen")) and f"{os.sep}site-packages{os.sep}" not in file
 
 
-def _package(frame: FrameType) -> str:
+def package_of(frame: FrameType) -> str:
+    """Returns the top-level package of the code of a frame."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _line(frame: FrameType) -> str:
+def line_text(frame: FrameType) -> str:
+    """Returns the line that a frame is at: ``job.py:7 in spin: while True:``."""
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()[:LINE_CHARACTERS_MAX]
     return f"{os.path.basename(file)}:{line} in {frame.f_code.co_name}" + (f": {text}" if text else "")

@@ -30,6 +30,7 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Logged, Peek, Register, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
@@ -195,6 +196,9 @@ class SlotHost:
                     )
             self.handle(MessageReceived(sender, message, payload))
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
+            return
+        if sender == COORDINATOR and isinstance(message, ShowThreads | SampleTask):
+            self._executor.show_stacks(message)
             return
         if sender == COORDINATOR and isinstance(message, Peek):
             self._executor.peek(message)  # the task may be one of another plan, which has no such step

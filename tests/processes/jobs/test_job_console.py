@@ -49,6 +49,17 @@ class Terminal:
             )
         return self.process
 
+    def output_of(self, *arguments: str) -> str:
+        """What another ``clonos`` prints meanwhile."""
+        path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
+        command = [sys.executable, "-m", "clonos.cli", *arguments]
+        environment = os.environ | {"PYTHONPATH": path}
+        ended = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        assert ended.returncode == ENDED, ended.stderr
+        return ended.stdout
+
     def errors(self) -> str:
         """Standard error so far."""
         return (self.folder / "errors.txt").read_text("utf-8")
@@ -136,6 +147,13 @@ def test_a_step_that_hangs_is_named_and_does_not_outlive_a_second_signal(termina
     terminal.wait_for((terminal.folder / "spins").exists, process)
     hang = r"step 'spin' of task spin/0 has been at work on the same input for \d+ s: \w+\.py:\d+ in \w+: "
     terminal.wait_for(lambda: re.search(hang, terminal.errors()), process)
+    shown = terminal.output_of("threads", ".clonos/hanging")
+    (stuck,) = re.findall(r"^  thread task spin/0 .*(?:\n    .*)*", shown, re.MULTILINE)
+    assert ": in step 'spin'\n    with n = 7\n" in stuck
+    assert re.search(r"\n    job.py:\d in spin: ", stuck)
+    assert "  thread coordinator\n" in shown
+    folded = terminal.output_of("flame", ".clonos/hanging", "--task", "spin/0", "--seconds", "0.2")
+    assert re.fullmatch(r"(?:\S+ .*;spin \(job.py:\d\).* \d+\n)+", folded), folded
     process.send_signal(signal.SIGINT)
     waits = (
         r"waiting for the final checkpoint: spin/0 has not taken it yet \(step 'spin' .*; another signal ends the job"

@@ -149,6 +149,21 @@ class HostileSource:
         """A folder whose name is hostile."""
         return SCRIPT
 
+    def threads(self, task: str | None) -> dict[str, Any]:
+        """A thread whose texts are hostile."""
+        argument = {"name": "record", "value": SCRIPT}
+        thread = {"name": SCRIPT, "task": SCRIPT, "step": SCRIPT, "is_waiting": False, "frames": [SCRIPT, LONG]}
+        return {
+            "processes": [
+                {"pid": 7, "host": SCRIPT, "is_driver": False, "threads": [{**thread, "arguments": [argument]}]}
+            ],
+            "silent": [SCRIPT],
+        }
+
+    def flame(self, task: str, seconds: float) -> dict[str, Any]:
+        """Stacks whose functions have hostile names."""
+        return {"task": task, "samples": 4, "folded": f"a;{SCRIPT} 3\na;{LONG} 1\n"}
+
     def peek(self, step: str, count: int) -> list[str]:
         """Rows with scripts."""
         return [SCRIPT, LONG][:count]

@@ -37,6 +37,7 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
@@ -64,6 +65,9 @@ OF_COORDINATORS = (
     CapturedLog(TaskId(0), LIFE, LogId(0), 0, 0, 0, b"", 1),
     CapturedElements(ChannelId(0), TaskId(0), LIFE, 0, 0, 0, 1),
     Peeked(TaskId(0), 1, b""),
+    ShowThreads(1),
+    SampleTask(TaskId(0), 100, 1),
+    StacksShown(1, b""),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),
 )

@@ -46,6 +46,7 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
+from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import SlotDialogue
 
@@ -113,6 +114,8 @@ OF_COORDINATOR = (
     AnnounceAck(TaskId(1), LIFE, ChannelId(0), 0),
     Hold(SlotId(2)),
     Peek(TaskId(1), "step", 5, 1),
+    ShowThreads(1),
+    SampleTask(TaskId(1), 100, 1),
     CaptureLog(TaskId(1), LIFE, LogId(1), 0, 1, 1),
     CaptureElements(ChannelId(0), TaskId(0), LIFE, 0, 1, False, 1),
     Completed(CheckpointId(1), 1, ()),
@@ -131,6 +134,7 @@ TO_COORDINATOR = (
     Warned(SlotId(1), "text", ()),
     Logged(SlotId(1), 30, "clonos", "text"),
     Peeked(TaskId(1), 1, b""),
+    StacksShown(1, b""),
     CapturedLog(TaskId(1), LIFE, LogId(1), 0, 0, 0, b"", 1),
     CapturedElements(ChannelId(0), TaskId(0), LIFE, 0, 0, 0, 1),
 )
