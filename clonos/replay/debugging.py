@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pdb
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 from clonos.core.model.code_location import INSTALLED, LIBRARY
 from clonos.core.model.errors import JobError
 from clonos.core.ports.task_port import TaskStopped
-from clonos.replay.output_comparison import shown
-from clonos.replay.replay_chain import Hook, RecordAt
+from clonos.core.values.column_rows import rows_of_columns
+from clonos.replay.output_comparison import ROWS_SHOWN, shown
+from clonos.replay.record_hooks import Hook, RecordAt
 
 SKIPPED: Final = [pattern for name in LIBRARY for pattern in (name, f"{name}.*")]
 
@@ -66,10 +67,13 @@ def examine(error: BaseException) -> None:
 
 
 def stopping(condition: Condition, report: Callable[[str], None] = print) -> Hook:
-    """Returns a hook that stops in the function of the user that gets the next record for which a condition holds."""
+    """Returns a hook that stops in the function of the user that gets the next record for which a condition holds.
+
+    No function of the user gets a batch of columns.
+    """
 
     def hook(at: RecordAt) -> None:
-        if condition(at):
+        if at.last is None and condition(at):
             report(described_record(at))
             debugger = ReplayDebugger()
             debugger.set_trace(sys._getframe())
@@ -78,17 +82,27 @@ def stopping(condition: Condition, report: Callable[[str], None] = print) -> Hoo
 
 
 def described_record(at: RecordAt) -> str:
-    """Describes a record in front of a step."""
+    """Describes a record, or a batch, in front of a step."""
+    if at.last is not None:
+        return (
+            f"a batch of the step {at.step}, from the records {at.number:,} to {at.last:,}: {_shown_batch(at.record)}"
+        )
     number = "a record" if at.number is None else f"record {at.number:,}"
     key = "" if at.key is None else f", key {shown(at.key)}"
     return f"{number} of the step {at.step}{key}: {shown(at.record)}"
+
+
+def _shown_batch(batch: Any) -> str:
+    rows = rows_of_columns(batch.slice(0, ROWS_SHOWN))
+    more = batch.num_rows - len(rows)
+    return ", ".join(map(shown, rows)) + (f" and {more:,} more" if more else "")
 
 
 def condition_of(text: str) -> Condition:
     """Returns the condition of ``--at``: ``record=N``, ``key=K``, ``step=NAME``, or an expression of Python.
 
     An expression has the fields of the record as names, and ``record``, ``key``, ``number`` and ``step``. Where it
-    raises, because a record has no such field, it does not hold.
+    raises, because a record has no such field, it does not hold. For a batch of columns it holds for one of its rows.
 
     Raises: JobError: it is none of these.
     """
@@ -98,7 +112,7 @@ def condition_of(text: str) -> Condition:
         if not value.replace("_", "").replace(",", "").isdigit():
             raise JobError(f"--at record={value}: give the number of a record of the epoch, from 1.")
         number = int(value.replace(",", ""))
-        return lambda at: at.number == number
+        return lambda at: at.number is not None and at.number <= number <= (at.last or at.number)
     if equals and name == "key" and not value.startswith("="):
         return lambda at: at.key is not None and value in (str(at.key), repr(at.key))
     if equals and name == "step" and not value.startswith("="):
@@ -110,7 +124,15 @@ def condition_of(text: str) -> Condition:
             f"--at {text!r} is no expression: {error.msg}. Give record=N, key=K, step=NAME or an expression of Python"
             " such as 'n > 7'."
         ) from None
-    return lambda at: _holds(code, at)
+    return lambda at: any(_holds(code, each) for each in _records_at(at))
+
+
+def _records_at(at: RecordAt) -> Iterator[RecordAt]:
+    """Yields each record of a batch, whose numbers are not known."""
+    if at.last is None:
+        yield at
+    else:
+        yield from (RecordAt(None, at.step, None, row) for row in rows_of_columns(at.record))
 
 
 def _holds(code: CodeType, at: RecordAt) -> bool:

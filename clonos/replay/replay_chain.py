@@ -1,10 +1,10 @@
-"""The chain of a task in a replay: sources give the recorded records, sinks write into memory, a hook sees records."""
+"""The chain of a task in a replay: sources give the recorded records, sinks write into memory."""
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,21 +19,7 @@ from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
 from clonos.replay.epoch import Epoch
 from clonos.replay.port import RecordTorn
-
-
-class RecordAt(NamedTuple):
-    """Record that a step is about to process. ``number``: of the task's input in the epoch, from 1, if it is known.
-
-    ``key``: None in a step without keys.
-    """
-
-    number: int | None
-    step: str
-    key: Any
-    record: Any
-
-
-Hook = Callable[[RecordAt], None]
+from clonos.replay.record_hooks import Hook, HookedGuard, RecordAt, methods_for_batches
 
 
 class Made(NamedTuple):
@@ -67,6 +53,9 @@ class ReplayChain(OperatorChain):
         for node, operator in zip(image.nodes, self._operators, strict=True):
             if isinstance(operator, ToSink):
                 operator._sink = MemorySink(node.step, self)  # type: ignore[assignment]
+            if hook is not None:
+                for name in methods_for_batches(operator):
+                    setattr(operator, name, self._hooked(node.step, hook, getattr(operator, name)))
 
     @property
     def state(self) -> StateBackend:
@@ -82,6 +71,15 @@ class ReplayChain(OperatorChain):
         if self._source is not None:
             self._source.out = Counted(self._source.out, self)  # type: ignore[assignment]
         self._take_recorded()
+
+    def _hooked(self, step: str, hook: Hook, process: Callable[..., None]) -> Callable[..., None]:
+        """Returns what calls a hook in front of each batch of a step that processes whole batches."""
+
+        def columns(batch: RecordBatch, *key: Any) -> None:
+            hook(RecordAt(self._first + 1, step, None, batch, max(self._first + 1, self.records)))
+            process(batch, *key)
+
+        return columns
 
     def add_splits(self, splits: bytes) -> None:
         super().add_splits(splits)
@@ -246,68 +244,3 @@ class MemorySink:
 
     def close(self) -> None:
         """Closes nothing."""
-
-
-class HookedGuard(Guard):
-    """Guard that calls a hook in front of each record."""
-
-    __slots__ = ("_hook", "_chain")
-
-    def watch(self, hook: Hook, chain: ReplayChain | None) -> None:
-        """Calls the hook from now on. ``chain``: knows the numbers of the records, if this step has one for each."""
-        self._hook, self._chain = hook, chain
-
-    def run(
-        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: Sequence[Any] | None = None
-    ) -> list[int]:
-        """See ``Guard.run``."""
-        seen = HookedRows(rows, pairs, self._step, self._hook, None if self._chain is None else self._chain.first)
-        return super().run(consume, seen, pairs)  # type: ignore[arg-type]
-
-
-class HookedRows:
-    """Rows of a batch that call a hook before each of them is given."""
-
-    def __init__(self, rows: list[Any], pairs: Sequence[Any] | None, step: str, hook: Hook, first: int | None) -> None:
-        self._rows, self._pairs, self._step, self._hook, self._first = rows, pairs, step, hook, first
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._rows[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return HookedIterator(self)
-
-    def at(self, index: int) -> RecordAt:
-        """Returns where the row of an index is."""
-        number = None if self._first is None else self._first + index + 1
-        if self._pairs is not None and isinstance(self._pairs[index], tuple):
-            key, record = self._pairs[index]
-            return RecordAt(number, self._step, key, record)
-        return RecordAt(number, self._step, None, self._rows[index])
-
-    def give(self, index: int) -> Any:
-        """Calls the hook, and returns the row of an index."""
-        self._hook(self.at(index))
-        return self._rows[index]
-
-
-class HookedIterator:
-    """Iterator of ``HookedRows``, which says how many are left as that of a list does."""
-
-    def __init__(self, rows: HookedRows) -> None:
-        self._rows, self._index = rows, 0
-
-    def __iter__(self) -> HookedIterator:
-        return self
-
-    def __next__(self) -> Any:
-        if self._index >= len(self._rows):
-            raise StopIteration
-        index, self._index = self._index, self._index + 1
-        return self._rows.give(index)
-
-    def __length_hint__(self) -> int:
-        return len(self._rows) - self._index

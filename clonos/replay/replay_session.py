@@ -19,7 +19,7 @@ from clonos.replay.elsewhere import outcome_elsewhere
 from clonos.replay.epoch import Epoch
 from clonos.replay.loading import image_of, load_epoch
 from clonos.replay.output_comparison import EpochComparison, compared
-from clonos.replay.replay_chain import Hook
+from clonos.replay.record_hooks import Hook
 from clonos.replay.replay_report import ReplayReport
 from clonos.replay.replaying import replay_epoch, task_named
 

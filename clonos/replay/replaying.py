@@ -23,7 +23,8 @@ from clonos.replay.epoch import Epoch
 from clonos.replay.isolation import AccessRefused, Isolation, isolated
 from clonos.replay.loading import image_of, show_recorded_lines
 from clonos.replay.port import RecordedPort, RecordEnded, call_without_outcome
-from clonos.replay.replay_chain import Hook, Made, ReplayChain
+from clonos.replay.record_hooks import Hook
+from clonos.replay.replay_chain import Made, ReplayChain
 
 
 class Sent(NamedTuple):

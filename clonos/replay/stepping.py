@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.task_port import TaskStopped
-from clonos.core.values.keys import state_keys
 from clonos.replay.debugging import ReplayDebugger, ReplayQuit, condition_of, described_record
 from clonos.replay.epoch import Epoch
-from clonos.replay.output_comparison import shown
-from clonos.replay.replay_chain import RecordAt, ReplayChain
+from clonos.replay.record_hooks import RecordAt
+from clonos.replay.replay_chain import ReplayChain
 from clonos.replay.replaying import Replayed, described, replay_epoch
+from clonos.replay.shown_state import StateEntries, changes_text, state_entries, state_text
 
-ENTRIES_SHOWN: Final = 5
 NEVER: Final = 1 << 62
 COMMANDS: Final = "next, back, goto RECORD, find CONDITION, record, state [KEY], debug, continue, quit; help says more"
 
@@ -46,6 +45,7 @@ class Stepper(cmd.Cmd):
         self._at: RecordAt | None = None
         self._chain: ReplayChain | None = None
         self._seen: RecordAt | None = None  # the record whose state is shown again once it is processed
+        self._before: StateEntries = {}  # the state in front of a batch, of which the changes are shown
         self._is_rewound = self._debugs = False
 
     def run(self) -> None:
@@ -73,6 +73,7 @@ class Stepper(cmd.Cmd):
         self._print(f"{self._place}: {described_record(at)}")
         self._print(f"   state before: {self._state_text(at)}")
         self._seen = at
+        self._before = self._entries(at) if at.last is not None else {}
         self.cmdloop()
         if self._debugs:
             self._debugs = False
@@ -100,11 +101,16 @@ class Stepper(cmd.Cmd):
 
     def _show_state_after(self) -> None:
         if self._seen is not None:
-            self._print(f"   state after:  {self._state_text(self._seen)}")
+            is_batch = self._seen.last is not None
+            text = changes_text(self._before, self._entries(self._seen)) if is_batch else self._state_text(self._seen)
+            self._print(f"   state after:  {text}")
             self._seen = None
 
+    def _entries(self, at: RecordAt) -> StateEntries:
+        return {} if self._chain is None else state_entries(self._chain.state, at.step)
+
     def _state_text(self, at: RecordAt) -> str:
-        return state_text(self._chain, at.step, at.key)
+        return state_text(self._entries(at), at.key)
 
     # ------------------------------------------------------------------ commands
 
@@ -143,7 +149,7 @@ class Stepper(cmd.Cmd):
         if at is None:
             self._print("the record has ended: go back first")
             return
-        self._print(f"   {state_text(self._chain, at.step, _key_of(arg) if arg else at.key)}")
+        self._print(f"   {state_text(self._entries(at), _key_of(arg) if arg else at.key)}")
 
     def do_debug(self, arg: str) -> bool:
         """debug: open the debugger of Python in the function that gets the record."""
@@ -183,24 +189,3 @@ def _key_of(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def state_text(chain: ReplayChain | None, step: str, key: Any) -> str:
-    """Describes the state of a key in a step, or of a step without keys."""
-    if chain is None:
-        return "none"
-    found: list[str] = []
-    stored = None if key is None else state_keys([key])[0]
-    for name, table in chain.state.opened():
-        of_step, _, part = name.partition("/")
-        if of_step != step:
-            continue
-        contents = table.contents()
-        if key is not None:
-            if stored in contents:
-                found.append(f"{part} = {shown(contents[stored])}")
-        elif contents:
-            first = list(contents.items())[:ENTRIES_SHOWN]
-            more = f" and {len(contents) - ENTRIES_SHOWN} more" if len(contents) > ENTRIES_SHOWN else ""
-            found.append(f"{part} = {shown(dict(first))}{more}")
-    return "; ".join(found) or "none"

@@ -230,6 +230,11 @@ class StateBackend:
         """Returns the tables that steps have opened, by name, to be read only."""
         return sorted(self._tables.items())
 
+    @property
+    def columns(self) -> ColumnState | None:
+        """Tables in columns and row stores, to be read only; None if no step has any."""
+        return self._columns
+
     def restored(self, prefix: str) -> list[str]:
         """Returns the sorted names of restored tables with this prefix that no step has opened yet."""
         return sorted(name for name in self._restored if name.startswith(prefix))

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy
-import pyarrow
-
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import json_text
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata
 from clonos.core.checkpoint.snapshot import is_moved, restore_from
-from clonos.core.values.column_rows import rows_of_columns, values_of_column
 from clonos.core.values.keys import key_of
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore
-from clonos.operators.state.column_slots import IntegerKeys, SlotColumns
-from clonos.operators.state.column_spec import VALID_SUFFIX
+from clonos.operators.state.column_entries import entries_of, rows_in
 from clonos.operators.state.keyed_state import StateImage
-from clonos.operators.state.row_store import RowStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,11 +112,11 @@ def rows_of_task(
                 yield StateRow(task.task, state, json_text(key_of(key)), json_text(value))
     for name, columns in image.columns.items():
         if (state := _state_of(name, step)) is not None:
-            for key, value in _rows_of_columns(columns):
+            for key, value in entries_of(columns):
                 yield StateRow(task.task, state, json_text(key), json_text(value))
     for name, rows in image.stores.items():
         if (state := _state_of(name, step)) is not None:
-            for row in _rows_of_store(rows):
+            for row in rows_in(rows):
                 yield StateRow(task.task, state, "null", json_text(row))
 
 
@@ -135,52 +129,6 @@ def _row_count(image: StateImage, step: str) -> int:
 def _state_of(table: str, step: str) -> str | None:
     """Returns the name of a state within its step; None for a table of another step."""
     return table.removeprefix(f"{step}/") if table.startswith(f"{step}/") else None
-
-
-def _rows_of_columns(table: SlotColumns) -> Iterator[tuple[Any, dict[str, Any]]]:
-    live = table.live()
-    columns = {name: _plain(array[live]) for name, array in table.columns.items()}
-    masks = {
-        name.removesuffix(VALID_SUFFIX): columns.pop(name) for name in list(columns) if name.endswith(VALID_SUFFIX)
-    }
-    for index, key in enumerate(_keys(table, live)):
-        values = {name: column[index] for name, column in columns.items()}
-        yield key, {name: value if masks.get(name, {index: True})[index] else None for name, value in values.items()}
-
-
-def _keys(table: SlotColumns, live: Any) -> list[Any]:
-    """Returns the keys of slots: a value, or a list where the key has several columns."""
-    if not len(live):
-        return []
-    if isinstance(table.keys, IntegerKeys):
-        keys = pyarrow.array(table.keys.array[live], mask=live == table.keys.null_slot)
-        values: list[Any] = _as_type(keys, table.schema.keys[0]).to_pylist()
-        return values
-    batch = table.keys.take(live)
-    columns: list[list[Any]] = [values_of_column(column) for column in batch.columns]
-    return columns[0] if len(columns) == 1 else [list(key) for key in zip(*columns, strict=True)]
-
-
-def _as_type(keys: Any, name: str) -> Any:
-    """Returns integers as the dates or times that they are, in UTC."""
-    base, _, _ = name.partition(", tz=")
-    try:
-        kind = pyarrow.type_for_alias(base if base.endswith("]") or "[" not in base else f"{base}]")
-        width = keys.cast(pyarrow.int32()) if kind.bit_width == 32 else keys
-        return width.cast(kind)
-    except (pyarrow.ArrowException, ValueError):
-        return keys
-
-
-def _plain(array: Any) -> list[Any]:
-    """Returns values of a column as Python has them; fixed bytes as bytes."""
-    return [each.tobytes() for each in array] if array.dtype.kind == "V" else numpy.asarray(array).tolist()
-
-
-def _rows_of_store(store: RowStore) -> Iterator[dict[str, Any]]:
-    for chunk in store.chunks:
-        batch = chunk.batch if chunk.live is None else chunk.batch.filter(pyarrow.array(chunk.live))
-        yield from rows_of_columns(batch)
 
 
 ROWS = "task STRING, state STRING, key STRING, value STRING"

@@ -12,7 +12,7 @@ import pytest
 from clonos.core.model.errors import JobError
 from clonos.replay.debugging import condition_of, examine
 from clonos.replay.loading import load_epoch
-from clonos.replay.replay_chain import RecordAt
+from clonos.replay.record_hooks import RecordAt
 from clonos.replay.stepping import Stepper
 from clonos.testing import replay
 from tests.harnesses.recorded_jobs import record_job
