@@ -5,13 +5,14 @@ Implements ``clonos.core.ports.operator_chain.Chain``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from clonos.core.model.suspect import NO_SUSPECTS, Suspect
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.kernels.record_batch import RecordBatch
@@ -77,13 +78,15 @@ class Node:
 class VertexImage:
     """Program of the tasks of a vertex.
 
-    ``error_port`` is the output for records whose user code raised; None fails the task.
+    ``error_port`` is the output for records whose user code raised; None fails the task. ``suspects``: what of each
+    step a replay may not repeat, the likeliest first.
     """
 
     name: str
     nodes: tuple[Node, ...]
     inputs: tuple[Input, ...] = ()
     error_port: int | None = None
+    suspects: Mapping[str, tuple[Suspect, ...]] = field(default_factory=dict)
 
     def before(self, index: int) -> tuple[int, ...]:
         """Returns the indexes of all nodes in front of a node."""
@@ -92,6 +95,15 @@ class VertexImage:
             if found.intersection(self.nodes[place].followers):
                 found.add(place)
         return tuple(sorted(found - {index}))
+
+    def suspects_of(self, step: str) -> tuple[Suspect, ...]:
+        """Returns what may be the cause if a step does not repeat itself: first what it does itself, then what the
+        steps before it do, the nearest first. "": all steps."""
+        own = {index for index, node in enumerate(self.nodes) if step in ("", node.step)}
+        before = {found for index in own for found in self.before(index)} - own
+        names = dict.fromkeys(self.nodes[index].step for index in (*sorted(own), *sorted(before, reverse=True)))
+        suspects = getattr(self, "suspects", NO_SUSPECTS)  # a record of an epoch may be from before there were any
+        return tuple(chain.from_iterable(suspects.get(name, ()) for name in names))
 
     def declared_state(self) -> DeclaredState:
         """Returns the declarations of all state of a task."""
@@ -181,6 +193,10 @@ class OperatorChain:
 
     def _new_guard(self, node: Node, context: ChainContext) -> Guard:
         return Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
+
+    def suspects(self, step: str) -> tuple[Suspect, ...]:
+        """Returns what may be the cause if a step does not repeat itself, the likeliest first. "": all steps."""
+        return self._image.suspects_of(step)
 
     def close(self) -> None:
         """Closes every operator, then raises the first exception of these."""

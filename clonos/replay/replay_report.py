@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clonos.core.model.code_location import user_frames, user_frames_of
+from clonos.core.model.suspect import likely_cause
+from clonos.core.task.divergence import OTHER_OUTPUT
 from clonos.replay.changed_code import ResultChanges
 from clonos.replay.epoch import Epoch, LogFigures, figures_of
 from clonos.replay.output_comparison import Difference, EpochComparison
@@ -69,6 +71,14 @@ class ReplayReport:
             return failure is None and error is None
         return _same_error(failure.error, error)
 
+    @property
+    def likely_cause(self) -> str:
+        """Likely cause of another output of the same code; "" without one. A divergence has its own."""
+        has_others = self.comparison.differences or (self.changes is not None and self.changes.differences)
+        if self.is_of_changed_code or not has_others or self.replayed.divergence is not None:
+            return ""
+        return likely_cause(self.replayed.chain.suspects(""), "", OTHER_OUTPUT)
+
     def _other_end(self) -> Difference:
         failure, error = self.epoch.head.failure, self.error
         was = "no error" if failure is None else failure.error
@@ -124,6 +134,8 @@ class ReplayReport:
             yield str(each)
         if len(differences) > DIFFERENCES_SHOWN:
             yield f"... and {len(differences) - DIFFERENCES_SHOWN:,} more differences"
+        if cause := self.likely_cause:
+            yield f"likely cause: {cause}"
         if self.changes is not None:
             calls = self.replayed.replayed_calls
             yield (
@@ -153,6 +165,7 @@ class ReplayReport:
             "not_compared": self.comparison.unknown,
             "as_recorded": self.is_as_recorded,
             "differing": None if self.changes is None else self.changes.differing,
+            "likely_cause": self.likely_cause or None,
             "differences": [_difference_json(each) for each in self.differences],
             "error": None
             if error is None

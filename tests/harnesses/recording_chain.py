@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.log.call_outcomes import declare_exception, decode_outcome
+from clonos.core.model.suspect import Suspect
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces, ReadyPieces
 from clonos.core.ports.recorder import current
@@ -129,6 +130,7 @@ class RecordingChain:
         self.served: int = 0
         self.offsets: dict[int, int] = dict.fromkeys(sorted(self.splits), 0)
         self.is_closed = False
+        self.suspected: tuple[Suspect, ...] = ()
         self.batches: list[int] = []  # the length of each batch as it came
         self.asked: dict[int, Any] = {}
         self.parts: dict[int, dict[bytes, bytes]] = {}  # of the open calls that have some
@@ -257,6 +259,9 @@ class RecordingChain:
 
     def whole_state(self) -> Pieces | None:
         return ReadyPieces((encode_value(self.state),))
+
+    def suspects(self, step: str) -> tuple[Suspect, ...]:
+        return self.suspected
 
     def close(self) -> None:
         self.is_closed = True

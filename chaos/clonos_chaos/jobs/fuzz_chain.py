@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.model.suspect import Suspect
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import (
     ChainContext,
@@ -235,6 +236,9 @@ class FuzzChain:
 
     def whole_state(self) -> Pieces | None:
         return ReadyPieces((encode_value((self.state, [])),))
+
+    def suspects(self, step: str) -> tuple[Suspect, ...]:
+        return ()
 
     def close(self) -> None:
         self.job.chains_open -= 1

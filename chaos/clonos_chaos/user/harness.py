@@ -20,9 +20,11 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import Incarnation
 from clonos.core.model.options import Options
+from clonos.core.model.suspect import likely_cause
 from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.task.divergence import OTHER_OUTPUT
 from clonos.core.values import encode_value
 from clonos.io.process.pickling import pack
 from clonos.operators.event_time.timestamps import Unit, event_time_ns, from_timestamp_ns
@@ -57,8 +59,9 @@ class OutputDiverged(ReplayDiverged):
     def __str__(self) -> str:
         return (
             f"task {self.task} diverged at its output {self.position}: it was {self.logged}, replay makes {self.asked}."
-            " The code takes time, randomness or answers from outside the causal services, or keeps state outside"
-            " declared state (docs/determinism.md)."
+            f"\nLikely cause: {self.cause}."
+            "\nTake time, randomness and data from the services of clonos, keep variables as state, sort sets"
+            " (docs/determinism.md)."
         )
 
 
@@ -381,4 +384,6 @@ class Harness:
             is_there = number < len(expected) and number < len(again)
             if not is_there or encode_value(tuple(expected[number])) != encode_value(tuple(again[number])):
                 self.close()
-                raise OutputDiverged(self._name, self._saved.outputs + number, was[:300], becomes[:300])
+                image: JobImage = pickle.loads(self._packed)  # noqa: S301  it was packed by this process
+                cause = likely_cause(image.vertices[self._vertex].suspects_of(""), "", OTHER_OUTPUT)
+                raise OutputDiverged(self._name, self._saved.outputs + number, was[:300], becomes[:300], cause)

@@ -13,9 +13,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
+from clonos.core.model.code_location import keep_frames, user_frames, user_frames_of
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.operators.chain import OperatorChain
@@ -105,7 +107,17 @@ def _replay(case: Case) -> tuple[list[Encoded], Exception | None]:
     emitted = [output for emission in life.emissions for output in emission.outputs]
     outputs = [Encoded(output.channel, output.kind, output.payload) for output in emitted]
     life.stop()
-    return outputs, life.error
+    return outputs, _with_frames(life.error)
+
+
+def _with_frames(error: Exception | None) -> Exception | None:
+    """Returns the exception of user code with its lines, which a pickled exception loses."""
+    if isinstance(error, StepFailed) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if error is not None and (frames := user_frames_of(error)):
+        error.add_note(user_frames(error))
+        keep_frames(error, frames)
+    return error
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from clonos.core.checkpoint.checkpoint_metadata import VertexParts
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.options import Options
+from clonos.core.model.suspect import likely_cause
+from clonos.core.task.divergence import OTHER_OUTPUT
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos_chaos.sim.external_systems import JOB_ID
@@ -117,7 +119,7 @@ class UserWorld(World):
             job=lambda _: UserJob(job, self.watch, options),
             only_faults=only_faults,
         )
-        self._sinks = job.image.sinks
+        self._sinks, self._vertices = job.image.sinks, job.image.vertices
         self._recorded = job.sinks
         for task, external in self.externals.items():
             own = getattr(self._sinks[self.plan.vertex_of[task]], "own", None)
@@ -159,11 +161,12 @@ class UserWorld(World):
         """Fails the world: from the same input and log, a successor makes other rows than were sent before."""
         ends = self.plan.channels[channel]
         sender, receiver = (self.plan.task_name(task) for task in (ends.sender, ends.receiving_task))
+        image = self._vertices[self.plan.vertex_of[ends.sender]]
         old, new = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
         self.fail(
             f"{sender} had sent {old:.300} to {receiver}, but a successor with the same log makes {new:.300} from the"
-            " same input. Its code takes time, randomness or answers from outside the causal services, or keeps"
-            " state outside declared state (docs/determinism.md)"
+            f" same input.\nLikely cause: {likely_cause(image.suspects_of(''), '', OTHER_OUTPUT)}"
+            " (docs/determinism.md)"
         )
 
     def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:

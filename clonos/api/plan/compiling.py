@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from clonos.api.checks.code.code_check import warn_of_code
+from clonos.api.checks.code.code_check import look_at_functions, suspects_of, warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
@@ -39,6 +39,7 @@ from clonos.api.step import AnySink, Exchange, Step, StepInput
 from clonos.api.step_graph import ERRORS_STEP, StepGraph
 from clonos.core.model.options import Options
 from clonos.core.model.plan import ANYWHERE, Edge, Partitioning, Plan, StatefulStep, Vertex
+from clonos.core.model.suspect import NO_SUSPECTS, Suspect
 from clonos.operators.chain import Input, InputShape
 from clonos.operators.chain_outputs import (
     CombinedSinks,
@@ -87,8 +88,9 @@ def compile_graph(
     graph = graph.intercepting(options.intercept)
     ordered = ordered_sources(graph.steps)
     found = splits_of(graph, ordered, partial(parallelism_of_source, parallelism), splits)
-    image = _Compiler(described(graph, found), options, parallelism, found).image()
-    warn_of_code(graph)
+    looked = [*look_at_functions(graph)]
+    image = _Compiler(described(graph, found), options, parallelism, found, suspects_of(looked)).image()
+    warn_of_code(looked)
     return image
 
 
@@ -129,7 +131,12 @@ def parallelism_of_source(parallelism: int, step: Step) -> int:
 
 class _Compiler:
     def __init__(
-        self, graph: StepGraph, options: Options, parallelism: int, splits: dict[str, tuple[bytes, ...]]
+        self,
+        graph: StepGraph,
+        options: Options,
+        parallelism: int,
+        splits: dict[str, tuple[bytes, ...]],
+        suspects: Mapping[str, tuple[Suspect, ...]] = NO_SUSPECTS,
     ) -> None:
         self._graph = graph
         self._options = options
@@ -138,6 +145,7 @@ class _Compiler:
         self._read = self._ordered | narrowed_sources(graph.steps, self._ordered)
         self._planned = planned_sources(graph.steps)
         self._splits = splits
+        self._suspects = suspects
         self.inputs: dict[int, StepInput] = {}  # by number of the edge
         self._vertices: list[PlannedVertex] = []
         self._edges: list[Edge] = []
@@ -156,7 +164,7 @@ class _Compiler:
             self._add_step(step)
         self._add_errors()
         names = self._names()
-        images = tuple(vertex.image(name) for name, vertex in zip(names, self._vertices, strict=True))
+        images = tuple(vertex.image(name, self._suspects) for name, vertex in zip(names, self._vertices, strict=True))
         vertices = tuple(
             Vertex(
                 name,

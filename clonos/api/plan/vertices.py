@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -11,6 +11,7 @@ from clonos.api.columns.forms import has_named_columns
 from clonos.api.step import Exchange, Step
 from clonos.api.step_graph import ERRORS_STEP
 from clonos.core.model.plan import StatefulStep
+from clonos.core.model.suspect import Suspect
 from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.chain_outputs import DropKeys, KeyInPlace
 from clonos.operators.columnar.by_names import ByNames
@@ -81,8 +82,8 @@ class PlannedVertex:
             (followed.tagged.setdefault(tag, []) if tag else followed.children).append(number)
         return number
 
-    def image(self, name: str) -> VertexImage:
-        """Returns the program of its tasks."""
+    def image(self, name: str, suspects: Mapping[str, tuple[Suspect, ...]]) -> VertexImage:
+        """Returns the program of its tasks. ``suspects``: of each step of the job."""
         nodes = tuple(
             Node(
                 node.step,
@@ -95,7 +96,8 @@ class PlannedVertex:
             )
             for node in self.nodes
         )
-        return VertexImage(name, nodes, tuple(self.inputs), self.error_port)
+        own = {step: suspects[step] for step in dict.fromkeys(node.step for node in nodes) if step in suspects}
+        return VertexImage(name, nodes, tuple(self.inputs), self.error_port, own)
 
 
 def has_event_time(giver: Step, reader: Step) -> bool:

@@ -149,6 +149,11 @@ class ReplayDiverged(JobError):
     asked: str
     cause: str = "the step is not a function of its input and the causal services"
 
+    def name_cause(self, cause: str) -> None:
+        """Replaces the likely cause."""
+        self.cause = cause
+        self.args = (*self.args[:4], cause)
+
     def __str__(self) -> str:
         return (
             f"task {self.task} does not repeat itself at byte {self.position} of its causal log."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, Protocol
 
+from clonos.core.model.suspect import Suspect
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.record_batch import RecordBatch
@@ -186,6 +187,9 @@ class Chain(Protocol):
         """Returns all keyed state as of ``snapshot``, which was called just before, or None if that is impossible
         now.
         """
+
+    def suspects(self, step: str) -> tuple[Suspect, ...]:
+        """Returns what may be the cause if a step does not repeat itself, the likeliest first; "": any step."""
 
     def close(self) -> None:
         """Closes files and connections, because the incarnation has ended for any reason."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
 from clonos.core.log import determinants as d
 from clonos.core.log.asked import ASKED_BYTES, described
+from clonos.core.model.errors import ReplayDiverged
+from clonos.core.model.suspect import likely_cause
+from clonos.core.ports.operator_chain import Chain, StepFailed
 
 OTHER_ARGUMENTS: Final = (
     "the request has a value that no log has: a time, a random number, the environment, a variable outside declared"
@@ -18,6 +21,10 @@ OTHER_WAY: Final = (
 OTHER_ERROR: Final = (
     "the text or the class of the error depends on a time, a random number, the environment, the order of a set, or a"
     " variable outside declared state"
+)
+OTHER_OUTPUT: Final = (
+    "the output depends on a time, a random number, the environment, a variable outside declared state, or the order of"
+    " a set"
 )
 
 ASKED: Final = {
@@ -71,6 +78,23 @@ def cause_of(logged: d.Entry, asked: str) -> str:
     if asked.endswith(OTHER):
         return OTHER_ARGUMENTS
     return OTHER_ERROR if logged[0] == d.ROUTED and asked.startswith("an error for") else OTHER_WAY
+
+
+def raise_explained(error: StepFailed | ReplayDiverged, divergence: ReplayDiverged | None, chain: Chain) -> NoReturn:
+    """Raises the error that has ended a task, a divergence with what is suspect in its step as the likely cause.
+
+    ``divergence``: None if the replay has not diverged. User code may have raised another error at it, whose place it
+    takes.
+
+    Raises: StepFailed, ReplayDiverged: the error.
+    """
+    if divergence is None:
+        raise error
+    step = error.at.step if isinstance(error, StepFailed) else ""
+    divergence.name_cause(likely_cause(chain.suspects(step), step, divergence.cause))
+    if isinstance(error, StepFailed):
+        raise error from divergence
+    raise error
 
 
 def _shortened(data: bytes) -> str:

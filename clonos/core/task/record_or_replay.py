@@ -89,7 +89,7 @@ class TaskLog:
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
-        self._divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
+        self.divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
         self.open_calls = OpenCalls(port, rules.key_space, rules.has_effects)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.metric_table = MetricTable(recovered.metrics)
@@ -127,8 +127,8 @@ class TaskLog:
 
         Raises: ReplayDiverged, if the replay has diverged before.
         """
-        if self._divergence is not None:
-            raise self._divergence
+        if self.divergence is not None:
+            raise self.divergence
         reader = self._reader
         if reader is None:
             return None
@@ -180,8 +180,8 @@ class TaskLog:
 
         Raises: ReplayDiverged, if the replay has diverged: nothing of such a step may leave.
         """
-        if self._divergence is not None:
-            raise self._divergence
+        if self.divergence is not None:
+            raise self.divergence
         data = bytes(self._buffer)
         self._buffer.clear()
         self._calls_ahead = 0
@@ -219,7 +219,7 @@ class TaskLog:
         """Returns the error for a task that asks for a determinant other than the logged one, and ends the replay."""
         offset = self._reader.offset_bytes if self._reader is not None else self._end_bytes
         error = ReplayDiverged(self.task_name, offset, logged_text(logged), asked, cause_of(logged, asked))
-        self._divergence = error
+        self.divergence = error
         return error
 
     def follow(self, tag: int, wanted: int | bytes | None = None, service: str = "") -> d.Entry | None:

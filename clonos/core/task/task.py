@@ -13,6 +13,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
+from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -34,6 +35,7 @@ from clonos.core.ports.task_port import (
     Triggered,
 )
 from clonos.core.ports.task_snapshot import Snapshot, stops_at
+from clonos.core.task.divergence import raise_explained
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.opening import chain_context, open_log
@@ -100,6 +102,8 @@ class Task:
                 raise self.log.diverged(entry, "nothing more at the end of its stream")
             self.log.go_live()  # nothing to replay, but receivers' positions are still compared
             self._await_end()
+        except (StepFailed, ReplayDiverged) as error:
+            raise_explained(error, self.log.divergence, self.chain)
         finally:
             self.chain.close()
 

@@ -34,7 +34,7 @@ import pytest
 import requests
 
 from clonos import Job, ListState, clock, http, random, service, uuid4, values
-from clonos.api.checks.code.code_check import warn_of_code, warnings_of
+from clonos.api.checks.code.code_check import look_at_functions, warn_of_code, warnings_of
 from clonos.api.graph import JobGraph
 from clonos.job.description import graph_of
 from clonos.job.script.job_file import JobFileRaised, load_job
@@ -436,9 +436,9 @@ def test_a_function_is_warned_of_once_and_on_the_logger_of_the_check(caplog: pyt
 
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            warn_of_code(graph(clocked))
+            warn_of_code(look_at_functions(graph(clocked)))
         made = graph(clocked)
-        warn_of_code(made)
+        warn_of_code(look_at_functions(made))
     (record,) = [each for each in caplog.records if each.name == "clonos.check"]
     assert "clocked of the step map calls time.time" in record.getMessage()
     assert record.levelno == logging.WARNING

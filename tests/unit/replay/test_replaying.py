@@ -309,6 +309,10 @@ def test_a_different_output_is_reported_with_the_records_before_the_emission(tmp
     assert "'count': 1}" in first.now
     assert "one of the records 1 to 8 differs (to sink/0)" in str(report)
     assert "... and" in str(report)
+    cause = "changes the list HIDDEN (no checkpoint has it"
+    assert cause in report.likely_cause
+    assert f"likely cause: {report.likely_cause}" in str(report)
+    assert report.to_json()["likely_cause"] == report.likely_cause
 
 
 def undecided(row: dict[str, Any]) -> dict[str, Any]:
@@ -324,6 +328,8 @@ def test_another_question_than_the_logged_one_is_a_divergence(tmp_path: Path) ->
     report = _report(_recorded(_undecided, tmp_path, barriers={5: 1}, epoch=1)["undecided/0"])
     assert report.replayed.divergence is not None
     assert "Before its failure it asked for" in str(report)
+    assert "changes the list HIDDEN (no checkpoint has it" in report.replayed.divergence.cause
+    assert report.likely_cause == "", "the divergence says it"
 
 
 def caught(row: dict[str, Any]) -> tuple[str, float]:

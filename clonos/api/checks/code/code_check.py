@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -32,6 +32,7 @@ from clonos.api.checks.code.replacements import (
 from clonos.api.checks.function_checks import EMITTING_METHODS
 from clonos.api.step import Step
 from clonos.api.step_graph import StepGraph
+from clonos.core.model.suspect import Suspect, ranked
 
 logger = logging.getLogger("clonos.check")
 
@@ -49,7 +50,7 @@ class CheckedFunction(NamedTuple):
     """Function of a step, or something else that it calls, and what was found.
 
     ``identity``: what tells it apart from others. ``source``: None for a function that has none, such as a method of a
-    list.
+    list. ``runs_in``: the step in whose place it runs: a key is taken before its step.
     """
 
     step: str
@@ -57,6 +58,7 @@ class CheckedFunction(NamedTuple):
     source: FunctionSource | None
     qualname: str
     findings: list[Finding]
+    runs_in: str
 
     @property
     def shown_name(self) -> str:
@@ -65,9 +67,9 @@ class CheckedFunction(NamedTuple):
         return LAMBDA if is_lambda else self.qualname.rpartition("<locals>.")[2]
 
 
-def warn_of_code(graph: StepGraph) -> None:
-    """Logs one warning per function of the graph that does something a replay would not repeat."""
-    for identity, text in warnings_of(graph):
+def warn_of_code(looked: Iterable[CheckedFunction]) -> None:
+    """Logs one warning per function that does something a replay would not repeat."""
+    for identity, text in _warnings(_not_silenced(looked)):
         if identity not in _warned:
             _warned.add(identity)
             logger.warning("%s", text)
@@ -75,25 +77,59 @@ def warn_of_code(graph: StepGraph) -> None:
 
 def warnings_of(graph: StepGraph) -> Iterator[tuple[CodeType | str, str]]:
     """Yields the warnings about the functions of a graph, each with the identity of the function."""
-    for checked in checked_functions(graph):
+    return _warnings(checked_functions(graph))
+
+
+def _warnings(checked_ones: Iterable[CheckedFunction]) -> Iterator[tuple[CodeType | str, str]]:
+    for checked in checked_ones:
         text = _warning(checked)
         yield text if checked.source is None or _is_of_frames(checked) else checked.identity, text
 
 
 def checked_functions(graph: StepGraph) -> Iterator[CheckedFunction]:
-    """Yields the functions of a graph in which something was found, in the order of its steps."""
+    """Yields the functions of a graph in which something was found that no comment silences, in the order of its
+    steps."""
+    return _not_silenced(look_at_functions(graph))
+
+
+def _not_silenced(looked: Iterable[CheckedFunction]) -> Iterator[CheckedFunction]:
+    for checked in looked:
+        if found := [each for each in checked.findings if not each.is_silenced]:
+            yield checked._replace(findings=found)
+
+
+def suspects_of(looked: Iterable[CheckedFunction]) -> dict[str, tuple[Suspect, ...]]:
+    """Returns what may be the cause if a step does not repeat itself, by the step in whose place it runs, the likeliest
+    first."""
+    found: dict[str, list[Suspect]] = {}
+    for checked in looked:
+        for each in checked.findings:
+            place = f"{Path(each.file).name}:{each.line}" if each.line else f"the step {checked.step}"
+            suspect = Suspect(each.code, place, each.text, each.replacement.advice, each.is_silenced)
+            found.setdefault(checked.runs_in, []).append(suspect)
+    return {step: suspects for step, each in found.items() if (suspects := ranked(each))}
+
+
+def look_at_functions(graph: StepGraph) -> Iterator[CheckedFunction]:
+    """Yields the functions of a graph in which something was found, silenced or not, in the order of its steps."""
     for step in graph.steps:
-        keys = [each.key.key for each in step.inputs if each.key is not None and callable(each.key.key)]
-        for function in (*step.functions, *keys):
-            is_recorded = step.has_calls and function is step.functions[0]
-            for reached in _functions_of(function, is_process=step.kind == "process"):
-                yield from _checked(step, reached, is_recorded=is_recorded)
-                if step.kind == "map_batches":
-                    yield from _checked(step, reached, of_frames=True)
-            yield from _without_source(step, function, is_recorded=is_recorded)
-            opened = _opened_by(function) if step.kind == "process" else None
-            if opened is not None:
-                yield from _checked(step, opened, only=THREADS)
+        own = [(function, step.name) for function in step.functions]
+        keys = [each.key for each in step.inputs if each.key is not None and callable(each.key.key)]
+        for function, runs_in in (*own, *((key.key, key.name) for key in keys)):
+            for checked in _look_at(step, function):
+                yield checked._replace(runs_in=runs_in)
+
+
+def _look_at(step: Step, function: Any) -> Iterator[CheckedFunction]:
+    is_recorded = step.has_calls and function is step.functions[0]
+    for reached in _functions_of(function, is_process=step.kind == "process"):
+        yield from _checked(step, reached, is_recorded=is_recorded)
+        if step.kind == "map_batches":
+            yield from _checked(step, reached, of_frames=True)
+    yield from _without_source(step, function, is_recorded=is_recorded)
+    opened = _opened_by(function) if step.kind == "process" else None
+    if opened is not None:
+        yield from _checked(step, opened, only=THREADS)
 
 
 def _checked(
@@ -114,7 +150,7 @@ def _checked(
         logger.debug("%s of the step %s was not looked at: %r", function.__qualname__, step.name, error)
         return
     if found and source is not None:
-        yield CheckedFunction(step.name, function.__code__, source, function.__qualname__, found)
+        yield CheckedFunction(step.name, function.__code__, source, function.__qualname__, found, step.name)
 
 
 def _without_source(step: Step, function: Any, *, is_recorded: bool) -> Iterator[CheckedFunction]:
@@ -127,7 +163,7 @@ def _without_source(step: Step, function: Any, *, is_recorded: bool) -> Iterator
     if replacement is not None and not (step.intercepts and replacement.is_intercepted):
         found.append((f"calls {name}", replacement))
     for what, given in found:
-        yield CheckedFunction(step.name, name, None, name, [Finding(what, given, "", 0, 0)])
+        yield CheckedFunction(step.name, name, None, name, [Finding(what, given, "", 0, 0)], step.name)
 
 
 def held_container(function: Any) -> str:

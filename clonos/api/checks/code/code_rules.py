@@ -68,6 +68,7 @@ class Finding(NamedTuple):
     """Something that a function does: what, what to write instead, and where.
 
     ``line`` and ``column`` begin at 1. ``helper``: the name of the function that does it, if another one calls it.
+    ``is_silenced``: a comment in the function, or in its caller, silences the finding.
     """
 
     what: str
@@ -76,6 +77,7 @@ class Finding(NamedTuple):
     line: int
     column: int
     helper: str = ""
+    is_silenced: bool = False
 
     @property
     def code(self) -> str:

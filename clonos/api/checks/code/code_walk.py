@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from types import CodeType
 from typing import Final
 
@@ -36,7 +37,8 @@ def findings_from(
     of_frames: bool = False,
     only: str = "",
 ) -> list[Finding]:
-    """Returns what a function does, and what the functions of the user do that it may run, to any depth.
+    """Returns what a function does, and what the functions of the user do that it may run, to any depth. What a comment
+    silences is marked.
 
     ``is_recorded``: its result is recorded, so it may read clocks and make calls. ``has_effects``: its step declares
     effects. ``intercepts``: its step records clocks and clients of libraries. ``of_frames``: only what is wrong with a
@@ -45,23 +47,25 @@ def findings_from(
     look = look_at_frames if of_frames else look_at
     found: dict[tuple[str, int, int], Finding] = {}
     seen: set[tuple[CodeType, bool]] = set()
-    waiting = [start]
-    for reached in waiting:  # grows while it is read, so what is near comes first
+    waiting, silent = deque([start]), deque[Reached]()
+    while waiting or silent:  # what is near comes first, and what only silent functions run comes last
+        is_silent, reached = not waiting, (waiting or silent).popleft()
         identity = (reached.function.__code__, reached.is_retained)
         source = None if identity in seen or len(seen) > FUNCTIONS_MAX else source_of(reached.function)
         seen.add(identity)
         if source is None:
             continue
         looked = look(CodeScope(reached, source.node))
-        waiting += [] if source.is_silent("") else looked.reached
+        (silent if is_silent or source.is_silent("") else waiting).extend(looked.reached)
         helper = "" if reached.function is start.function else source.name
         for node, what, replacement in looked.findings:
             is_allowed = has_effects and replacement.code == UNDECLARED_EFFECT
             is_allowed = is_allowed or (intercepts and replacement.is_intercepted)
             is_allowed = is_allowed or not replacement.code.startswith(only)
-            if is_allowed or source.is_silent(replacement.code) or (is_recorded and replacement.code not in COUNTED):
+            if is_allowed or (is_recorded and replacement.code not in COUNTED):
                 continue
+            is_silenced = is_silent or source.is_silent(replacement.code)
             place = (getattr(node, "lineno", source.line), getattr(node, "col_offset", 0) + 1)
-            finding = Finding(what, replacement, source.file, *place, helper)
+            finding = Finding(what, replacement, source.file, *place, helper, is_silenced)
             found.setdefault((finding.text, *place), finding)
     return list(found.values())

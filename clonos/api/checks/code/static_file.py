@@ -98,7 +98,8 @@ class StaticFile:
                             intercepts=intercepts,
                             of_frames=of_frames,
                         )
-                        yield from (finding_of(step, function.__qualname__, each, str(self.path)) for each in found)
+                        shown = [each for each in found if not each.is_silenced]
+                        yield from (finding_of(step, function.__qualname__, each, str(self.path)) for each in shown)
                     for source, finding in key_findings(function) if method == "key_by" else ():
                         yield finding_of(step, source.name, finding, str(self.path))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from clonos.core.log.asked import asked_of, code_of_service, described, request_
 from clonos.core.model.errors import ReplayDiverged, lasts
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.suspect import Suspect, ranked
+from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.task.divergence import OTHER_ARGUMENTS, OTHER_ERROR, OTHER_WAY
 from tests.harnesses.recording_chain import RecordingChain, Use, ask_aside, clock, exact_clock, pay, rng
 from tests.harnesses.task_harness import END, Job, ScriptedTask, Start, rows
@@ -98,7 +103,8 @@ def test_a_replay_that_asks_for_something_else_is_stopped_there(
     life = ScriptedTask(job(from_row(before, now)), 3, Start(log_of(before)))
     with pytest.raises(ReplayDiverged) as raised:
         life.run()
-    assert (raised.value.logged, raised.value.asked, raised.value.cause) == (logged, asked, cause)
+    assert (raised.value.logged, raised.value.asked) == (logged, asked)
+    assert raised.value.cause.startswith(f"{cause}. clonos check finds no such line in the functions of this task")
     assert lasts(raised.value), "another try would differ too"
     assert not life.performed, "nothing outside was asked"
 
@@ -122,6 +128,63 @@ def test_user_code_that_catches_the_error_does_not_go_on() -> None:
     life = ScriptedTask(job(from_row(RATE, shielded)), 3, Start(log_of(RATE)))
     with pytest.raises(ReplayDiverged, match="a call of rate, with other arguments"):
         life.run()
+
+
+TIME = Suspect("CLN101", "prices.py:28", "calls time.time", "use clock.time() of clonos")
+RANDOM = Suspect("CLN201", "prices.py:27", "calls random.random", "use random of clonos", is_silenced=True)
+
+
+def diverged_with(suspected: tuple[Suspect, ...], use: Use = RATE) -> ReplayDiverged:
+    def new_chain(_: Random) -> RecordingChain:
+        chain = RecordingChain((from_row(use, shifted(use)),))
+        chain.suspected = suspected
+        return chain
+
+    life = ScriptedTask(replace(job(use), new_chain=new_chain), 3, Start(log_of(use)))
+    with pytest.raises(ReplayDiverged) as raised:
+        life.run()
+    return raised.value
+
+
+def test_a_divergence_names_what_clonos_check_finds_in_the_step() -> None:
+    error = diverged_with((TIME, RANDOM))
+    assert (
+        "\nLikely cause: prices.py:28 calls time.time (use clock.time() of clonos)."
+        "\nAlso possible: prices.py:27 calls random.random (use random of clonos), although a comment # clonos: ok"
+        " silences it.\n"
+    ) in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+
+
+def test_a_divergence_counts_the_suspects_that_it_does_not_name() -> None:
+    many = tuple(Suspect("CLN101", f"prices.py:{line}", "calls time.time", "advice") for line in range(1, 6))
+    cause = diverged_with(many).cause
+    assert "prices.py:3" in cause
+    assert "prices.py:4" not in cause
+    assert cause.endswith("; and 2 more, see clonos check")
+
+
+def test_suspects_are_ranked_by_the_kind_of_their_cause_and_those_silenced_come_last() -> None:
+    codes = ["CLN701", "CLN602", "CLN601", "CLN302", "CLN401", "CLN504", "CLN203", "CLN103", "CLN802", "CLN805"]
+    found = [Suspect(code, "", code, "") for code in codes]
+    assert [each.code for each in ranked([TIME._replace(is_silenced=True), *found])] == [
+        *("CLN103", "CLN203", "CLN504", "CLN401", "CLN302", "CLN601", "CLN602", "CLN701"),
+        "CLN101",
+    ]
+
+
+def test_a_divergence_takes_the_place_of_what_user_code_raises_at_it() -> None:
+    def wrapped(chain: RecordingChain, row: Any) -> object:
+        try:
+            return RATE(chain, row + 1)
+        except Exception as error:  # noqa: BLE001  as user code does
+            raise StepFailed(FailedAt("priced", 0, "")) from KeyError(str(error))
+
+    life = ScriptedTask(job(from_row(RATE, wrapped)), 3, Start(log_of(RATE)))
+    with pytest.raises(StepFailed) as raised:
+        life.run()
+    assert isinstance(raised.value.__cause__, ReplayDiverged)
+    assert "in the step priced and the steps before it" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize("use", [RATE, clock, rng, pay, ask_aside, partial(route, "bad")])
