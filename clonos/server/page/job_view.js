@@ -11,6 +11,7 @@ import { Checkpoints } from "./checkpoints.js";
 import { History } from "./history.js";
 import { LogView } from "./log_view.js";
 import { Peek } from "./peek.js";
+import { Stacks } from "./stacks.js";
 import { UserMetrics } from "./user_metrics.js";
 
 const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
@@ -48,6 +49,7 @@ export class JobView {
     this.buttons = [
       el("button", { type: "button", text: "Savepoint", on: { click: () => this.savepoint() } }),
       el("button", { type: "button", text: "Rescale", on: { click: () => this.rescale() } }),
+      el("button", { type: "button", text: "Threads", title: "Shows what the threads of driver and slots are at", on: { click: () => this.stacks.threads(null) } }),
       el("button", { type: "button", text: "Stop", on: { click: () => this.stopJob() } }),
       el("button", { type: "button", class: "is-danger", text: "Cancel", on: { click: () => this.cancelJob() } }),
     ];
@@ -66,7 +68,8 @@ export class JobView {
     this.load = new Load();
     this.recoveries = new Recoveries();
     this.log = new LogView();
-    this.tasks = new Tasks(this.id, status.injection_allowed, this.log);
+    this.stacks = new Stacks(this.id);
+    this.tasks = new Tasks(this.id, status.injection_allowed, this.log, this.stacks);
     this.span = new TimeSpan();
     this.throughput = new Curves("Throughput", [{ name: "records_in_per_s", label: "read", color: "--curve-1", isFilled: true }, { name: "records_out_per_s", label: "at the last step", color: "--curve-2", isDashed: true }], format.rate, this.span);
     this.latency = new Curves("Latency", [{ name: "latency_ms_p50", label: "median", color: "--curve-1" }, { name: "latency_ms_p99", label: "99 %", color: "--curve-2" }], format.milliseconds, this.span);
@@ -77,7 +80,7 @@ export class JobView {
     this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
     this.history = new History(() => get(jobPath(this.id, "/history")));
     this.userMetrics = new UserMetrics();
-    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element,
+    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element, this.stacks.element,
       this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.history.element, this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }

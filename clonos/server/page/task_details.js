@@ -7,8 +7,8 @@ import { lineElement } from "./log_view.js";
 const LINES = 12;
 
 export class TaskDetails {
-  /** `log`: the log of the job; `onClose` runs when it is closed by its button, `onCapture` with the name of the task. */
-  constructor(log, onClose, onCapture) {
+  /** `log`: the log of the job; `onClose` runs when it is closed by its button, `onCapture` with the name of the task. `stacks` shows what it is at. */
+  constructor(log, onClose, onCapture, stacks) {
     this.log = log;
     const { element, note, heading } = panel("Task");
     this.element = element;
@@ -21,6 +21,8 @@ export class TaskDetails {
     heading.append(el("div", { class: "toolbar" },
       el("button", { type: "button", class: "is-small", text: "All its lines", on: { click: () => this.log.search(this.name) } }),
       el("button", { type: "button", class: "is-small", text: "Keep its epoch", title: "Writes what the task has done since the last checkpoint, for clonos replay", on: { click: () => onCapture(this.name) } }),
+      el("button", { type: "button", class: "is-small", text: "Threads", title: "Shows what the task is at now, with its record", on: { click: () => stacks.threads(this.name) } }),
+      el("button", { type: "button", class: "is-small", text: "Flame graph", title: "Looks at the task for 5 s, and draws what it spends its time with", on: { click: () => stacks.flame(this.name) } }),
       el("button", { type: "button", class: "is-small", text: "Close", on: { click: onClose } })));
     element.append(this.list, this.said, this.scroll);
     element.hidden = true;

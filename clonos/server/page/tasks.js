@@ -13,13 +13,13 @@ const COLUMNS = [
 ];
 
 export class Tasks {
-  constructor(jobId, isInjectionAllowed, log) {
+  constructor(jobId, isInjectionAllowed, log, stacks) {
     this.jobId = jobId;
     this.isInjectionAllowed = isInjectionAllowed;
     this.history = new Map();
     this.filter = el("input", { type: "search", id: "task-filter", placeholder: "step, host or state", on: { input: () => this.draw() } });
     const { element, note, heading } = panel("Tasks", el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table of tasks" }));
-    this.details = new TaskDetails(log, () => this.open(null), (task) => this.capture(task));
+    this.details = new TaskDetails(log, () => this.open(null), (task) => this.capture(task), stacks);
     this.element = element;
     this.note = note;
     heading.append(el("div", { class: "toolbar" }, el("label", { for: "task-filter" }, "Filter"), this.filter));

@@ -271,6 +271,33 @@ def test_the_history_has_a_row_for_each_event_and_shows_a_chosen_length(tab: Tab
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_threads_and_flame_graph_of_a_task_are_texts_that_the_keyboard_reaches(
+    tab: Tab, scheme: str, width: int
+) -> None:
+    with hostile_page() as url:
+        tab.open(url, width=width, scheme=scheme)
+        tab.one("button.link").click()
+        buttons = {each.text: each for each in tab.all(f"{TASK} .toolbar button")}
+        buttons["Threads"].send_keys(Keys.ENTER)
+        tab.until(lambda: tab.texts(".frames li") == [SCRIPT, LONG], "the stack")
+        assert tab.texts(".stacks dd") == [SCRIPT]
+        assert tab.violations() == []
+        buttons["Flame graph"].send_keys(Keys.ENTER)
+        tab.until(lambda: len(tab.all(".flame g")) == 4, "the boxes of the graph")
+        shares = tab.texts(".flame title")
+        assert any(text == f"{SCRIPT}: 3 samples, 75 %" for text in shares), shares
+        before = tab.run("return document.querySelectorAll('.flame g > rect')[2].getBoundingClientRect().width")
+        tab.run("document.querySelectorAll('.flame g')[2].focus()")
+        tab.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        chosen = "return document.querySelector('.flame [data-chosen] > rect').getBoundingClientRect().width"
+        tab.until(lambda: tab.run(chosen) > before, "the chosen function")
+        assert tab.violations() == []
+        assert tab.run("return window.taken") is None
+        assert tab.run("return document.documentElement.scrollWidth") <= width
+        assert tab.errors() == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
 def test_axe_finds_no_serious_violation(tab: Tab, scheme: str, width: int) -> None:
     with hostile_page() as url:
         tab.open(url, width=width, scheme=scheme)
