@@ -77,9 +77,15 @@ def test_a_task_that_is_stuck_is_shown_with_its_step_its_record_and_its_line() -
 
 
 def test_threads_of_tasks_come_first_and_the_calling_thread_is_left_out() -> None:
+    is_over = threading.Event()
+    other = threading.Thread(target=is_over.wait, name="a thread of no task")
+    other.start()
     with Stuck().on(1):
         threads = process_stacks().threads
+    is_over.set()
+    other.join()
     assert threads[0].name == NAME
+    assert "a thread of no task" in [each.name for each in threads]
     assert threading.current_thread().name not in [each.name for each in threads]
 
 
