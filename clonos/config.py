@@ -104,6 +104,7 @@ class RunOptions:
     metrics_port: int | None = None  # port of the driver for Prometheus; 0: any free one; None: no endpoint
     metrics_host: str = "127.0.0.1"  # address of that port
     telemetry: str = ""  # URL of a collector of OTLP over HTTP, or "environment"; empty: none
+    lineage: str = ""  # URL or file that gets events of OpenLineage, or "environment"; empty: none
     data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's address
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # slots in addition to one per task

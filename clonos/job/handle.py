@@ -90,7 +90,7 @@ class Handle:
         if settings.run.scale:
             self._adviser = ScalingAdviser(self.image, settings.run, lambda: self.plan, self.rescale)
         try:
-            observed = ObservedJob(self._name, self.job_id, self.status, self.checkpoints, self._history.listen)
+            observed = ObservedJob(graph, self.job_id, self.status, self.checkpoints, self._history.listen)
             self._exporters = start_exporters(settings.run, observed)
         except BaseException:
             self._launched.close()

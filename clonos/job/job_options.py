@@ -54,6 +54,7 @@ class StartOptions(TypedDict, total=False):
     intercept: bool
     keepers: int
     lease: Duration
+    lineage: Text
     log_memory: Size
     max_parallelism: int
     metrics: Text

@@ -1,5 +1,5 @@
-"""Exporters of a running job: a file with one JSON line per second, an endpoint for Prometheus, and spans and metrics
-for OpenTelemetry."""
+"""Exporters of a running job: a file with one JSON line per second, an endpoint for Prometheus, spans and metrics
+for OpenTelemetry, and events of OpenLineage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Protocol
 
 import msgspec
 
+from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.model.errors import EnvironmentFault, needing_extra
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.lineage.lineage_writer import LineageWriter
 from clonos.job.run_history.history_events import Event
 from clonos.status import CheckpointState, Status, late_by_step
 
@@ -71,7 +73,7 @@ class MetricsFile:
 class ObservedJob:
     """Job as its exporters see it. ``listen``: calls a function with each event of the history."""
 
-    name: str
+    graph: JobGraph
     job_id: str
     status: Callable[[], Status]
     checkpoints: Callable[[], tuple[CheckpointState, ...]]
@@ -89,7 +91,7 @@ def start_exporters(run: RunOptions, job: ObservedJob) -> list[Exporter]:
     """Starts what the options ask for.
 
     Raises: EnvironmentFault when the file cannot be written, the port is taken or a library is missing; JobError when
-    the address of a collector is no URL.
+    an address is no URL.
     """
     exporters: list[Exporter] = []
     try:
@@ -99,6 +101,8 @@ def start_exporters(run: RunOptions, job: ObservedJob) -> list[Exporter]:
             exporters.append(_endpoint(run.metrics_host, run.metrics_port, job))
         if run.telemetry:
             exporters.append(_telemetry(run.telemetry, job))
+        if run.lineage:
+            exporters.append(_lineage(run.lineage, job))
     except BaseException:
         for exporter in exporters:
             exporter.close()
@@ -115,6 +119,12 @@ def _endpoint(host: str, port: int, job: ObservedJob) -> Exporter:
 def _telemetry(endpoint: str, job: ObservedJob) -> Exporter:
     with needing_extra("telemetry", "otel"):
         from clonos.job.telemetry.otlp_exporter import OtlpExporter
-    exporter = OtlpExporter(endpoint, job.name, job.job_id, job.status, job.checkpoints)
+    exporter = OtlpExporter(endpoint, job.graph.name, job.job_id, job.status, job.checkpoints)
     job.listen(exporter.note)
     return exporter
+
+
+def _lineage(target: str, job: ObservedJob) -> Exporter:
+    writer = LineageWriter(target, job.graph)
+    job.listen(writer.note)
+    return writer

@@ -42,6 +42,7 @@ from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
 from clonos.core.model.errors import ClonosError
 from clonos.operators.columnar.plain_columns import plain_schema
+from clonos.operators.lineage import Dataset, dataset_at
 
 ADDED: Final = pyarrow.schema(
     [
@@ -95,6 +96,10 @@ class DeltaChanges(DataFileSource, TableChanges):
 
     def __repr__(self) -> str:
         return f"{CHANGES}({self.path!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.path)]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns shares of the files from the first version on.

@@ -30,6 +30,7 @@ from clonos.connectors.object_stores.object_input import stamp_ns, statuses_of
 from clonos.connectors.object_stores.urls import is_url
 from clonos.core.model.errors import ClonosError
 from clonos.operators.columnar.plain_columns import plain_schema
+from clonos.operators.lineage import Dataset, dataset_at
 
 FILES_PER_TASK: Final = 4
 """Files of a task from which on they are not cut into their row groups, for which the driver reads each of them."""
@@ -48,6 +49,10 @@ class DeltaRead(DataFileSource, OrderedFiles):
 
     def __repr__(self) -> str:
         return f"{READ}({self.path!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.path)]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the data files of the version; their row groups if there are few files.

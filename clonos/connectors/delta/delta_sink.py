@@ -32,6 +32,7 @@ from clonos.connectors.filesystem.output_parts import PART_NAME, PARTS, PREPARED
 from clonos.connectors.object_stores.urls import is_url, split_url
 from clonos.connectors.partitions.folder_names import partition_columns, partition_values
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset, dataset_at
 
 if TYPE_CHECKING:
     from clonos.connectors.delta.delta_writer import DeltaWriter
@@ -69,6 +70,10 @@ class DeltaTableSink:
     def needs_names(self) -> bool:
         """Whether rows need names for their fields, because no schema has them."""
         return self.schema is None
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.path)]
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

@@ -17,6 +17,7 @@ from clonos.connectors.formats.compressed_parts import CompressedFormat, compres
 from clonos.connectors.object_stores.urls import WILDCARDS, checked_url, is_url, local_path, split_url
 from clonos.connectors.partitions.folder_names import partition_columns
 from clonos.connectors.secrets import masked
+from clonos.operators.lineage import Dataset, dataset_at
 
 if TYPE_CHECKING:
     from clonos.connectors.partitions.partitioned_writer import PartitionedWriter
@@ -61,6 +62,10 @@ class FileSink:
 
     def __repr__(self) -> str:
         return f"{self.connector}({', '.join(repr(masked(path)) for path in self.paths)})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(path) for path in self.paths]
 
     def rows_format(self) -> RowsFormat:
         """Returns the format of the part files.

@@ -32,6 +32,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.core.wire.log_delta import Count
 from clonos.io.system import wall_clock
 from clonos.operators.connector_contract import PendingInput, SplitReader
+from clonos.operators.lineage import Dataset, dataset_at
 
 CONNECTOR: Final = "files.tail"
 SPLIT_FORMAT: Final = 1
@@ -157,6 +158,10 @@ class TailFiles(Generic[AnyLine]):
         """Returns the folders that have files of a folder and their rotations: that folder first, then the other."""
         other = folder if self.rotated_to is None else os.path.normpath(os.path.join(folder, self.rotated_to))
         return (folder,) if other == folder else (folder, other)
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(path) for path in self.patterns]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns a split for each file that has a line now, and for each rotated one, which is not read."""

@@ -86,6 +86,11 @@ class Cluster:
                 self.connector, f"options has {', '.join(own)}, which the connector sets itself", "Leave it out."
             )
 
+    @property
+    def namespace(self) -> str:
+        """Returns the name of the cluster in records of lineage: its first address."""
+        return f"kafka://{self.servers.partition(',')[0].strip()}"
+
     def client(self, kind: str, settings: Mapping[str, Any]) -> Client:
         """Creates a client; ``kind`` is the class of the library. Options of the user go before ``settings``.
 

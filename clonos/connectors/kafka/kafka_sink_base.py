@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clonos.connectors.kafka.client import Cluster
 from clonos.connectors.kafka.message import RowForm
+from clonos.operators.lineage import Dataset
 
 CONNECTOR = "kafka.sink"
 
@@ -20,6 +21,10 @@ class KafkaSink:
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.topic!r}, servers={self.cluster.servers!r}, mode={self.mode!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [Dataset(self.cluster.namespace, self.topic)]
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares. The addresses of the brokers may change."""

@@ -29,6 +29,7 @@ from clonos.connectors.kit.history import LATER_ADVICE, HistorySource, LateCut
 from clonos.connectors.kit.source_options import LogOptions, is_bounded, own_timestamps
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.lineage import Dataset
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -80,6 +81,10 @@ class KafkaSource(HistorySource, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.topics!r}, servers={self.cluster.servers!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [Dataset(self.cluster.namespace, name) for name in self.topics.names or [self.topics.shown]]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Lists the partitions, with the offsets at which the job begins to read them.

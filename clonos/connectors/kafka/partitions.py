@@ -66,6 +66,11 @@ class TopicChoice:
     def __repr__(self) -> str:
         return repr(self.pattern or (self.names[0] if len(self.names) == 1 else list(self.names)))
 
+    @property
+    def shown(self) -> str:
+        """Returns the pattern between slashes, or the names."""
+        return ",".join(self.names) if self.pattern is None else f"/{self.pattern.pattern}/"
+
     def covers(self, topic: str) -> bool:
         """Returns whether a topic belongs to it."""
         return topic in self.names if self.pattern is None else self.pattern.fullmatch(topic) is not None

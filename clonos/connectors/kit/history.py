@@ -36,6 +36,7 @@ from clonos.operators.connector_contract import (
     in_order,
     pending_of,
 )
+from clonos.operators.lineage import Dataset, datasets_of
 from clonos.operators.split_source import AcknowledgedSource
 
 CONNECTOR: Final = "then"
@@ -130,6 +131,10 @@ class HistoryThenLive(HistorySource):
     def __repr__(self) -> str:
         first, *others = self.sources
         return repr(first) + "".join(f".then({each!r})" for each in others)
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [each for source in self.sources for each in datasets_of(source)]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Lists the splits of all sources. The last one begins: its place is fixed before the history is listed.

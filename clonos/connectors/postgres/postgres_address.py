@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.broker_address import BrokerAddress
 from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused, SystemUnreachable
 from clonos.connectors.secrets import Secret, revealed, without
+from clonos.connectors.tables.database_text import PAIR
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.operators.lineage import Dataset
 
 CONNECT_TIMEOUT_S: Final = 10
 SESSION: Final = "; ".join(
@@ -60,6 +63,15 @@ POSTGRESQL: Final = ExternalSystem(
 )
 
 
+def split_dsn(dsn: str) -> dict[str, str]:
+    """Returns host, port, user and database of a URL or of name=value pairs, as far as it has them."""
+    if "://" not in dsn:
+        return {name: value.strip("'") for name, value in PAIR.findall(dsn)}
+    parts = urlsplit(dsn.partition(",")[0] + "/" + dsn.partition(",")[2].partition("/")[2] if "," in dsn else dsn)
+    found = {"host": parts.hostname, "port": parts.port, "user": parts.username, "dbname": parts.path.strip("/")}
+    return {name: str(value) for name, value in found.items() if value}
+
+
 class PostgresAddress(BrokerAddress):
     """PostgreSQL database. ``password`` replaces that of the DSN."""
 
@@ -70,6 +82,15 @@ class PostgresAddress(BrokerAddress):
         if isinstance(dsn, str) and not re.match(r"postgres(ql)?://|\s*\w+\s*=", dsn):
             advice = "Give postgresql://user@host/database, or host=... dbname=..., and the password as a secret."
             raise InvalidConnector(connector, "dsn is neither a URL of PostgreSQL nor name=value pairs", advice)
+
+    def dataset(self, table: str) -> Dataset:
+        """Returns the name of a table in records of lineage; of a DSN that is a secret it has the description only."""
+        if isinstance(self._url, Secret):
+            return Dataset(f"postgres://{self.place}", table)
+        parts = split_dsn(self._url)
+        host, port = parts.get("host") or "localhost", parts.get("port") or "5432"
+        name = table if "." in table else f"public.{table}"
+        return Dataset(f"postgres://{host}:{port}", f"{parts.get('dbname') or parts.get('user') or ''}.{name}")
 
     def connect(self, **options: Any) -> Any:
         """Opens a connection. Rows are compared by their text, so the session has settings of its own.

@@ -22,6 +22,7 @@ from clonos.connectors.tables.table_sink import TableSink
 from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.lineage import Dataset
 
 logger = logging.getLogger("clonos.run")
 
@@ -127,6 +128,10 @@ class PostgresTable(TableSink):
 
     def __repr__(self) -> str:
         return f"postgres.table({self.server!r}, {self.table!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [self.server.dataset(self.table)]
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares: the database, the table and its key."""

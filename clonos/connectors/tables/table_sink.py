@@ -35,6 +35,7 @@ from clonos.connectors.tables.table_upserts import key_of
 from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.kernels.record_batch import RecordBatch
+from clonos.operators.lineage import Dataset
 
 SQLITE_BUSY_MS = 10_000
 NO_TABLE = "no such table"
@@ -247,6 +248,10 @@ class SqliteSink(TableSink):
             check_same_thread=False,
         )
         super().__init__(connect, table, columns, upsert, paramstyle="qmark", quote='"')
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [Dataset("file", f"{self.path}#{self.table}")]
 
     def has_table(self) -> bool:
         """Returns whether the table exists, without creating a file."""

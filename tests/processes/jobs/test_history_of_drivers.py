@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -100,7 +101,14 @@ def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_statu
 ) -> None:
     gate = Gate(tmp_path / "gate")
     gate.open_to(100)
-    job = Job("reported", store=tmp_path / "store", slots="process", checkpoint_every="100ms", telemetry=collector.url)
+    job = Job(
+        "reported",
+        store=tmp_path / "store",
+        slots="process",
+        checkpoint_every="100ms",
+        telemetry=collector.url,
+        lineage=tmp_path / "lineage.jsonl",
+    )
     numbers = job.source(GatedNumbers(gate), name="read").key_by(lambda n: n % 3)
     numbers.stateful_map(lambda _, seen, n: ((seen or 0) + 1, n), name="count").sink(files.jsonl(tmp_path / "output"))
     with job.start() as handle:
@@ -125,6 +133,10 @@ def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_statu
     assert isinstance(events[-1], RunEnded)
     assert events[-1].how == "finished"
     assert set(map(repr, shown)) == set(map(repr, events))
+    lineage = [json.loads(line) for line in (tmp_path / "lineage.jsonl").read_text("utf-8").splitlines()]
+    assert [each["eventType"] for each in lineage] == ["START", "RUNNING", "COMPLETE"]
+    assert lineage[-1]["run"]["facets"]["clonos_progress"]["recoveries"] >= 1
+    assert lineage[-1]["outputs"] == [{"namespace": "file", "name": str(tmp_path / "output"), "facets": {}}]
     _check_spans(collector, reported, len([event for event in events if isinstance(event, CheckpointDone)]))
 
 

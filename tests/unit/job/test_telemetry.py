@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from clonos.api.graph import JobGraph
 from clonos.config import resolve_keywords
 from clonos.core.model.errors import JobError
 from clonos.core.model.progress import TaskPhase
@@ -141,7 +142,7 @@ def _exporting(endpoint: str) -> OtlpExporter:
     status = Status("sums", Phase.RUNNING, "sums-1", generation=1, tasks=(task,))
     checkpoints = tuple(CheckpointState(number, 0, number * 250 * MS, is_pending=False) for number in (1, 2))
     listeners: list[Callable[[Event], None]] = []
-    job = ObservedJob("sums", "sums-1", lambda: status, lambda: checkpoints, listeners.append)
+    job = ObservedJob(JobGraph("sums"), "sums-1", lambda: status, lambda: checkpoints, listeners.append)
     (exporter,) = start_exporters(resolve_keywords({"telemetry": endpoint}).run, job)
     assert isinstance(exporter, OtlpExporter)
     assert listeners == [exporter.note]
