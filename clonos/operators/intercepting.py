@@ -31,6 +31,8 @@ def intercept(operators: Sequence[Operator], is_intercepting: Sequence[bool]) ->
             method = getattr(operator, name, None)
             if callable(method):
                 setattr(operator, name, _answered(method, ANSWERS if intercepts else None))
+        if intercepts:
+            operator.answer_calls(ANSWERS)
 
 
 def _answered(method: Callable[..., None], answers: Answers | None) -> Callable[..., None]:

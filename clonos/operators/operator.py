@@ -290,6 +290,10 @@ class Operator:
         """Keeps a part of an open asynchronous call."""
         raise AssertionError(f"{type(self).__name__} makes no asynchronous calls")
 
+    def answer_calls(self, answers: Mapping[str, Callable[..., Any]]) -> None:
+        """Lets the functions of its asynchronous calls have recorded values of clocks and the like, if the log has the
+        calls inside."""
+
     def prepare(self, checkpoint: int) -> None:
         """Prepares for a barrier, before the state is taken."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from clonos.core.log.call_outcomes import CallNeverHappened
+from clonos.core.log.call_outcomes import CallInDoubt, CallNeverHappened, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import Recorder, RecordingSuspended, check_confined, current, key_inside
+from clonos.core.ports.recorder import CallRecorder, Recorder, RecordingSuspended, check_confined, current, key_inside
 from clonos.core.values import encode_value
+from clonos.io.interception.answers import in_thread
 from clonos.io.system.entropy import random_uuid
 
 DIGEST_BYTES: Final = 16
@@ -30,6 +32,9 @@ class CallRequest(NamedTuple):
     request: bytes
     is_effect: bool
 
+
+AsyncPerform = Callable[[str], Awaitable[object]]
+"""As ``Perform``, in a coroutine."""
 
 Watch = Callable[[CallRequest, Perform, Perform | None], tuple[Perform, Perform | None]]
 """Receives each recorded call, and returns the functions to perform live instead: (perform, in_doubt)."""
@@ -90,6 +95,30 @@ def recorded_call(
     if in_doubt is None:
         return recorder.call(service, request, _unrecorded(perform), effect=effect)
     return recorder.call(service, request, _unrecorded(perform), effect=effect, in_doubt=_unrecorded(in_doubt))
+
+
+async def recorded_call_inside(
+    recorder: CallRecorder, service: str, identity: object, perform: AsyncPerform, *, effect: bool, is_repeatable: bool
+) -> object:
+    """Returns the outcome of a call that a coroutine makes inside an asynchronous call, as ``recorded_call`` does.
+
+    ``is_repeatable``: whether a call in doubt is made again, with its key.
+
+    Raises: CallInDoubt; the error of ``perform``.
+    """
+    inside = recorder.begin(service, blake2b(_identity_bytes(identity), digest_size=DIGEST_BYTES).digest())
+    known = recorder.known(inside)
+    if known is None:
+        is_new = not effect or await in_thread(partial(recorder.announce, inside))
+        try:
+            if not (is_new or is_repeatable):
+                raise CallInDoubt(service, inside.key)
+            with RecordingSuspended(inside.key):
+                outcome: object = await perform(inside.key)
+        except Exception as error:  # noqa: BLE001  the outcome, which the code gets now and in a repetition
+            outcome = error
+        known = recorder.end(inside, encode_outcome(service, outcome))
+    return decode_outcome(known)
 
 
 def _identity_bytes(identity: object) -> bytes:

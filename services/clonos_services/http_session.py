@@ -21,6 +21,12 @@ from clonos_services.http_settings import SessionConfig, changed, common_setting
 IDEMPOTENT_METHODS: Final = SAFE_METHODS | {"PUT", "DELETE"}
 KEY_HEADER: Final = "idempotency-key"
 
+MODEL_PATHS: Final = (
+    *("/chat/completions", "/completions", "/responses", "/embeddings", "/messages", "/rerank", "/moderations"),
+    *(":generateContent", ":streamGenerateContent", ":embedContent"),
+)
+"""Ends of the paths at which models answer, in the protocols of OpenAI, Anthropic and Google."""
+
 Body = bytes | str | Mapping[str, Any] | None
 Redact = Callable[[Response], Response]
 Reconcile = Callable[[str, HttpRequest], Response]
@@ -165,7 +171,7 @@ class Session:
             idempotent: the server may receive the request twice: it is repeated when the connection breaks, or when a
                 process fails during it. None follows HTTP: True for GET, HEAD, OPTIONS, PUT and DELETE.
             intent: the request is an effect: announced in the log and to a keeper, then sent at most once, in a step
-                with ``effects=True``. None: True except for GET, HEAD and OPTIONS. False declares that its
+                with ``effects=True``. None: as ``is_effect`` says. False declares that its
                 ``Idempotency-Key`` makes it idempotent: an ordinary recorded call, made at least once.
             reconcile: for an announced request whose process failed during it: called with the idempotency key and the
                 request instead of sending it again. Its return value or exception is the outcome; ``CallNeverHappened``
@@ -185,7 +191,7 @@ class Session:
             tuple(_sent_headers(headers_common, headers, auth, json, data).items()),
             _body_of(method, url, json, data),
         )
-        is_announced = method not in SAFE_METHODS if intent is None else intent
+        is_announced = is_effect(method, request.url) if intent is None else intent
         if reconcile is not None and not is_announced:
             problem = "reconcile= needs an announced request: remove intent=False, or set intent=True"
             raise HttpRequestInvalid(method, redacted_url(request.url), problem)
@@ -201,6 +207,12 @@ class Session:
         )
 
         return _called(request, limits, effective, is_announced, reconcile)
+
+
+def is_effect(method: str, url: str) -> bool:
+    """Returns whether a request changes something: any but GET, HEAD and OPTIONS, and but the POSTs by which a model is
+    asked."""
+    return method not in SAFE_METHODS and not (method == "POST" and urlsplit(url).path.endswith(MODEL_PATHS))
 
 
 def _called(

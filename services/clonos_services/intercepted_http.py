@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import builtins
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.message import Message
 from http.client import HTTPResponse
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from clonos.core.ports.recorder import Recorder
-from clonos.io.http.http_requests import SAFE_METHODS
-from clonos_services.calls import recorded_call
-from clonos_services.http_session import IDEMPOTENT_METHODS, KEY_HEADER
+from clonos.core.ports.recorder import CallRecorder, Recorder
+from clonos_services.calls import recorded_call, recorded_call_inside
+from clonos_services.http_session import IDEMPOTENT_METHODS, KEY_HEADER, is_effect
 
 SCALARS: Final = (str, bytes, int, float, bool, type(None))
 DEPTH_MAX: Final = 5
@@ -28,6 +27,7 @@ HTTPX_VERSIONS: Final = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20}
 """Versions as httpx writes them."""
 
 Pairs = tuple[tuple[str, str], ...]
+AsyncSend = Callable[[str], Awaitable["ClientReply"]]
 
 
 class ClientReply(NamedTuple):
@@ -42,7 +42,7 @@ class ClientReply(NamedTuple):
 
 def _called(
     library: str, method: str, url: str, body: bytes | None, send: Callable[[str], ClientReply], families: Any
-) -> Any:
+) -> ClientReply:
     """Returns the reply, or raises the error of the library. ``families``: modules of its classes of errors."""
 
     def perform(key: str) -> object:
@@ -52,13 +52,41 @@ def _called(
             return (None, _described(error, families, DEPTH_MAX))
 
     method = method.upper()
-    recorded: Any = recorded_call(
+    recorded = recorded_call(
         f"{library}.{method.lower()}",
         lambda: (method, url, body),
         perform,
-        effect=method not in SAFE_METHODS,
+        effect=is_effect(method, url),
         in_doubt=perform if method in IDEMPOTENT_METHODS else None,
     )
+    return _reply_of(recorded, families)
+
+
+async def _called_inside(
+    recorder: CallRecorder, library: str, method: str, url: str, body: bytes, send: AsyncSend, families: Any
+) -> ClientReply:
+    """Does what ``_called`` does, for a coroutine inside an asynchronous call."""
+
+    async def perform(key: str) -> object:
+        try:
+            return (tuple(await send(key)), None)
+        except Exception as error:  # noqa: BLE001  the library's own, which user code gets live and in a replay
+            return (None, _described(error, families, DEPTH_MAX))
+
+    method = method.upper()
+    recorded = await recorded_call_inside(
+        recorder,
+        f"{library}.{method.lower()}",
+        (method, url, body),
+        perform,
+        effect=is_effect(method, url),
+        is_repeatable=method in IDEMPOTENT_METHODS,
+    )
+    return _reply_of(recorded, families)
+
+
+def _reply_of(recorded: Any, families: Any) -> ClientReply:
+    """Returns the recorded reply. Raises: the recorded error of the library."""
     reply, failure = recorded  # as `perform` returns them
     if failure is not None:
         raise _rebuilt(failure, families)
@@ -193,27 +221,57 @@ def urllib3_request(
 
 
 def httpx_request(_recorder: Recorder, original: Callable[..., Any], transport: Any, request: Any) -> Any:
-    """Answers ``httpx.HTTPTransport.handle_request``."""
-    httpx = _imported("httpx")
+    """Answers ``HTTPTransport.handle_request`` of httpx and of its successor, httpx2."""
+    httpx = _library_of(original)
     whole = request.read()
 
     def send(key: str) -> ClientReply:
-        for name, value in _keyed({"idempotency-key": request.headers.get(KEY_HEADER, key)}, key).items():
-            request.headers[name] = value
+        request.headers.setdefault(KEY_HEADER, key)
         found = original(transport, request)
         try:
-            data = b"".join(found.stream)
+            return _httpx_reply(found, b"".join(found.stream))
         finally:
             found.close()
-        version = HTTPX_VERSIONS.get(found.http_version, 11)
-        headers = tuple((_text(name), _text(value)) for name, value in found.headers.raw)
-        return ClientReply(found.status_code, found.reason_phrase, version, headers, data)
 
     try:
-        reply = _called("httpx", request.method, str(request.url), whole, send, (httpx, builtins))
+        reply = _called(httpx.__name__, request.method, str(request.url), whole, send, (httpx, builtins))
     except httpx.TransportError as error:
         error.request = request
         raise
+    return _httpx_response(httpx, reply)
+
+
+async def httpx_request_inside(
+    recorder: CallRecorder, original: Callable[..., Any], transport: Any, request: Any
+) -> Any:
+    """Answers ``AsyncHTTPTransport.handle_async_request`` inside an asynchronous call."""
+    httpx = _library_of(original)
+    whole = await request.aread()
+
+    async def send(key: str) -> ClientReply:
+        request.headers.setdefault(KEY_HEADER, key)
+        found = await original(transport, request)
+        try:
+            return _httpx_reply(found, b"".join([chunk async for chunk in found.stream]))
+        finally:
+            await found.aclose()
+
+    families = (httpx, builtins)
+    try:
+        reply = await _called_inside(recorder, httpx.__name__, request.method, str(request.url), whole, send, families)
+    except httpx.TransportError as error:
+        error.request = request
+        raise
+    return _httpx_response(httpx, reply)
+
+
+def _httpx_reply(found: Any, data: bytes) -> ClientReply:
+    version = HTTPX_VERSIONS.get(found.http_version, 11)
+    headers = tuple((_text(name), _text(value)) for name, value in found.headers.raw)
+    return ClientReply(found.status_code, found.reason_phrase, version, headers, data)
+
+
+def _httpx_response(httpx: Any, reply: ClientReply) -> Any:
     return httpx.Response(
         reply.status,
         headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers],
@@ -225,11 +283,11 @@ def httpx_request(_recorder: Recorder, original: Callable[..., Any], transport: 
     )
 
 
-def _imported(library: str) -> Any:
-    """Returns a library that user code has imported."""
+def _library_of(original: Callable[..., Any]) -> Any:
+    """Returns the library that a function of a transport belongs to."""
     import sys
 
-    module: ModuleType = sys.modules[library]
+    module: ModuleType = sys.modules[original.__module__.partition(".")[0]]
     return module
 
 

@@ -14,14 +14,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import Recorder, current
+from clonos.core.ports.recorder import CallRecorder, Recorder, current
 from clonos.io.interception.answers import Answer, Answers
 from clonos.io.interception.patches import CPU_CLOCKS, DRAWS, NUMPY_DRAWS
 from clonos.io.system.wall_clock import UTC, local_time
 from clonos_services import random
 from clonos_services.calls import recorded_call
 from clonos_services.epoch_rng import source_of
-from clonos_services.intercepted_http import httpx_request, urllib3_request, urllib_request
+from clonos_services.intercepted_http import httpx_request, httpx_request_inside, urllib3_request, urllib_request
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 ENTROPY_BYTES: Final = 32
@@ -68,7 +68,8 @@ def _in_task(answer: Callable[..., Any]) -> Answer:
 
 
 def _instant_ns(recorder: Recorder) -> int:
-    return recorder.instant_ns(True)
+    passing_ns: Callable[[], int] | None = getattr(recorder, "passing_ns", None)
+    return recorder.instant_ns(True) if passing_ns is None else passing_ns()
 
 
 def _entropy(recorder: Recorder, count: int) -> bytes:
@@ -84,6 +85,15 @@ def _seconds(recorder: Recorder, _original: Any) -> float:
 
 def _nanoseconds(recorder: Recorder, _original: Any) -> int:
     return _instant_ns(recorder)
+
+
+def _elapsed_seconds(recorder: Recorder, original: Callable[[], float]) -> float:
+    """Inside an asynchronous call only wall clocks are recorded: libraries measure how long they wait."""
+    return original() if hasattr(recorder, "passing_ns") else _seconds(recorder, original)
+
+
+def _elapsed_nanoseconds(recorder: Recorder, original: Callable[[], int]) -> int:
+    return original() if hasattr(recorder, "passing_ns") else _nanoseconds(recorder, original)
 
 
 def _sleep(recorder: Recorder, original: Callable[[float], None], seconds: float, /) -> None:
@@ -155,28 +165,40 @@ def _node(_recorder: Recorder, original: Callable[[], int]) -> object:
 # ---------------------------------------------------------------------- refusals
 
 
-def _refused(name: str, reason: str) -> Answer:
-    def refuse(_recorder: Recorder, _original: Any, *_args: Any, **_named: Any) -> Any:
+def _refused(name: str, reason: str, inside: Callable[..., Any] | None = None) -> Answer:
+    """Returns an answer that refuses. ``inside``: what answers in an asynchronous call whose calls are logged."""
+
+    def refuse(recorder: Recorder, original: Any, *args: Any, **named: Any) -> Any:
+        if inside is not None and isinstance(recorder, CallRecorder):
+            return inside(recorder, original, *args, **named)
         raise NotIntercepted(name, reason)
 
     return _in_task(refuse)
 
 
+def _as_it_is(_recorder: Recorder, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    return original(*args, **named)
+
+
 _THREAD: Final = "the log does not have which of two threads came first. Use plain calls, or map_async"
 _CONNECTION: Final = "it goes past the clients of HTTP that are recorded. Put @service above the function that uses it"
-_ASYNC: Final = "its calls end in an order of their own. Use map_async, which records the outcome of an async function"
+_ASYNC: Final = (
+    "its calls end in an order of their own. Use map_async, which records the outcome of an async function; with"
+    " log_calls=True it records each request of httpx"
+)
 _NUMPY: Final = "numpy keeps this generator in C. Use numpy.random.default_rng(), or random.numpy() of clonos"
 _CPU: Final = "a successor needs another time for the same work. Leave it out"
 _PROGRAM: Final = "it starts another program. Put @service above the function that does it"
 
+HTTPX: Final = ("httpx", "httpx2")
+"""Libraries with the transports of httpx."""
+
 _REFUSED: Final = {
     **dict.fromkeys((f"time.{name}" for name in CPU_CLOCKS), _CPU),
     **dict.fromkeys((f"numpy.random.{name}" for name in NUMPY_DRAWS), _NUMPY),
-    "threading.Thread.start": _THREAD,
     "os.fork": _PROGRAM,
     "subprocess.Popen.__init__": _PROGRAM,
     "aiohttp.ClientSession._request": _ASYNC,
-    "httpx.AsyncHTTPTransport.handle_async_request": _ASYNC,
     **dict.fromkeys(
         (
             *("socket.socket.connect", "socket.socket.connect_ex", "socket.socket.sendto", "socket.getaddrinfo"),
@@ -187,11 +209,11 @@ _REFUSED: Final = {
     ),
 }
 
-_SECONDS: Final = ("time.time", "time.monotonic", "time.perf_counter")
-
 ANSWERS: Final[Answers] = {
-    **{name: _in_task(_seconds) for name in _SECONDS},
-    **{f"{name}_ns": _in_task(_nanoseconds) for name in _SECONDS},
+    "time.time": _in_task(_seconds),
+    "time.time_ns": _in_task(_nanoseconds),
+    **{name: _in_task(_elapsed_seconds) for name in ("time.monotonic", "time.perf_counter")},
+    **{name: _in_task(_elapsed_nanoseconds) for name in ("time.monotonic_ns", "time.perf_counter_ns")},
     "time.sleep": _in_task(_sleep),
     **{f"time.{name}": _in_task(_of_now) for name in ("localtime", "gmtime", "ctime")},
     "time.asctime": _in_task(_asctime),
@@ -205,8 +227,13 @@ ANSWERS: Final[Answers] = {
     "uuid.uuid1": _in_task(_uuid1),
     "uuid.getnode": _in_task(_node),
     "urllib3.connectionpool.HTTPConnectionPool.urlopen": _in_task(urllib3_request),
-    "httpx.HTTPTransport.handle_request": _in_task(httpx_request),
+    **{f"{library}.HTTPTransport.handle_request": _in_task(httpx_request) for library in HTTPX},
     "urllib.request.AbstractHTTPHandler.do_open": _in_task(urllib_request),
     **{name: _refused(name, reason) for name, reason in _REFUSED.items()},
+    "threading.Thread.start": _refused("threading.Thread.start", _THREAD, _as_it_is),
+    **{
+        name: _refused(name, _ASYNC, httpx_request_inside)
+        for name in (f"{library}.AsyncHTTPTransport.handle_async_request" for library in HTTPX)
+    },
 }
 """Answers of a task, by the names of functions."""

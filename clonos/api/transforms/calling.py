@@ -103,6 +103,7 @@ class Calling(Theme, Generic[T]):
             per_key=per_key,
         )
         _check_effects(step, log_calls, common)
+        _check_interception(step, log_calls, common)
         arguments: dict[str, Any] = {
             "function": function,
             "capacity": capacity,
@@ -138,6 +139,15 @@ def _check_effects(step: str, log_calls: bool, common: CommonWithEffects) -> Non
             step,
             "has effects, and a call whose process dies is made again as a whole",
             "Add log_calls=True, which announces each effect before it takes place.",
+        )
+
+
+def _check_interception(step: str, log_calls: bool, common: CommonWithEffects) -> None:
+    if common.get("intercept") and not log_calls:
+        raise InvalidJob(
+            step,
+            "has intercept=True, and only the outcome of its function is recorded, which may use anything",
+            "Leave it out, or add log_calls=True, which records each call of the function.",
         )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
@@ -84,6 +84,15 @@ class Recorder(Protocol):
         """
 
 
+class Inside(NamedTuple):
+    """Call inside an asynchronous call. ``part``: the name of its outcome if that is a value."""
+
+    service: str
+    asked: int
+    part: bytes
+    key: str
+
+
 class CallingRecorder(Recorder, Protocol):
     """Recorder for operators that make asynchronous calls."""
 
@@ -111,11 +120,36 @@ class CallingRecorder(Recorder, Protocol):
         """
 
 
+@runtime_checkable
 class CallRecorder(Recorder, Protocol):
-    """Recorder of the code of one asynchronous call, whose calls inside have entries of their own."""
+    """Recorder of the code of one asynchronous call, whose calls inside have entries of their own.
+
+    ``call`` makes one of them and waits. A coroutine makes one by the methods from ``begin`` to ``end``, and waits in
+    between; ``announce`` blocks.
+    """
 
     def attempt(self, number: int) -> AbstractContextManager[None]:
         """Binds this recorder for attempt ``number``, from 0 on, of the code."""
+
+    def passing_ns(self) -> int:
+        """Returns the wall clock, which goes on from ``instant_ns``: a repetition reads about the same."""
+
+    def begin(self, service: str, request: bytes) -> Inside:
+        """Returns the names of the next call inside with this request."""
+
+    def known(self, inside: Inside) -> bytes | None:
+        """Returns the outcome that the log has, None if it has none."""
+
+    def announce(self, inside: Inside) -> bool:
+        """Announces a call with an effect, and waits until the keepers know of it.
+
+        Returns False if an earlier incarnation has announced it and died: whether it took place is unknown.
+
+        Raises: EffectUndeclared.
+        """
+
+    def end(self, inside: Inside, outcome: bytes) -> bytes:
+        """Logs the outcome of a call inside; returns it."""
 
 
 class HoldingRecorder(CallingRecorder, Protocol):

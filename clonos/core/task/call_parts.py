@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from itertools import count
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from clonos.core.log.asked import asked_of, request_digest
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value
 from clonos.core.log.determinants import SEED_BYTES
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
-from clonos.core.ports.recorder import EffectUndeclared, MetricInCall, running
+from clonos.core.ports.recorder import EffectUndeclared, Inside, MetricInCall, running
 from clonos.core.ports.task_port import TaskPort
 
 PART_BYTES: Final = 16
@@ -58,23 +58,6 @@ class CallLeftBehind(JobError):
         )
 
 
-class Inside(NamedTuple):
-    """Call inside an asynchronous call. ``part``: the name of its outcome if that is a value."""
-
-    service: str
-    asked: int
-    part: bytes
-    key: str
-
-    def failed(self, attempt: int) -> bytes:
-        """Returns the name of its outcome in an attempt, if that is an exception."""
-        return _named(self.part, b"failed %d" % attempt)
-
-    def intent(self, attempt: int) -> bytes:
-        """Returns the name of its announcement in an attempt."""
-        return _named(self.part, b"intent %d" % attempt)
-
-
 class CallParts:
     """Recorder of the code of one asynchronous call, in any of its threads and coroutines.
 
@@ -90,7 +73,7 @@ class CallParts:
         self._attempt = 0
         self._asked: dict[bytes, Iterator[int]] = {}  # by request: numbers for those of this attempt
         self._faced = set[bytes]()  # announcements of earlier incarnations that the code has asked for again
-        self._instant_ns = 0
+        self._instant_ns = self._began_ns = 0  # what the clock reads since the last call inside, and when it was read
         self._is_over = False
         self.metric_table = MetricTable()
 
@@ -124,8 +107,13 @@ class CallParts:
         if exact or not self._instant_ns:
             found = self.call(CLOCK, b"", lambda _key: self._port.now_ns())
             assert isinstance(found, int), found
-            self._instant_ns = found
+            self._instant_ns, self._began_ns = found, self._port.now_ns()
         return self._instant_ns
+
+    def passing_ns(self) -> int:
+        """Returns the wall clock, which goes on from ``instant_ns``: a repetition reads about the same."""
+        instant_ns = self.instant_ns(False)
+        return instant_ns + max(0, self._port.now_ns() - self._began_ns)
 
     def metrics(self, name: str) -> NoReturn:
         """Raises: MetricInCall: a repetition would count again."""
@@ -173,7 +161,7 @@ class CallParts:
 
     def known(self, inside: Inside) -> bytes | None:
         """Returns the outcome that the log has, None if it has none."""
-        known = self._known.get(inside.failed(self._attempt)) or self._known.get(inside.part)
+        known = self._known.get(_failed(inside, self._attempt)) or self._known.get(inside.part)
         if known is not None:
             self._instant_ns = 0
         return known
@@ -188,27 +176,37 @@ class CallParts:
         if not self._has_effects:
             raise EffectUndeclared("a step", inside.service)
         doubtful = [
-            inside.intent(attempt)
+            _intent(inside, attempt)
             for attempt in range(self._attempt + 1)
-            if inside.intent(attempt) in self._known and inside.failed(attempt) not in self._known
+            if _intent(inside, attempt) in self._known and _failed(inside, attempt) not in self._known
         ]
         if doubtful:
             self._faced.update(doubtful)
             return False
-        failed = inside.failed(self._attempt)
+        failed = _failed(inside, self._attempt)
         content = _INTENT + inside.part + failed + inside.service.encode()
-        self._report(inside, inside.intent(self._attempt), content, waits=True)
+        self._report(inside, _intent(inside, self._attempt), content, waits=True)
         return True
 
     def end(self, inside: Inside, outcome: bytes) -> bytes:
         """Logs the outcome of a call inside; returns it."""
-        self._report(inside, inside.part if is_value(outcome) else inside.failed(self._attempt), outcome)
+        self._report(inside, inside.part if is_value(outcome) else _failed(inside, self._attempt), outcome)
         self._instant_ns = 0
         return outcome
 
     def _report(self, inside: Inside, name: bytes, content: bytes, *, waits: bool = False) -> None:
         self._port.report_part(self._number, inside.asked, name + content, waits=waits)
         self._known[name] = content
+
+
+def _failed(inside: Inside, attempt: int) -> bytes:
+    """Returns the name of the outcome in an attempt, if that is an exception."""
+    return _named(inside.part, b"failed %d" % attempt)
+
+
+def _intent(inside: Inside, attempt: int) -> bytes:
+    """Returns the name of the announcement in an attempt."""
+    return _named(inside.part, b"intent %d" % attempt)
 
 
 def _named(name: bytes, more: bytes) -> bytes:

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from threading import get_ident
 from types import FrameType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 Answer = Callable[..., Any]
 """Takes the original function, and the arguments of the call."""
@@ -28,7 +30,18 @@ OWN_PACKAGES: Final = frozenset({"clonos", "clonos_services", "clonos_standby"})
 
 EXEMPT: Final = frozenset(
     (
-        *("asyncio", "concurrent", "importlib", "logging", "multiprocessing", "queue", "selectors", "socket", "ssl"),
+        *(
+            "asyncio",
+            "concurrent",
+            "http",
+            "importlib",
+            "logging",
+            "multiprocessing",
+            "queue",
+            "selectors",
+            "socket",
+            "ssl",
+        ),
         *("subprocess", "tempfile", "threading", "traceback", "warnings", "linecache", "bdb", "cmd", "pdb"),
     )
 )
@@ -60,6 +73,13 @@ def answered_with(answers: Answers | None) -> Iterator[None]:
         yield
     finally:
         _answers.reset(token)
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Returns what a function that blocks returns, for an answer that is awaited: the event loop goes on."""
+    import asyncio  # user code that awaits has loaded it
+
+    return await asyncio.to_thread(function)
 
 
 def intercepted(name: str, original: Callable[..., Any], *, exempts: bool = True) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ The state holds the calls without a result: a restored task makes them again, un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -227,6 +227,10 @@ class AsyncMap(Operator):
         if self._shape is ResultShape.FILTER:
             return bool(found)
         return found if self._shape is ResultShape.MAP else list(checked_items(found))
+
+    def answer_calls(self, answers: Mapping[str, Callable[..., Any]]) -> None:
+        if self._logs_calls:
+            self._caller.answers = answers
 
     def close(self) -> None:
         self._caller.close()

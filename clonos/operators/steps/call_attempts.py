@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.ports.recorder import CallRecorder, RecordingSuspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
+from clonos.io.interception.answers import Answers, answered_with
 from clonos.io.system.wall_clock import monotonic_ns
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Caller:
         self._turns = Turns(policy.per_key)
         self._is_closed = Event()
         self._pace = Pace(0)
+        self.answers: Answers | None = None  # for functions of Python and of libraries, where calls inside are logged
 
     def share_rate(self, tasks: int) -> None:
         """Gives this task its share of the rate of the step."""
@@ -93,9 +95,18 @@ class Caller:
     def _once(self, record: Any, key: str, inside: CallRecorder | None, attempt: int) -> Any:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        with RecordingSuspended(key) if inside is None else inside.attempt(attempt):
+        with self._recording(key, inside, attempt):
             called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
             return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
+
+    @contextmanager
+    def _recording(self, key: str, inside: CallRecorder | None, attempt: int) -> Iterator[None]:
+        if inside is None:
+            with RecordingSuspended(key):
+                yield
+        else:
+            with inside.attempt(attempt), answered_with(self.answers):
+                yield
 
 
 class Pace:

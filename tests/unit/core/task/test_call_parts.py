@@ -11,39 +11,11 @@ import pytest
 
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.ports.recorder import EffectUndeclared, MetricInCall
-from clonos.core.ports.task_port import TaskPort
-from clonos.core.task.call_parts import PART_BYTES, CallLeftBehind, CallParts, EffectSkipped
+from clonos.core.task.call_parts import CallLeftBehind, CallParts, EffectSkipped
 from clonos_services import clock, http, metrics, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
-
-KEY = "6b8c"
-
-
-class Port:
-    """Port of a task whose log has what ``reported`` has. A part above ``dies_after`` is lost with the process."""
-
-    def __init__(self, reported: dict[bytes, bytes], dies_after: int = 1_000) -> None:
-        self.reported, self.dies_after, self.waited = reported, dies_after, 0
-        self.instants = count(10**18)
-
-    def now_ns(self) -> int:
-        return next(self.instants)
-
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
-        if len(self.reported) >= self.dies_after:
-            raise Died
-        self.reported[data[:PART_BYTES]] = data[PART_BYTES:]
-        self.waited += waits
-
-
-class Died(BaseException):
-    """The process died."""
-
-
-def life(reported: dict[bytes, bytes], dies_after: int = 1_000, *, has_effects: bool = True) -> CallParts:
-    return CallParts(7, KEY, reported, cast(TaskPort, Port(reported, dies_after)), has_effects)
-
+from tests.harnesses.call_life import Died, life
 
 asked: list[tuple[Any, ...]] = []
 numbers = count()

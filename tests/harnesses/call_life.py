@@ -1,0 +1,36 @@
+"""Lives of the code of one asynchronous call: each has the parts that the log has of the lives before it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import cast
+
+from clonos.core.ports.task_port import TaskPort
+from clonos.core.task.call_parts import PART_BYTES, CallParts
+
+KEY = "6b8c"
+
+
+class Port:
+    """Port of a task whose log has what ``reported`` has. A part above ``dies_after`` is lost with the process."""
+
+    def __init__(self, reported: dict[bytes, bytes], dies_after: int = 1_000) -> None:
+        self.reported, self.dies_after, self.waited = reported, dies_after, 0
+        self.instants = count(10**18)
+
+    def now_ns(self) -> int:
+        return next(self.instants)
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+        if len(self.reported) >= self.dies_after:
+            raise Died
+        self.reported[data[:PART_BYTES]] = data[PART_BYTES:]
+        self.waited += waits
+
+
+class Died(BaseException):
+    """The process died."""
+
+
+def life(reported: dict[bytes, bytes], dies_after: int = 1_000, *, has_effects: bool = True) -> CallParts:
+    return CallParts(7, KEY, reported, cast(TaskPort, Port(reported, dies_after)), has_effects)
