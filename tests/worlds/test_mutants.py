@@ -12,6 +12,7 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.coordinator.failure_policy import ERRORS_ADVICE
+from clonos.core.model.errors import ReplayDiverged
 from clonos_chaos.project.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.project.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.sim.environment import WorldFailed
@@ -127,6 +128,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "rng_goes_on_after_a_barrier": ("37 sink dies while its keeper is behind", 0),
     "clock_is_read_again_in_replay": ("49 poison record whose inputs merge differently", 0),
     "calls_are_made_again_in_replay": ("49 poison record whose inputs merge differently", 0),
+    "replay_takes_the_answer_of_another_call": ("14 replay asks for another call", 0),
     "calls_in_doubt_are_made_as_new": ("47 task dies between the call and CALL", 0),
     "calls_in_doubt_are_not_asked_for": ("47 task dies between the call and CALL, and the external system is asked", 0),
     "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
@@ -236,6 +238,8 @@ def is_well(scene: str, seed: int) -> bool:
         return False
     except Exception:  # noqa: BLE001  an assertion or an error of the core is how a wrong rule shows
         return False
+    if world.expects_divergence:
+        return isinstance(world.ending, JobFailed) and world.ending.error.startswith(ReplayDiverged.__name__)
     if world.expects_failure:
         return isinstance(world.ending, JobFailed) and world.ending.advice == ERRORS_ADVICE
     return True

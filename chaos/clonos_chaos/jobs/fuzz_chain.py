@@ -50,6 +50,7 @@ class Work:
     is_pushed: bool = False  # a source that cannot be re-read
     is_hot: bool = False  # has hot standbys
     fails_in_shadow: int | None = None  # raises at this offset in its shadow only
+    diverges: bool = False  # the question of a call is another one in each incarnation
     padding: tuple[int, int] | None = None  # (offset, bytes): makes this row a huge element
 
 
@@ -148,7 +149,8 @@ class FuzzChain:
     def _ask(self, offset: int, lineage: Any) -> int:
         context, is_effect = self.context, self.work.effects
         service = self.job.service
-        question = (context.vertex, offset, tuple(entry[0] for entry in lineage))
+        place = context.incarnation if self.work.diverges else context.vertex
+        question = (place, offset, tuple(entry[0] for entry in lineage))
 
         def ask(key: str) -> int:
             return service.ask(question, key, context, is_effect)

@@ -9,7 +9,7 @@ from typing import Any
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator_events import Received
-from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.errors import EnvironmentFault, ReplayDiverged
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
@@ -77,6 +77,7 @@ class World(SimCluster):
     """Simulated cluster with a job, made from a seed. ``run`` runs the job to its end."""
 
     expects_failure = survives_all = False  # where the job is to fail, the caller judges; no rollback may happen
+    expects_divergence = False  # a replay is to ask for something else, which is no crash
     oracle: Oracle
 
     def __init__(
@@ -221,4 +222,5 @@ class World(SimCluster):
 
     def is_unexpected(self, error: BaseException) -> bool:
         is_poison = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
-        return not is_poison and not isinstance(error, EnvironmentFault)
+        is_divergence = self.expects_divergence and isinstance(error, ReplayDiverged)
+        return not is_poison and not is_divergence and not isinstance(error, EnvironmentFault)

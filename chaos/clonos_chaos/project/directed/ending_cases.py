@@ -1,4 +1,4 @@
-"""Directed tests 43 to 49 of the conformance list: budgets, views, end of job, suspicions, calls, terms, poison."""
+"""Directed tests 14 and 43 to 49 of the conformance list: calls, budgets, views, end of job, terms, poison."""
 
 from __future__ import annotations
 
@@ -173,6 +173,14 @@ def _calls(when: str, doubt: str) -> DirectedTest:
 for _when in _CALL_POINTS:
     for _doubt, reports in _DOUBTS.items():
         DIRECTED_TESTS[f"47 task dies {_when}{reports}"] = _calls(_when, _doubt)
+
+
+@directed_test("14 replay asks for another call")
+def _other_call(seed: int) -> World:
+    kill = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10)
+    world = directed(seed, line(RICH, replace(RICH, diverges=True), RICH), [kill])
+    world.expects_failure = world.expects_divergence = True
+    return world
 
 
 @directed_test("47 task dies while its keeper lacks INTENT")

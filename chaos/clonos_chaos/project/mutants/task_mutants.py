@@ -232,6 +232,16 @@ def calls_are_made_again_in_replay(mutation: Mutation) -> None:
     mutation.wrap(TaskLog, "call", call)
 
 
+@mutant("2")
+def replay_takes_the_answer_of_another_call(mutation: Mutation) -> None:
+    """A replayed call takes the outcome of the same request only."""
+
+    def follow(right: Any, self: TaskLog, tag: int, *_asked: Any) -> Any:
+        return right(self, tag)
+
+    mutation.wrap(TaskLog, "follow", follow)
+
+
 @mutant("7")
 def calls_in_doubt_are_made_as_new(mutation: Mutation) -> None:
     """A call in doubt is looked up by its key, not made as if it were new."""
