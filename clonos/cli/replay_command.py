@@ -23,13 +23,14 @@ def add_replay(commands: Any) -> None:
     """Adds the command to a parser."""
     command = commands.add_parser("replay", help="repeat a recorded epoch of a task here, under a debugger if asked")
     command.add_argument("folder", metavar="FOLDER", help="folder of the record, such as prices.epochs/total-0/17")
-    command.add_argument("--code", metavar="FILE[:NAME]", help="compare the results with those of changed code")
+    others = command.add_mutually_exclusive_group()  # what the results are compared with
+    others.add_argument("--code", metavar="FILE[:NAME]", help="compare the results with those of changed code")
     stops = command.add_mutually_exclusive_group()
     stops.add_argument("--at", metavar="WHERE", help="debug at record=N, key=K, step=NAME or an expression: 'n > 7'")
     stops.add_argument("--before-failure", action="store_true", help="debug in front of the record that raised")
     stops.add_argument("--step", action="store_true", help="go forwards and backwards by records, and see the state")
     command.add_argument("--pdb", action="store_true", help="debug where user code has raised")
-    command.add_argument(
+    others.add_argument(
         "--elsewhere", action="store_true", help="compare with a replay with other hashes, time zone and folder"
     )
     command.add_argument(

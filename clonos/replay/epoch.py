@@ -42,8 +42,10 @@ class Epoch(NamedTuple):
 
     @property
     def hash_seed(self) -> str:
-        """``PYTHONHASHSEED`` of the job, "" if it is not known."""
-        return self.head.versions.get("hash_seed", "")
+        """``PYTHONHASHSEED`` of the job, "" if it is not known: a process that runs the tasks in its threads has drawn
+        its own."""
+        found = self.head.versions.get("hash_seed", "")
+        return found if found.isdigit() else ""
 
 
 class LogFigures(NamedTuple):

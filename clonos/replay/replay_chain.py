@@ -45,6 +45,7 @@ class ReplayChain(OperatorChain):
     def __init__(self, image: VertexImage, epoch: Epoch, hook: Hook | None = None) -> None:
         super().__init__(image)
         self.records = 0
+        self.sink_rows = 0  # rows that transactional sinks of the task were given
         self.failed_number: int | None = None
         self.made: list[Made] | None = None  # gets the results, if it is set before the chain is opened
         self._first = 0  # records before the batch that is being processed
@@ -232,10 +233,12 @@ class MemorySink:
 
     def write(self, rows: list[Any]) -> None:
         """Notes rows."""
+        self._chain.sink_rows += len(rows)
         self._chain.note(self._step, rows)
 
     def write_columns(self, batch: RecordBatch) -> None:
         """Notes a batch."""
+        self._chain.sink_rows += batch.num_rows
         self._chain.note(self._step, batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:

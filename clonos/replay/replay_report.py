@@ -112,6 +112,8 @@ class ReplayReport:
         equal = f"{_counted(comparison.equal, 'element')} of its output equal byte by byte"
         if comparison.unknown:
             equal += f", {comparison.unknown:,} not compared (the record has no digest of them)"
+        if rows := found.chain.sink_rows:
+            equal += f"; {_counted(rows, 'row')} of its sink not compared (--elsewhere compares them)"
         return f"replayed: {_counted(found.emissions, 'step')}, {equal}"
 
     def _end(self) -> Iterator[str]:
@@ -133,7 +135,8 @@ class ReplayReport:
         for each in differences[:DIFFERENCES_SHOWN]:
             yield str(each)
         if len(differences) > DIFFERENCES_SHOWN:
-            yield f"... and {len(differences) - DIFFERENCES_SHOWN:,} more differences"
+            more = len(differences) - DIFFERENCES_SHOWN
+            yield f"... and {more:,} more differences, which --format json lists"
         if cause := self.likely_cause:
             yield f"likely cause: {cause}"
         if self.changes is not None:
@@ -163,6 +166,7 @@ class ReplayReport:
             "steps": self.replayed.emissions,
             "equal": self.comparison.equal,
             "not_compared": self.comparison.unknown,
+            "sink_rows": self.replayed.chain.sink_rows,
             "as_recorded": self.is_as_recorded,
             "differing": None if self.changes is None else self.changes.differing,
             "likely_cause": self.likely_cause or None,

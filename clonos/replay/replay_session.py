@@ -7,7 +7,7 @@ import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.plan import Plan
@@ -105,6 +105,8 @@ def report_on(
     hook: Hook | None = None,
 ) -> ReplayReport:
     """Replays an epoch and returns the report, see ``replay``."""
+    if code is not None and elsewhere:
+        raise JobError("code and elsewhere compare the results with those of different replays: give one of them")
     notes = _notes(epoch)
     compares = code is not None or elsewhere
     if code is None:
@@ -127,7 +129,13 @@ def _notes(epoch: Epoch) -> list[str]:
     seed = os.environ.get("PYTHONHASHSEED", "") if sys.flags.hash_randomization else "0"
     if epoch.hash_seed and seed != epoch.hash_seed:
         return [f"the job had PYTHONHASHSEED={epoch.hash_seed}, this process has another: orders of sets may differ"]
-    return []
+    return [HASHES_UNKNOWN] if epoch.head.versions.get("hash_seed") and not epoch.hash_seed else []
+
+
+HASHES_UNKNOWN: Final = (
+    "the record does not have the hash seed of the job, whose tasks were threads of a process that had drawn its own:"
+    ' the order of sets may differ in each replay. Run the job with slots="process", or set PYTHONHASHSEED'
+)
 
 
 def changed_image(epoch: Epoch, code: Job | str) -> JobImage:

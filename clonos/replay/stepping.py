@@ -42,6 +42,7 @@ class Stepper(cmd.Cmd):
         self._place = 0
         self._target = 1
         self._is_wanted: Callable[[RecordAt], bool] | None = None  # what ``find`` looks for
+        self._sought = ""  # the same, as the user has written it
         self._at: RecordAt | None = None
         self._chain: ReplayChain | None = None
         self._seen: RecordAt | None = None  # the record whose state is shown again once it is processed
@@ -85,7 +86,10 @@ class Stepper(cmd.Cmd):
         self._at = None
         self._place += 1
         error = found.user_error
-        self._print("the end of the record" if error is None else f"the end: {described(error)}")
+        end = "the end of the record" if error is None else f"the end: {described(error)}"
+        if self._is_wanted is not None:
+            self._is_wanted, end = None, f"{end}; no further record is: {self._sought}"
+        self._print(end)
         try:
             self.cmdloop()
         except _Rewound:
@@ -127,17 +131,16 @@ class Stepper(cmd.Cmd):
 
     def do_goto(self, arg: str) -> bool:
         """goto RECORD: go to the record of this number, forwards or backwards."""
-        return self.do_find(f"record={arg.strip()}")
+        if self._look_for(f"record={arg.strip()}"):
+            self._rewind()
+        return False
 
     def do_find(self, arg: str) -> bool:
-        """find CONDITION: go to the first record for which it holds, from the start on: key=ann, record=9, n > 7."""
-        try:
-            self._is_wanted = condition_of(arg)
-        except JobError as error:
-            self._print(str(error))
+        """find CONDITION: go to the next record for which it holds, such as key=ann, record=9, n > 7."""
+        if self._at is None:
+            self._print("the record has ended: goto 1 begins again")
             return False
-        self._rewind()
-        return True
+        return self._look_for(arg)
 
     def do_record(self, arg: str) -> None:
         """record: show the record again."""
@@ -174,6 +177,16 @@ class Stepper(cmd.Cmd):
     def emptyline(self) -> bool:
         """Does nothing."""
         return False
+
+    def _look_for(self, condition: str) -> bool:
+        """Goes on to the record for which a condition holds. Returns whether it is one."""
+        try:
+            self._is_wanted = condition_of(condition)
+        except JobError as error:
+            self._print(str(error))
+            return False
+        self._sought = condition
+        return True
 
     def _rewind(self) -> None:
         self._is_rewound, self._seen = True, None

@@ -10,10 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clonos.cli import main
+from clonos.core.model.errors import JobError
 from clonos.io.epochs.record_parts import HEAD
+from clonos.replay.loading import load_epoch
+from clonos.replay.replay_session import replay, report_on
 from tests.harnesses.recorded_jobs import record_job
 from tests.harnesses.recorded_prices import ROWS, UNKNOWN, job
 
@@ -130,3 +134,23 @@ def test_a_record_is_replayed_from_another_folder_in_a_process_of_its_hash_seed(
     assert "32 elements of its output equal byte by byte" in done.stdout
     assert "as it happened" in done.stdout
     assert "note:" not in done.stdout, "it has the hash seed of the record"
+
+
+def test_changed_code_and_another_process_are_not_compared_at_once(
+    failed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["replay", str(failed), "--code", "prices.py", "--elsewhere"])
+    assert "--elsewhere: not allowed with argument --code" in capsys.readouterr().err
+    with pytest.raises(JobError, match="give one of them"):
+        replay(failed, code="prices.py", elsewhere=True)
+
+
+def test_a_job_in_threads_has_no_hash_seed_to_repeat(failed: Path) -> None:
+    epoch = load_epoch(str(failed))
+    assert epoch.hash_seed == ""
+    versions = {**epoch.head.versions, "hash_seed": "random"}
+    drawn = epoch._replace(head=msgspec.structs.replace(epoch.head, versions=versions))
+    assert drawn.hash_seed == ""
+    (note,) = [each for each in report_on(drawn, None, frozenset()).notes if "hash seed" in each]
+    assert 'Run the job with slots="process"' in note

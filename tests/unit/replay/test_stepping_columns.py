@@ -51,10 +51,15 @@ def test_a_batch_is_shown_with_the_entries_that_it_changes(total: Path) -> None:
 
 def test_a_batch_is_found_by_its_records(total: Path) -> None:
     first = _stepped(total, "quit\n")
-    for command in ("goto 8", "find n == 11", "find step=total"):
+    for command in ("goto 8", "goto 1\nback"):
         assert _stepped(total, f"next\n{command}\nquit\n")[-2:] == first, command
-    assert _stepped(total, "goto 9\nquit\n")[-2].startswith("2: a batch")
-    assert _stepped(total, "find n == 11 and name == 'nobody'\nquit\n")[-1] == "the end of the record"
+    for command in ("goto 9", "find n == 12", "find step=total"):
+        assert _stepped(total, f"{command}\nquit\n")[-2].startswith("2: a batch"), command
+    looked = _stepped(total, "find name == 'nobody'\nfind n == 11\nquit\n")
+    assert looked[-2:] == [
+        "the end of the record; no further record is: name == 'nobody'",
+        "the record has ended: goto 1 begins again",
+    ]
 
 
 def test_the_state_of_a_key_in_columns_is_shown(total: Path) -> None:
