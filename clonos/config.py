@@ -119,6 +119,10 @@ class RunOptions:
     domains: int = 0  # process slots: number of failure domains; 0: one per slot
     allow_injection: bool = False  # let the page and the API of the job kill its tasks
     capture_on_failure: bool = True  # keep the epoch of a task whose code ends the job
+    record: tuple[str, ...] = ()  # steps and tasks whose epochs are recorded while they run; "all": every task
+    record_folder: str = ""  # for these records; empty: beside the store
+    record_keep: int = 20  # records of each task that stay
+    record_limit_bytes: int = 64 << 20  # of the log and the input of a recorded epoch, and of its state
     fault_points: str = ""  # for tests: host:port of the local listener of fault points
     slot_trace: str = ""  # folder where each slot writes the events that it handles; empty: none
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors
@@ -168,7 +172,15 @@ RANGES: Final = {
     **dict.fromkeys(
         (
             *("parallelism", "step_cost", "step_records_max", "step_records_first", "credit_window", "channel_delay"),
-            *("failures_per_epoch_max", "checkpoint_every", "checkpoint_timeout", "orphan_after", "slots_wait"),
+            *(
+                "failures_per_epoch_max",
+                "record_keep",
+                "record_limit",
+                "checkpoint_every",
+                "checkpoint_timeout",
+                "orphan_after",
+                "slots_wait",
+            ),
         ),
         (1, QUANTITY_MAX),
     ),

@@ -28,8 +28,9 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
 from clonos.job.continuing.taking import RequestedCheckpoints
-from clonos.job.launch import epochs_folder, launch
+from clonos.job.launch import launch
 from clonos.job.metrics_export import ObservedJob, start_exporters
+from clonos.job.recording import epochs_folder
 from clonos.job.rescaling import RequestedWidths, Rescaled
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_history.history_events import Event

@@ -68,6 +68,10 @@ class StartOptions(TypedDict, total=False):
     py_files: str | Sequence[Text]
     move_tasks: bool
     move_timeout: Duration
+    record: str | Sequence[Text]
+    record_folder: Text
+    record_keep: int
+    record_limit: Size
     replicas: int | None
     rescale_timeout: Duration
     resume: bool

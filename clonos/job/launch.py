@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from clonos.api.graph import JobGraph
@@ -24,12 +23,12 @@ from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
 from clonos.io.process.retained_slots import RetainedSlot, retained_slots
 from clonos.io.store.metadata_chain import RETAINED_MAX
-from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, StoredJob
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.continuing.width_change import divided_cut
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
+from clonos.job.recording import RECORDED, check_record, epochs_folder, recording_of
 from clonos.job.scaling_advice import check_scale
 from clonos.job.staging import session_of
 from clonos.job.starting import JobStart, default_store, identity_of
@@ -130,10 +129,7 @@ def _prepared(
 ) -> Launched:
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run
-    image = compiled(graph, settings, start.splits(graph))
-    _check_placement(image, run)
-    image = start.decide(image)
-    check_scale(image, run)
+    image = _decided(graph, settings, start)
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
@@ -174,11 +170,22 @@ def _prepared(
             deployment.address_rewriter,
             retained,
             epochs=epochs_folder(graph.name, store) if run.capture_on_failure else None,
+            recording=recording_of(run, image, epochs_folder(graph.name, store, RECORDED)),
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:
         deployment.close()
         raise
+
+
+def _decided(graph: JobGraph, settings: JobSettings, start: JobStart) -> JobImage:
+    """Compiles the job, decides its widths, and checks the options that name its steps and tasks. Raises: JobError."""
+    image = compiled(graph, settings, start.splits(graph))
+    _check_placement(image, settings.run)
+    image = start.decide(image)
+    check_scale(image, settings.run)
+    check_record(image, settings.run)
+    return image
 
 
 def _launch_spec(run: RunOptions, deployment: Deployment, image: bytes, store_url: str) -> SlotLaunchSpec:
@@ -245,12 +252,6 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
             " set one with store= (--store), for example s3://bucket/path."
         )
     return default_store(name)
-
-
-def epochs_folder(name: str, store: CheckpointStore) -> Path:
-    """Returns the folder for records of epochs: beside the store, or beside a default one if the store is no folder."""
-    root = store.files.root if isinstance(store.files, LocalFiles) else Path(default_store(name)).absolute()
-    return root.with_name(f"{root.name}.epochs")
 
 
 def _check_placement(image: JobImage, run: RunOptions) -> None:

@@ -90,12 +90,15 @@ class CapturingWorld(World):
         if capture is None or not capture.on_reply(sender, reply, payload):
             return
         if capture.is_read:
-            restored = self._restore(capture.task)
-            self.captured.append(CapturedEpoch(capture, restored, capture.view.generation))
-            self._capture = None
-            self._turn += 1
+            self._end_of(CapturedEpoch(capture, self._restore(capture.task), capture.view.generation))
         else:
             self._ask(capture)
+
+    def _end_of(self, epoch: CapturedEpoch) -> None:
+        """Takes an epoch that was read."""
+        self.captured.append(epoch)
+        self._capture = None
+        self._turn += 1
 
 
 class NeedsMore(Exception):

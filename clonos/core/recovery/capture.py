@@ -6,13 +6,16 @@ the input, so that the log explains the output and the input has all that the lo
 
 The task goes on meanwhile. If a checkpoint completes or a view replaces an incarnation, what is read may be gone, and
 the capture begins again with the later checkpoint.
+
+A recording reads whole epochs: from one checkpoint to the next, which is complete but not announced yet
+(``completed_hold``). Where they end is known before, so the order of the reading does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import TaskEntry
 from clonos.core.log.determinants import elements_covered
@@ -40,12 +43,13 @@ CaptureReply = CapturedLog | CapturedElements
 
 @dataclass(slots=True)
 class LogPages:
-    """Log that is being read. ``end_bytes``: where it ended when it was first asked for."""
+    """Log that is being read. ``end_bytes``: where it ended when it was first asked for, or where the epoch ends."""
 
     log: LogId
     start_bytes: int
     data: bytearray = field(default_factory=bytearray)
     end_bytes: int | None = None
+    ends_at_barrier: bool = False  # a successor that recovers may not have all of it yet
     unfinished: bytes = b""
 
     @property
@@ -58,6 +62,10 @@ class LogPages:
         """Whether all is there."""
         return self.end_bytes is not None and self.next_bytes >= self.end_bytes
 
+    def end_at_barrier(self, offset_bytes: int) -> None:
+        """Ends the log where its epoch ends."""
+        self.end_bytes, self.ends_at_barrier = offset_bytes, True
+
     def take(self, sender: SlotId, reply: CapturedLog, payload: bytes) -> bool:
         """Takes the next page; returns False if the copy begins later, because a later checkpoint has completed.
 
@@ -68,7 +76,7 @@ class LogPages:
         if self.end_bytes is None:
             self.end_bytes, self.unfinished = reply.end_bytes, reply.unfinished
         room = self.end_bytes - self.next_bytes
-        if room > 0 and not payload:
+        if room > 0 and not payload and not self.ends_at_barrier:
             raise MessageMalformed(sender_name(sender), f"an empty page of a log that ends {room} bytes later")
         self.data += payload[: max(0, room)]
         return True
@@ -91,10 +99,10 @@ class ElementPages:
         """Whether all is there."""
         return self.end_seq is not None and self.next_seq >= self.end_seq
 
-    def take_only(self, count: int) -> None:
-        """Ends the channel ``count`` elements after the barrier."""
+    def end_at(self, seq: int) -> None:
+        """Ends the channel before an element, if its end is not known yet."""
         if self.end_seq is None:
-            self.end_seq = self.next_seq + count
+            self.end_seq = seq
 
     def take(self, sender: SlotId, reply: CapturedElements, payload: bytes | memoryview) -> bool:
         """Takes the next page; returns False if the in-flight log begins later, because a later checkpoint has
@@ -123,6 +131,13 @@ class ElementPages:
         return True
 
 
+class EpochEnd(NamedTuple):
+    """Barrier at which an epoch ends: the offset of the log there, and the snapshot."""
+
+    log_offset_bytes: int
+    snapshot: Snapshot
+
+
 class TaskCapture:
     """One attempt to read the epoch of a task since one completed checkpoint. Pure: ``requests`` says what to send.
 
@@ -137,9 +152,10 @@ class TaskCapture:
         snapshot: Snapshot | None,
         number: int,
         bytes_max: int,
+        end: EpochEnd | None = None,
     ) -> None:
         """``entry``: of the task in the completed checkpoint; ``snapshot``: the last of its objects, None at the job's
-        start. ``number``: of this attempt."""
+        start. ``number``: of this attempt. ``end``: of a whole epoch; None: all that there is."""
         self.plan, self.view, self.entry, self.snapshot = plan, view, entry, snapshot
         self.task, self.number, self.bytes_max = entry.task, number, bytes_max
         self.is_stale = self.is_too_large = False
@@ -153,6 +169,19 @@ class TaskCapture:
             ElementPages(each, outputs.get(each.id, 0), True, may_begin_later=each.receiver is None)
             for each in plan.outputs[self.task]
         ]
+        self.is_whole = end is not None or entry.final
+        if end is not None:
+            self._end_at(end)
+
+    def _end_at(self, end: EpochEnd) -> None:
+        self.log.end_at_barrier(end.log_offset_bytes)
+        if self.journal is not None:
+            self.journal.end_at_barrier(end.snapshot.journal_offset_bytes)
+        seqs = dict(end.snapshot.outputs)
+        for pages in self.outputs:
+            pages.end_at(seqs.get(pages.channel.id, pages.next_seq))
+        if self.log.is_read:
+            self._limit_inputs()
 
     @property
     def is_read(self) -> bool:
@@ -214,6 +243,7 @@ class TaskCapture:
             if is_news:
                 assert pages is not None
                 self.is_stale = not pages.take(sender, reply, bytes(payload))
+                is_news = bool(payload) or pages.is_read
                 if self.log.is_read:
                     self._limit_inputs()
         else:
@@ -230,7 +260,7 @@ class TaskCapture:
         """Notes what the log takes of each input."""
         taken = elements_covered(bytes(self.log.data) + self.log.unfinished, len(self.inputs))
         for pages, count in zip(self.inputs, taken, strict=True):
-            pages.take_only(count)
+            pages.end_at(pages.next_seq + count)
 
     def _channel(self, channel: ChannelId) -> ElementPages | None:
         return next(

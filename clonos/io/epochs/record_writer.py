@@ -1,4 +1,7 @@
-"""Writer of a record of an epoch. The folder appears whole, under its name, or not at all."""
+"""Writer of a record of an epoch. The folder appears whole, under its name, or not at all.
+
+Of the records that are made while a job runs, the last ones of each task stay.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,26 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec.structs import replace
 
+from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.epochs.record_parts import (
     HEAD,
     EmittedOutput,
     Input,
     PartDigest,
+    RecordedWay,
     RecordHead,
     RecordPart,
     SourceFile,
     StatePiece,
     frame,
 )
+from clonos.io.system.wall_clock import wall_ns
 
 UNFINISHED: Final = ".part"
 """End of the name of a folder whose record is not whole."""
+
+GIVEN_UP: Final = "given-up.jsonl"
+"""File beside the records of a task: epochs that were not recorded, and why."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -117,3 +126,45 @@ class RecordWriter:
         for file in self._files.values():
             file.close()
         shutil.rmtree(self._unfinished, ignore_errors=True)
+
+
+class EpochGivenUp(msgspec.Struct, frozen=True):
+    """Line of ``GIVEN_UP``: an epoch that has no record."""
+
+    epoch: int
+    reason: str
+    written_ns: int  # since the Unix epoch
+
+
+class _Written(msgspec.Struct, frozen=True):
+    way: RecordedWay
+    written_ns: int
+
+
+def rotate(folder: Path, count: int) -> None:
+    """Removes the oldest records that were made while the job ran, but the last ``count``. Other records stay.
+
+    Raises: OSError: the folder cannot be read.
+    """
+    found = []
+    for entry in folder.iterdir():
+        try:
+            head = msgspec.json.decode((entry / HEAD).read_bytes(), type=_Written)
+        except (OSError, *DECODE_ERRORS):
+            continue  # no record, or one of another version
+        if head.way is RecordedWay.RUNNING:
+            found.append((head.written_ns, entry))
+    for _, entry in sorted(found)[:-count]:
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def note_given_up(folder: Path, epoch: int, reason: str, count: int) -> None:
+    """Notes that an epoch has no record, beside the last ``count - 1`` notes. Raises: OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / GIVEN_UP
+    lines = file.read_bytes().splitlines()[1 - count or None :] if file.exists() and count > 1 else []
+    lines.append(msgspec.json.encode(EpochGivenUp(epoch, reason, wall_ns())))
+    unfinished = file.with_name(file.name + ".part")
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:
+        written.write(b"".join(line + b"\n" for line in lines))
+    unfinished.rename(file)

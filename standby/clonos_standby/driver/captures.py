@@ -6,7 +6,6 @@ something of the epoch.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,32 +15,17 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.recovery.capture import CaptureReply, CaptureRequest, TaskCapture
-from clonos.io.epochs.record_parts import (
-    RECORD_FORMAT,
-    Elements,
-    EmittedOutput,
-    FailedHere,
-    JournalBytes,
-    RecordedWay,
-    RecordHead,
-    SourceFile,
-    SourceRecords,
-    StatePiece,
-)
-from clonos.io.epochs.record_writer import RecordWriter
-from clonos.io.process.pickling import UNPICKLABLE, pickled
+from clonos.core.recovery.capture import CaptureReply, CaptureRequest, EpochEnd, TaskCapture
+from clonos.io.epochs.record_parts import RecordedWay
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore
-from clonos.io.system.wall_clock import wall_ns
-from clonos.operators.job_image import JobImage
+from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed, EpochWriting, Objects
 
 REPEAT_EVERY_S: Final = 0.1
 """Seconds after which a request is repeated that was not answered."""
@@ -49,29 +33,27 @@ REPEAT_EVERY_S: Final = 0.1
 PAUSE_S: Final = 0.05
 """Seconds until a capture begins again, because a checkpoint has completed, or a task recovers."""
 
+WHOLE_TIME_S: Final = 5.0
+"""Seconds for which slots keep what has become needless, while the epochs of all recorded tasks are read."""
+
 BYTES_MAX: Final = 64 << 20
 """Bytes of the log and the input of an epoch that is captured."""
 
 
-class CaptureFailed(EnvironmentFault):
-    """The epoch of a task cannot be captured."""
+@dataclass(slots=True)
+class WholeEpoch:
+    """Epoch between two completed checkpoints. ``due_s``: until when it is read, on the monotonic clock; another thread
+    may end it earlier."""
 
-    task: str
-    reason: str
+    begun: CheckpointMetadata
+    ended: CheckpointMetadata
+    due_s: float
 
-    def __str__(self) -> str:
-        return f"the epoch of {self.task} was not captured: {self.reason}."
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedJob:
-    """Job as a record has it. ``packed``: the image as slots get it. ``sources``: names and texts of its files."""
-
-    image: JobImage
-    packed: bytes
-    job_id: str
-    versions: tuple[tuple[str, str], ...]
-    sources: tuple[tuple[str, str], ...] = ()
+    def end_of(self, task: TaskId, store: CheckpointStore) -> EpochEnd:
+        """Returns where the epoch of a task ends. Raises: ObjectMissing."""
+        entry = self.ended.tasks[task]
+        name = entry.objects[-1]
+        return EpochEnd(entry.log_offset_bytes, decode_snapshot(next(iter(store.read_object(name))), name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +67,19 @@ class WrittenRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class _Time:
+    """Time for a capture. ``due_s``: its end, on the monotonic clock."""
+
+    due_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Situation:
     """State and requests of an attempt; without requests, what it waits for."""
 
     capture: TaskCapture | None
-    objects: tuple[tuple[str, tuple[bytes, ...]], ...] = ()
+    objects: Objects = ()
     waits_for: str = ""
 
 
@@ -125,48 +115,95 @@ class Captures:
 
         Raises: CaptureFailed: it takes longer, has more than ``bytes_max``, or cannot be written.
         """
-        deadline_s = time.monotonic() + timeout_s
+        way = RecordedWay.CAPTURED if failed is None else RecordedWay.FAILED
+        time_of = _Time(time.monotonic() + timeout_s, f"{timeout_s:g} s")
+        writing = self._writing(self._awaited(task, None, time_of), self._bytes_max)
+        folder = writing.write(root, way, failed)
+        self.on_written(WrittenRecord(writing.name, writing.checkpoint, folder, failed is not None))
+        return folder
+
+    def take_whole(self, task: TaskId, epoch: WholeEpoch, root: Path, bytes_max: int) -> Path:
+        """Captures a whole epoch of a task, while the slots do not know that it has ended; returns the folder.
+
+        ``bytes_max``: of the state, and of the log and the input.
+
+        Raises: CaptureFailed: it is not read in time, or has more than ``bytes_max``, or cannot be written.
+        """
+        situation = self._awaited(task, epoch, _Time(epoch.due_s, f"{WHOLE_TIME_S:g} s"), bytes_max)
+        return self._writing(situation, bytes_max).write(root, RecordedWay.RUNNING, None)
+
+    def _writing(self, situation: _Situation, bytes_max: int) -> EpochWriting:
+        assert situation.capture is not None
+        return EpochWriting(self._job, situation.capture, situation.objects, bytes_max)
+
+    def _awaited(self, task: TaskId, epoch: WholeEpoch | None, limit: _Time, bytes_max: int = 0) -> _Situation:
+        """Reads the epoch, in as many attempts as it takes. Raises: CaptureFailed."""
         store, waits_for = self._open_store(), "the tasks do not run yet"
         while True:
-            situation = self._situation(store, task)
+            situation = self._situation(store, task, epoch, bytes_max)
             if situation.capture is not None:
-                if self._read(situation.capture, deadline_s):
-                    return self._write(situation, root, failed)
+                if self._read(situation.capture, limit.due_s):
+                    return situation
                 waits_for = self._reason(situation.capture)
             else:
                 waits_for = situation.waits_for
-            if time.monotonic() > deadline_s:
-                raise CaptureFailed(self._name(task), f"in {timeout_s:g} s {waits_for}")
+            if time.monotonic() > limit.due_s:
+                raise CaptureFailed(self._name(task), f"in {limit.text} {waits_for}")
             time.sleep(PAUSE_S)
 
     def _name(self, task: TaskId) -> str:
         plan = self._ask(lambda coordinator: coordinator.plan)
         return str(plan.task_name(task)) if 0 <= task < len(plan.tasks) else f"task {task}"
 
-    def _situation(self, store: CheckpointStore, task: TaskId) -> _Situation:
-        """Reads the state as of the last completed checkpoint, and prepares the requests."""
+    def _situation(self, store: CheckpointStore, task: TaskId, epoch: WholeEpoch | None, bytes_max: int) -> _Situation:
+        """Reads the state as of the last completed checkpoint, or that at which a whole epoch begins, and prepares the
+        requests. Raises: CaptureFailed: it cannot be read any more, or is too large."""
         plan, view, completed = self._ask(lambda each: (each.plan, each.view, each.completed))
+        if epoch is not None:
+            if view is not None and len(view.placements) != len(epoch.begun.tasks):
+                raise CaptureFailed(self._name(task), "the widths of the job have changed")
+            completed = epoch.begun
         if view is None or len(completed.tasks) != len(plan.tasks) or task >= len(view.placements):
             return _Situation(None, waits_for="the tasks did not run")
         entry = completed.tasks[task]
         try:
-            objects = tuple((name, tuple(map(bytes, store.read_object(name)))) for name in entry.objects)
+            objects = self._objects(store, entry, bytes_max)
+            end = None if epoch is None else epoch.end_of(task, store)
         except ObjectMissing:
+            if epoch is not None:
+                raise CaptureFailed(plan.task_name(task), "its state is not in the store any more") from None
             return _Situation(None, waits_for="checkpoints completed one after the other")
         snapshot: Snapshot | None = None
         if objects:
             name, pieces = objects[-1]
             snapshot = decode_snapshot(pieces[0], name)
-        capture = TaskCapture(plan, view, entry, snapshot, next(self._numbers), self._bytes_max)
+        capture = TaskCapture(plan, view, entry, snapshot, next(self._numbers), bytes_max or self._bytes_max, end)
         if capture.without_slot:
             names = ", ".join(map(plan.task_name, capture.without_slot))
             return _Situation(None, waits_for=f"{names} had no process")
         return _Situation(capture, objects)
 
+    def _objects(self, store: CheckpointStore, entry: TaskEntry, bytes_max: int) -> Objects:
+        """Reads the state of a task. ``bytes_max``: of it; 0: any number. Raises: ObjectMissing, CaptureFailed."""
+        found, size_bytes = [], 0
+        for name in entry.objects:
+            pieces = []
+            for piece in store.read_object(name):
+                pieces.append(bytes(piece))
+                size_bytes += len(piece)
+                if 0 < bytes_max < size_bytes:
+                    text = f"its state at checkpoint {entry.snapshot} has more than {bytes_max >> 20} MiB"
+                    raise CaptureFailed(self._name(entry.task), text)
+            found.append((name, tuple(pieces)))
+        return tuple(found)
+
     def _reason(self, capture: TaskCapture) -> str:
         if capture.is_too_large:
-            size, limit = f"{capture.size_bytes / (1 << 20):.0f} MiB", f"{self._bytes_max >> 20} MiB"
+            size, limit = f"{capture.size_bytes / (1 << 20):.0f} MiB", f"{capture.bytes_max >> 20} MiB"
             text = f"since checkpoint {capture.entry.snapshot} it has {size} of input and log, and {limit} is the limit"
+            raise CaptureFailed(capture.plan.task_name(capture.task), text)
+        if capture.is_stale and capture.log.ends_at_barrier:
+            text = f"a task has recovered from the end of the epoch of checkpoint {capture.entry.snapshot}"
             raise CaptureFailed(capture.plan.task_name(capture.task), text)
         return "checkpoints completed one after the other" if capture.is_stale else "its slots did not answer"
 
@@ -201,87 +238,3 @@ class Captures:
                 pass
             while True:
                 capture.on_reply(*replies.get_nowait())
-
-    # ------------------------------------------------------------------ the record
-
-    def _write(self, situation: _Situation, root: Path, failed: JobFailed | None) -> Path:
-        capture = situation.capture
-        assert capture is not None
-        name = capture.plan.task_name(capture.task)
-        folder = root / name.replace(os.sep, "-") / str(int(capture.entry.snapshot))
-        try:
-            with RecordWriter(folder) as writer:
-                writer.job(self._job.packed)
-                for file, text in self._job.sources:
-                    writer.source(SourceFile(file, text))
-                for stored_as, pieces in situation.objects:
-                    for piece in pieces:
-                        writer.state(StatePiece(stored_as, piece))
-                log = bytes(capture.log.data) + capture.log.unfinished
-                writer.log(log)
-                missing = self._write_input(writer, capture, log)
-                for pages in capture.outputs:
-                    for chunk in pages.chunks:
-                        place = pages.channel.id, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
-                        writer.expected(EmittedOutput(*place, chunk.payload))
-                writer.finish(self._head(capture, name, missing, failed))
-        except OSError as error:
-            raise CaptureFailed(name, f"{folder} cannot be written: {error}") from None
-        self.on_written(WrittenRecord(name, int(capture.entry.snapshot), folder, failed is not None))
-        return folder
-
-    def _write_input(self, writer: RecordWriter, capture: TaskCapture, log: bytes) -> tuple[str, ...]:
-        """Writes the input; returns sentences about what is missing."""
-        if capture.journal is not None:
-            writer.input(JournalBytes(bytes(capture.journal.data)))
-        for pages in capture.inputs:
-            for chunk in pages.chunks:
-                place = pages.channel.id, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
-                writer.input(Elements(*place, chunk.payload))
-        plan = capture.plan
-        vertex = plan.vertex_of[capture.task]
-        if not plan.vertices[vertex].is_source:
-            return ()
-        position = capture.snapshot.position if capture.snapshot is not None else b""
-        chain = self._job.image.new_chain(vertex)
-        try:
-            width = plan.vertices[vertex].parallelism
-            for split, taken, batch in chain.read_again(plan.index_of(capture.task), width, position, log):
-                writer.input(SourceRecords(split, taken, pickled(batch)))
-                if writer.written_bytes > self._bytes_max:
-                    return (f"the records of the source after the first {self._bytes_max >> 20} MiB",)
-        except (ClonosError, StepFailed, *UNPICKLABLE) as error:
-            cause = error.__cause__ or error
-            return (f"records of the source, which could not be read again: {type(cause).__name__}: {cause}",)
-        return ()
-
-    def _head(self, capture: TaskCapture, name: str, missing: tuple[str, ...], failed: JobFailed | None) -> RecordHead:
-        plan, placement = capture.plan, capture.view.placements[capture.task]
-        return RecordHead(
-            RECORD_FORMAT,
-            RecordedWay.CAPTURED if failed is None else RecordedWay.FAILED,
-            job=plan.job_name,
-            job_id=self._job.job_id,
-            task=name,
-            task_id=capture.task,
-            epoch=capture.entry.snapshot,
-            generation=capture.view.generation,
-            incarnation=placement.incarnation,
-            widths=tuple(capture.view.widths),
-            log_offset_bytes=capture.log.start_bytes,
-            unfinished_bytes=len(capture.log.unfinished),
-            is_whole=capture.entry.final,
-            written_ns=wall_ns(),
-            versions=dict(self._job.versions),
-            failure=None if failed is None else failed_here(failed),
-            missing=missing,
-            redacted=(),
-            parts={},
-        )
-
-
-def failed_here(failed: JobFailed) -> FailedHere:
-    """Returns the failure of a job as a record has it."""
-    at = failed.at
-    place = (None, 0, 0) if at is None else (at.channel, at.first_seq, at.count)
-    return FailedHere(failed.error, failed.step, failed.record, *place, failed.frames)

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import cloudpickle
 
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
@@ -51,7 +52,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.capture_messages import CapturedElements, CapturedLog
-from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Peeked, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Completed, Logged, Peeked, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
 from clonos.core.wire.stack_messages import StacksShown
@@ -75,7 +76,9 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.abandoned_output import Lives
 from clonos_standby.driver.background_io import BackgroundIo, Divide
-from clonos_standby.driver.captures import CapturedJob, Captures
+from clonos_standby.driver.captures import Captures
+from clonos_standby.driver.epoch_recorder import EpochRecorder, Recording
+from clonos_standby.driver.epoch_writing import CapturedJob
 from clonos_standby.driver.failed_epoch import FailedEpoch
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
@@ -116,7 +119,8 @@ class DriverPlan:
     ``store``: open, with its term in ``begin``. ``provider``: creates the slot provider for a listener.
     ``address_rewriter``: maps addresses for the driver's connections. ``retained``: file of slots that outlive the
     driver, those of an earlier driver among them. ``divide``: divides the state of a cut. ``epochs``: folder for the
-    epoch of a task whose code ends the job; None: none is kept.
+    epoch of a task whose code ends the job; None: none is kept. ``recording``: which epochs are recorded while the job
+    runs; None: none.
     """
 
     image: JobImage
@@ -130,6 +134,7 @@ class DriverPlan:
     address_rewriter: AddressRewriter | None = None
     retained: RetainedSlots | None = None
     epochs: Path | None = None
+    recording: Recording | None = None
 
 
 class Driver:
@@ -169,6 +174,9 @@ class Driver:
         store_url = plan.launch_spec.store_url
         self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
         self.failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)
+        self._recorder: EpochRecorder | None = None
+        if plan.recording is not None:
+            self._recorder = EpochRecorder(self.captures, plan.recording, self._inbox.put, self._perform_all)
         self._background_io = BackgroundIo(
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, plan.divide, faults
         )
@@ -286,6 +294,8 @@ class Driver:
 
     def _close_all(self) -> None:
         self.failed_epoch.close()
+        if self._recorder is not None:
+            self._recorder.close(self._inbox.drain)
         self._provider.close()
         self._background_io.close()
         self._inbox.close()
@@ -405,9 +415,23 @@ class Driver:
     def _handle(self, events: list[Event]) -> None:
         """Handles events and performs the effects. Slots are ordered last: a process that starts takes processor time
         from the slots that wait for the next view."""
+        before = self._coordinator.completed
         effects = sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots))
+        if self._recorder is not None and self._is_recorded(self._recorder, before, events, effects):
+            return
         if not self.failed_epoch.takes(effects, self._coordinator.plan):
             self._perform_all(effects)
+
+    def _is_recorded(
+        self, recorder: EpochRecorder, before: CheckpointMetadata, events: list[Event], effects: list[Effect]
+    ) -> bool:
+        """Lets an epoch be recorded that has ended. Returns whether the effects wait for it."""
+        after = self._coordinator.completed
+        if any(isinstance(event, Begin) for event in events):
+            recorder.begin(after)
+        elif after.checkpoint != before.checkpoint:
+            recorder.reach(before, after, self._coordinator.plan)
+        return recorder.takes(effects)
 
     def _end_failed(self, effects: list[Effect]) -> None:
         """Ends a job by the failure of a task whose epoch has been read. Any thread may call this."""
@@ -423,6 +447,9 @@ class Driver:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
+            case Send(slot, Completed() as completed) if self._recorder is not None:
+                if (passed := self._recorder.hold.passed(completed)) is not None:
+                    self._transport.send(slot, passed)
             case Send(slot, message):
                 self._transport.send(slot, message)
             case RequestSlots(count, avoid_domains):

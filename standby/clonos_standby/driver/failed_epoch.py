@@ -36,14 +36,19 @@ class FailedEpoch:
         self._thread: threading.Thread | None = None
 
     def takes(self, effects: list[Effect], plan: Plan) -> bool:
-        """Returns whether the effects wait for the epoch of a task. They then come by ``end``."""
+        """Returns whether the effects wait for the epoch of a task. Those that come after them wait too, because they
+        release slots. All come by ``end``."""
+        with self._lock:
+            if self._held:
+                self._held += effects
+                return True
         failed = next((effect for effect in effects if isinstance(effect, JobFailed)), None)
         if failed is None or self._root is None or not failed.error:
             return False
         task = plan.task_named(failed.task_name)
         if task is None:
             return False
-        self._held = effects
+        self._held = list(effects)
         late = f"Note: the epoch of {failed.task_name} is not kept: to read it takes longer than {self.time_s:g} s."
         self._timer = threading.Timer(self.time_s, self._release, (failed, late))
         self._timer.daemon = True

@@ -24,7 +24,8 @@ from clonos.job import Job
 from clonos.job.handle import Handle
 from clonos.job.results import JobCrashed
 from clonos.job.run_history.history_events import EpochCaptured, read_events
-from clonos_standby.driver.captures import CaptureFailed
+from clonos.testing import replay
+from clonos_standby.driver.epoch_writing import CaptureFailed
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
 from tests.waiting import await_condition
@@ -185,3 +186,26 @@ def test_a_task_that_the_job_does_not_have_is_refused_with_the_names_of_its_task
         handle.wait(LIMIT_S)
         with pytest.raises(JobError, match="has ended"):
             handle.capture(TOTAL)
+
+
+def test_whole_epochs_of_a_running_job_are_recorded_and_repeat_themselves(tmp_path: Path) -> None:
+    prices = Prices(tmp_path)
+    with prices.started(100, record="all", record_keep=2) as handle:
+        slot = next(task.slot for task in handle.status().tasks if task.name == TOTAL)
+        os.kill(next(each.pid for each in handle.status().slots if each.slot == slot), signal.SIGKILL)
+        wait_until(lambda: _counted(handle) == {"read-priced/0": 100, TOTAL: 100})
+        handle.checkpoint(LIMIT_S)
+        for records in (200, 300):
+            prices.gate.open_to(records)
+            wait_until(lambda records=records: _counted(handle) == {"read-priced/0": records, TOTAL: records})  # type: ignore[misc]
+            handle.checkpoint(LIMIT_S)
+        handle.stop()
+        handle.wait(LIMIT_S)
+    for name in ("read-priced-0", "total-0"):
+        folders = sorted((tmp_path / "store.recorded" / name).iterdir(), key=lambda each: int(each.name))
+        assert len(folders) == 2, folders
+        assert folders[0].stat().st_mode & 0o777 == 0o700
+        record = EpochRecord(folders[0])
+        assert (record.head.way, record.head.is_whole, record.head.missing) == (RecordedWay.RUNNING, True, ())
+        report = replay(folders[0])
+        assert report.differences == [], report

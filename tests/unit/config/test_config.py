@@ -101,6 +101,8 @@ def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> No
         ("slots", "process", SlotKind.PROCESS),
         ("py_files", "a.py, b.zip", ("a.py", "b.zip")),
         ("py_files", ["a.py"], ("a.py",)),
+        ("record", "total, shop/0", ("total", "shop/0")),
+        ("record_limit", "1MiB", 1 << 20),
         ("store", Path("somewhere"), "somewhere"),
         ("scale", {"count": (1, 8), "sum": [2, 4]}, (("count", 1, 8), ("sum", 2, 4))),
         ("scale", "count=1:8, sum=2:4", (("count", 1, 8), ("sum", 2, 4))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -18,7 +19,8 @@ from clonos.core.recovery.capture import CaptureRequest
 from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureLog, encode_chunks
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.job_image import JobImage
-from clonos_standby.driver.captures import CapturedJob, CaptureFailed, Captures
+from clonos_standby.driver.captures import Captures
+from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed
 from clonos_standby.driver.failed_epoch import FailedEpoch
 from tests.harnesses.coordinator_harness import formed
 from tests.speed import scaled
@@ -102,6 +104,21 @@ def test_the_end_of_a_job_waits_for_the_epoch_of_the_failed_task_for_a_limited_t
     assert isinstance(last, JobFailed)
     assert last.reason == failed.reason
     assert last.epoch.startswith("Note: the epoch of" if is_silent else "The epoch of")
+
+
+def test_the_release_of_a_slot_after_the_failure_waits_for_the_epoch_too(tmp_path: Path) -> None:
+    slots = AnsweringSlots(tmp_path, is_silent=True)
+    ended = SimpleQueue[list[Effect]]()
+    epoch = FailedEpoch(slots.captures, tmp_path / "epochs", ended.put, time_s=LIMIT_S)
+    later = ReleaseSlot(SlotId(2), "it has sent a message since")
+    assert epoch.takes([failure(slots)], slots.coordinator.plan)
+    assert epoch.takes([later], slots.coordinator.plan)
+    slots.is_silent = False
+    first, last = ended.get(timeout=LIMIT_S)
+    epoch.close()
+    assert isinstance(first, JobFailed)
+    assert last == later
+    assert not epoch.takes([later], slots.coordinator.plan)
 
 
 def test_another_end_of_a_job_does_not_wait(tmp_path: Path) -> None:
