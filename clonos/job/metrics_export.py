@@ -15,7 +15,6 @@ from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.model.errors import EnvironmentFault, needing_extra
 from clonos.io.system.wall_clock import wall_ns
-from clonos.job.lineage.lineage_writer import LineageWriter
 from clonos.job.run_history.history_events import Event
 from clonos.status import CheckpointState, Status, late_by_step
 
@@ -125,6 +124,8 @@ def _telemetry(endpoint: str, job: ObservedJob) -> Exporter:
 
 
 def _lineage(target: str, job: ObservedJob) -> Exporter:
+    from clonos.job.lineage.lineage_writer import LineageWriter  # late: few jobs need its client
+
     writer = LineageWriter(target, job.graph)
     job.listen(writer.note)
     return writer

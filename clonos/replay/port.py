@@ -129,6 +129,9 @@ class RecordedPort:
         """Raises: RecordEnded."""
         self._end()
 
+    def end_calls(self) -> None:
+        """Does nothing: a replay makes no call."""
+
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> NoReturn:
         """Raises: RecordEnded."""
         self._end()

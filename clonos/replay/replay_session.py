@@ -104,7 +104,7 @@ def report_on(
     elsewhere: bool = False,
     hook: Hook | None = None,
 ) -> ReplayReport:
-    """Replays an epoch and returns the report, see ``replay``."""
+    """Replays an epoch and returns the report, see ``replay``. Raises: JobError: both ``code`` and ``elsewhere``."""
     if code is not None and elsewhere:
         raise JobError("code and elsewhere compare the results with those of different replays: give one of them")
     notes = _notes(epoch)

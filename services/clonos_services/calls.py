@@ -106,7 +106,7 @@ async def recorded_call_inside(
 
     Raises: CallInDoubt; the error of ``perform``.
     """
-    inside = recorder.begin(service, blake2b(_identity_bytes(identity), digest_size=DIGEST_BYTES).digest())
+    inside = recorder.begin(service, blake2b(_identity_bytes(identity), digest_size=DIGEST_BYTES).digest(), effect)
     known = recorder.known(inside)
     if known is None:
         is_new = not effect or await in_thread(partial(recorder.announce, inside))
@@ -117,7 +117,7 @@ async def recorded_call_inside(
                 outcome: object = await perform(inside.key)
         except Exception as error:  # noqa: BLE001  the outcome, which the code gets now and in a repetition
             outcome = error
-        known = recorder.end(inside, encode_outcome(service, outcome))
+        known = recorder.end(inside, encode_outcome(service, outcome), is_new)
     return decode_outcome(known)
 
 

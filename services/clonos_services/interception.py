@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import CallRecorder, Recorder, current
+from clonos.core.ports.recorder import Recorder, current
 from clonos.io.interception.answers import Answer, Answers
 from clonos.io.interception.patches import CPU_CLOCKS, DRAWS, NUMPY_DRAWS
 from clonos.io.system.wall_clock import UTC, local_time
@@ -65,6 +65,18 @@ def _in_task(answer: Callable[..., Any]) -> Answer:
         return answer(recorder, original, *args, **named)
 
     return answered
+
+
+def _in_strand(answer: Callable[..., Any]) -> Answer:
+    """Returns an answer that other coroutines and threads of an asynchronous call do not get: they get the original."""
+
+    def answered(recorder: Recorder, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        is_in_strand: Callable[[], bool] | None = getattr(recorder, "is_in_strand", None)
+        if is_in_strand is not None and not is_in_strand():
+            return original(*args, **named)
+        return answer(recorder, original, *args, **named)
+
+    return _in_task(answered)
 
 
 def _instant_ns(recorder: Recorder) -> int:
@@ -169,7 +181,7 @@ def _refused(name: str, reason: str, inside: Callable[..., Any] | None = None) -
     """Returns an answer that refuses. ``inside``: what answers in an asynchronous call whose calls are logged."""
 
     def refuse(recorder: Recorder, original: Any, *args: Any, **named: Any) -> Any:
-        if inside is not None and isinstance(recorder, CallRecorder):
+        if inside is not None and hasattr(recorder, "is_in_strand"):
             return inside(recorder, original, *args, **named)
         raise NotIntercepted(name, reason)
 
@@ -220,11 +232,11 @@ ANSWERS: Final[Answers] = {
     "time.strftime": _in_task(_strftime),
     "datetime.datetime.now": _in_task(_datetime_now),
     "datetime.datetime.utcnow": _in_task(_datetime_utcnow),
-    **{f"random.{name}": _in_task(_drawn(name)) for name in DRAWS},
-    "random.Random": _in_task(_seeded),
-    "os.urandom": _in_task(_urandom),
-    "os.getrandom": _in_task(_urandom),
-    "uuid.uuid1": _in_task(_uuid1),
+    **{f"random.{name}": _in_strand(_drawn(name)) for name in DRAWS},
+    "random.Random": _in_strand(_seeded),
+    "os.urandom": _in_strand(_urandom),
+    "os.getrandom": _in_strand(_urandom),
+    "uuid.uuid1": _in_strand(_uuid1),
     "uuid.getnode": _in_task(_node),
     "urllib3.connectionpool.HTTPConnectionPool.urlopen": _in_task(urllib3_request),
     **{f"{library}.HTTPTransport.handle_request": _in_task(httpx_request) for library in HTTPX},

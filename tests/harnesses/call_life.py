@@ -21,11 +21,12 @@ class Port:
     def now_ns(self) -> int:
         return next(self.instants)
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         if len(self.reported) >= self.dies_after:
             raise Died
-        self.reported[data[:PART_BYTES]] = data[PART_BYTES:]
+        self.reported.setdefault(data[:PART_BYTES], data[PART_BYTES:])
         self.waited += waits
+        return True
 
 
 class Died(BaseException):
@@ -33,4 +34,5 @@ class Died(BaseException):
 
 
 def life(reported: dict[bytes, bytes], dies_after: int = 1_000, *, has_effects: bool = True) -> CallParts:
+    """A life of the code, whose log has ``reported`` and takes what is new."""
     return CallParts(7, KEY, reported, cast(TaskPort, Port(reported, dies_after)), has_effects)

@@ -115,8 +115,11 @@ class _Port:
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         self._commands.append(Finished(number, function(key)))
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         self._commands.append(PartReported(number, asked, data))
+        return True
+
+    def end_calls(self) -> None: ...
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         act()

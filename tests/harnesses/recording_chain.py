@@ -199,12 +199,13 @@ class RecordingChain:
         def perform(key: str, inside: Any = None) -> object:
             if inside is None:
                 return self.external_call(row, key)
-            with inside.attempt(0):
-                return [self._inside(inside, row, part) for part in (b"first", b"second")]
+            with inside.attempt(0, lambda: None):
+                return [self._inside(row, part) for part in (b"first", b"second")]
 
         recorder.submit(number, "ask aside", encode_value(row), perform, self.parts.get(number))
 
-    def _inside(self, inside: Any, row: Any, part: bytes) -> object:
+    def _inside(self, row: Any, part: bytes) -> object:
+        inside: Any = current()
         try:
             return inside.call("ask inside", part, partial(self.external_call, row)), inside.instant_ns(False)
         except Refused as error:

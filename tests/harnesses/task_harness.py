@@ -277,8 +277,11 @@ class ScriptedTask(TaskPort):
         self.performed.append(key)
         self._answers.append(Finished(number, function(key)))
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         self._answers.append(PartReported(number, asked, data))
+        return True
+
+    def end_calls(self) -> None: ...
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         act()

@@ -118,7 +118,7 @@ def test_hidden_randomness_is_reported_with_both_values() -> None:
 
 
 def test_hidden_use_of_time_is_reported() -> None:
-    assert "causal services" in failing(jobs.spread(jobs.secretly_timed)).complaint
+    assert "use clock.time_ns() of clonos" in failing(jobs.spread(jobs.secretly_timed)).complaint
 
 
 def test_undeclared_state_is_reported() -> None:

@@ -246,19 +246,23 @@ class SimTask:
         self._calls.remove(getcurrent())
         self._beside(lambda: self.put(Finished(number, outcome)))
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         call = getcurrent()
         if call not in self._calls:  # the thread of an event loop, for which the world waits
             self.put(PartReported(number, asked, data))
-            return
+            return True
 
-        def go_on() -> None:
-            self._beside(call.switch)
+        def go_on(is_open: bool) -> None:
+            self._beside(call.switch, is_open)
 
         self.put(PartReported(number, asked, data, go_on if waits else None))
         if not waits:
-            go_on()
-        self.world.hub.switch()
+            go_on(True)
+        is_open: bool = self.world.hub.switch()
+        return is_open
+
+    def end_calls(self) -> None:
+        """Does nothing: the greenlets of calls end with the incarnation."""
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         self._acts.append((log_end_bytes, act))

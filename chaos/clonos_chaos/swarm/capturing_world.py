@@ -166,6 +166,9 @@ class ReplayPort:
     def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> NoReturn:
         raise NeedsMore("a call tells a part")
 
+    def end_calls(self) -> None:
+        """Does nothing: a replay makes no call."""
+
     def when_replicated(self, log_end_bytes: int, act: Any) -> NoReturn:
         raise NeedsMore("the task waits for its keepers")
 

@@ -130,8 +130,11 @@ class Life:
         self.performed += 1
         self.around.commands.append(Finished(number, function(key)))
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         self.around.commands.append(PartReported(number, asked, data))
+        return True
+
+    def end_calls(self) -> None: ...
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         act()

@@ -124,10 +124,11 @@ class WatchedSubmitting:
         request: bytes,
         perform: Callable[..., object],
         parts: Mapping[bytes, bytes] | None = None,
-    ) -> None:
+    ) -> str:
         """Implements ``clonos.core.ports.recorder.CallingRecorder``."""
         watched = self._watch.beside(self._recorder, service, request, perform)
-        self._recorder.submit(number, service, request, watched, parts)
+        key: str = self._recorder.submit(number, service, request, watched, parts)
+        return key
 
 
 class CallWatch:
@@ -159,24 +160,27 @@ class CallWatch:
             yield
 
     def _asked(self, asking: CallRequest, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
-        life = self._lives[id(asking.recorder)]
+        if (life := self._lives.get(id(asking.recorder))) is None:  # inside an asynchronous call
+            return perform, in_doubt
         place, life.index = life.index, life.index + 1
         recorded = partial(self._recorded, life, asking, place)
         return recorded(perform, False), None if in_doubt is None else recorded(in_doubt, True)
 
-    def _recorded(self, life: _Life, asking: CallRequest, place: int, act: Perform, is_in_doubt: bool) -> Perform:
-        def performed(key: str) -> object:
+    def _recorded(
+        self, life: _Life, asking: CallRequest, place: int, act: Callable[..., object], is_in_doubt: bool
+    ) -> Perform:
+        def performed(key: str, **more: Any) -> object:
             about = (life.generation, life.id, place, asking.is_effect, is_in_doubt)
             self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
             try:
-                return act(key)
+                return act(key, **more)
             except (AssertionError, NobodyAnswers) as error:
                 self._broken(error)
                 raise
 
         return performed
 
-    def beside(self, recorder: Recorder, service: str, request: bytes, perform: Perform) -> Perform:
+    def beside(self, recorder: Recorder, service: str, request: bytes, perform: Callable[..., object]) -> Perform:
         """Wraps a concurrent call, which is recorded when it is made."""
         asking = CallRequest(recorder, service, request, False)
         return self._recorded(self._lives[id(recorder)], asking, -1, perform, False)

@@ -189,6 +189,11 @@ class Plan:
         """Number of tasks of each vertex, by its name."""
         return {vertex.name: vertex.parallelism for vertex in self.vertices}
 
+    def can_have(self, widths: Mapping[str, int]) -> bool:
+        """Returns whether these are numbers of tasks of vertices of this plan."""
+        known = {vertex.name for vertex in self.vertices}
+        return all(name in known and width > 0 for name, width in widths.items())
+
     def with_widths(self, widths: Mapping[str, int]) -> Plan:
         """Returns the plan in which the vertices of these names have other numbers of tasks, and so have those that
         forward edges connect with them.

@@ -7,7 +7,7 @@ where possible. A living task is never moved, and a backup is dismissed only whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -257,19 +257,27 @@ def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness)
     elif not candidates or any(loads.fits(task, slot) for slot in loads.domains):
         return loads.take_task(task)
 
-    keepers = [slot for slot in assigned.keepers if slot in loads.domains]
-
-    def unfitness(slot: SlotId) -> tuple[bool, bool, bool, bool, int, int, SlotId]:
-        # Beside the only keeper, the death of one slot would lose the log until another keeper has it.
-        is_beside_log = keepers == [slot]
-        reached = ready.standbys.get((slot, task))
-        is_hot = (slot, task) in ready.shadows
-        is_behind = reached != ready.snapshots[task]
-        return is_beside_log, not is_hot, is_behind, reached is None, -(reached or 0), loads.tasks[slot], slot
-
-    slot = min(candidates, key=unfitness)
+    slot = candidates[0] if len(candidates) == 1 else _fittest(task, candidates, assigned.keepers, loads, ready)
     loads.add_task(slot, task)
     return slot
+
+
+def _fittest(
+    task: TaskId, candidates: list[SlotId], assigned_keepers: Collection[SlotId], loads: Loads, ready: Readiness
+) -> SlotId:
+    """Returns the standby to promote."""
+    keepers = [slot for slot in assigned_keepers if slot in loads.domains and ready.has_keeper(slot, task)]
+
+    def unfitness(slot: SlotId) -> tuple[bool, bool, bool, bool, int, int, SlotId]:
+        reached = ready.standbys.get((slot, task))
+        is_hot = (slot, task) in ready.shadows
+        has_nothing = not is_hot and reached is None  # it would load the whole state
+        # Beside the only keeper, the death of one slot would lose the log until another keeper has it.
+        is_beside_log = keepers == [slot]
+        is_behind = reached != ready.snapshots[task]
+        return has_nothing, is_beside_log, not is_hot, is_behind, -(reached or 0), loads.tasks[slot], slot
+
+    return min(candidates, key=unfitness)
 
 
 def _with_backups(

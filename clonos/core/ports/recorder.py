@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from hashlib import blake2b
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
@@ -84,6 +84,10 @@ class Recorder(Protocol):
         """
 
 
+OWN_KEY: Final = b""
+"""Name of the part of an asynchronous call that has its own key."""
+
+
 class Inside(NamedTuple):
     """Call inside an asynchronous call. ``part``: the name of its outcome if that is a value."""
 
@@ -108,34 +112,45 @@ class CallingRecorder(Recorder, Protocol):
         request: bytes,
         perform: Callable[..., object],
         parts: Mapping[bytes, bytes] | None = None,
-    ) -> None:
+    ) -> str:
         """Requests an asynchronous call: ``perform(idempotency_key)`` runs beside the task once it is live.
 
         Its outcome arrives through ``CallingChain.complete``, in recorded order. ``number`` is unique in the task since
         the job's start and identifies the same request in every incarnation.
 
         ``parts``: those that the state has of this call, if the calls inside have entries of their own. ``perform``
-        then gets a ``CallRecorder`` as its argument ``inside``, and further parts arrive through
-        ``CallingChain.take_part``.
+        then gets a ``CallLife`` as its argument ``inside``, and further parts arrive through
+        ``CallingChain.take_part``. ``OWN_KEY`` is the name of the key of the call itself, which a later generation
+        needs. Returns the key.
         """
 
 
-@runtime_checkable
+class CallLife(Protocol):
+    """Life of the code of one asynchronous call, whose calls inside have entries of their own."""
+
+    def attempt(self, number: int, strand: Callable[[], object]) -> AbstractContextManager[Callable[[], None]]:
+        """Binds a ``CallRecorder`` for attempt ``number``, from 0 on, of the code. Yields a function to call where the
+        code begins, in its own thread or coroutine.
+
+        ``strand``: says which thread or coroutine asks.
+        """
+
+
 class CallRecorder(Recorder, Protocol):
-    """Recorder of the code of one asynchronous call, whose calls inside have entries of their own.
+    """Recorder of one attempt of the code of an asynchronous call, whose calls inside have entries of their own.
 
     ``call`` makes one of them and waits. A coroutine makes one by the methods from ``begin`` to ``end``, and waits in
-    between; ``announce`` blocks.
+    between; ``announce`` blocks. Only the coroutine or thread in which the code began has a clock and random numbers.
     """
 
-    def attempt(self, number: int) -> AbstractContextManager[None]:
-        """Binds this recorder for attempt ``number``, from 0 on, of the code."""
+    def is_in_strand(self) -> bool:
+        """Returns whether the code that asks runs where the code of the call began."""
 
     def passing_ns(self) -> int:
         """Returns the wall clock, which goes on from ``instant_ns``: a repetition reads about the same."""
 
-    def begin(self, service: str, request: bytes) -> Inside:
-        """Returns the names of the next call inside with this request."""
+    def begin(self, service: str, request: bytes, effect: bool) -> Inside:
+        """Returns the names of the next call inside with this request. Raises: EffectUndeclared."""
 
     def known(self, inside: Inside) -> bytes | None:
         """Returns the outcome that the log has, None if it has none."""
@@ -143,13 +158,14 @@ class CallRecorder(Recorder, Protocol):
     def announce(self, inside: Inside) -> bool:
         """Announces a call with an effect, and waits until the keepers know of it.
 
-        Returns False if an earlier incarnation has announced it and died: whether it took place is unknown.
-
-        Raises: EffectUndeclared.
+        Returns False if it is in doubt: it was announced before, and nobody knows whether it took place.
         """
 
-    def end(self, inside: Inside, outcome: bytes) -> bytes:
-        """Logs the outcome of a call inside; returns it."""
+    def end(self, inside: Inside, outcome: bytes, is_new: bool) -> bytes:
+        """Logs the outcome of a call inside, and returns the outcome that counts: the first.
+
+        ``is_new``: the call was made, and not resolved because it was in doubt.
+        """
 
 
 class HoldingRecorder(CallingRecorder, Protocol):

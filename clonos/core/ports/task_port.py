@@ -90,13 +90,14 @@ class Finished(NamedTuple):
 class PartReported(NamedTuple):
     """Call to its task: a part of asynchronous call ``number``, as ``call_parts`` encodes it.
 
-    ``logged``: called when the keepers have the log up to this part; None if the call does not wait for it.
+    ``logged``: called with True when the keepers have the log up to this part, or with False because the call is not
+    open any more; None if the call does not wait for it.
     """
 
     number: int
     asked: int
     data: bytes
-    logged: Callable[[], None] | None = None
+    logged: Callable[[bool], None] | None = None
 
 
 class ReplayExtended(NamedTuple):
@@ -247,13 +248,16 @@ class TaskPort(Protocol):
         Its outcome comes as ``Finished`` unless the incarnation ends before.
         """
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         """Hands a part of asynchronous call ``number`` to the task, from the thread of the call.
 
-        ``waits``: blocks until the keepers have the part.
+        ``waits``: blocks until the keepers have the part. Returns False if the call was not open any more.
 
-        Raises: TaskStopped, once the incarnation has ended.
+        Raises: TaskStopped, once the incarnation has ended or ends its calls.
         """
+
+    def end_calls(self) -> None:
+        """Releases the calls that wait in ``report_part``, because the task has ended or failed."""
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         """Calls ``act`` when the keepers hold this task's log up to ``log_end_bytes``, and the other logs that it

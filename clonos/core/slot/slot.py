@@ -137,7 +137,8 @@ class Slot(StorageEvents, LocalEvents):
         """Returns the plan whose ids a message has: that of the installed view, or a view's own."""
         if not isinstance(message, View) or message.widths == self.view.widths:
             return self.plan
-        return self._declared.with_widths(dict(message.widths))
+        widths = dict(message.widths)
+        return self._declared.with_widths(widths) if self._declared.can_have(widths) else self.plan
 
     def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""

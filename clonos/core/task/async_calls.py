@@ -13,8 +13,9 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from clonos.core.log.asked import asked_of, request_digest
-from clonos.core.log.call_outcomes import encode_outcome
+from clonos.core.log.call_outcomes import encode_outcome, is_value
 from clonos.core.model.errors import ExitCalled
+from clonos.core.ports.recorder import OWN_KEY
 from clonos.core.ports.task_port import Finished, PartReported, TaskPort
 from clonos.core.task.call_parts import PART_BYTES, CallParts
 
@@ -75,13 +76,17 @@ class OpenCalls:
         request: bytes,
         perform: Callable[..., object],
         parts: Mapping[bytes, bytes] | None = None,
-    ) -> None:
-        """Adds a call that user code requests; ``begin`` starts it once the task is live."""
+    ) -> str:
+        """Adds a call that user code requests; ``begin`` starts it once the task is live. Returns its key, that of the
+        generation in which it was requested first."""
         digest = request_digest(service, request)
         key = idempotency_key(self._key_space, f"async/{number}", digest)
         known = None if parts is None else dict(parts)
+        if known is not None:
+            key = known.pop(OWN_KEY, key.encode()).decode()
         self._open[number] = OpenCall(service, key, asked_of(service, digest), perform, known)
         self._not_begun.append(number)
+        return key
 
     def begin(self) -> None:
         """Starts the calls that have not started, because the task is live."""
@@ -109,8 +114,7 @@ class OpenCalls:
         if call is None or call.parts is None:
             return None
         name, content = data[:PART_BYTES], data[PART_BYTES:]
-        call.parts[name] = content
-        return name, content
+        return name, call.parts.setdefault(name, content)
 
     def close(self, number: int) -> OpenCall | None:
         """Removes and returns a call whose outcome is handed over. Returns None if no such call is open."""
@@ -120,7 +124,7 @@ class OpenCalls:
 def _outcome_with_parts(service: str, perform: Callable[..., object], inside: CallParts, key: str) -> bytes:
     outcome = _outcome_of(service, partial(perform, inside=inside), key)
     skipped = inside.close()
-    return outcome if skipped is None else encode_outcome(service, skipped)
+    return outcome if skipped is None or not is_value(outcome) else encode_outcome(service, skipped)
 
 
 def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:

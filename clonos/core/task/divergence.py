@@ -53,6 +53,8 @@ def logged_text(entry: d.Entry) -> str:
     match tag:
         case d.CALL | d.COMPLETION:
             return f"a call of {described(asked)}"
+        case d.PART:
+            return f"a call of {described(asked)} inside an asynchronous call"
         case d.INTENT:
             return f"a call of {described(int.from_bytes(data[:ASKED_BYTES], 'big'))}, with an effect"
         case d.ROUTED:

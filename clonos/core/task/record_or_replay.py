@@ -361,9 +361,9 @@ class TaskLog:
         request: bytes,
         perform: Callable[..., object],
         parts: Mapping[bytes, bytes] | None = None,
-    ) -> None:
+    ) -> str:
         """Requests an asynchronous call (see ``Recorder.submit``)."""
-        self.open_calls.submit(number, service, request, perform, parts)
+        return self.open_calls.submit(number, service, request, perform, parts)
 
     def _check_opened(self, service: str) -> None:
         if self.is_opening:

@@ -7,6 +7,7 @@ replays the log entry by entry; where the log ends it goes live and records what
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
@@ -105,6 +106,7 @@ class Task:
         except (StepFailed, ReplayDiverged) as error:
             raise_explained(error, self.log.divergence, self.chain)
         finally:
+            self.port.end_calls()
             self.chain.close()
 
     # ------------------------------------------------------------------ replay
@@ -383,11 +385,13 @@ class Task:
 
     def _record_part(self, reported: PartReported) -> None:
         if not self._keep_part(reported.number, reported.data):
-            return  # a coroutine or thread that the call has left behind
+            if reported.logged is not None:  # by a coroutine or thread that the call has left behind
+                reported.logged(False)
+            return
         self.log.append(d.part(reported.number, reported.asked, reported.data))
         self.emit()
         if reported.logged is not None:
-            self.port.when_replicated(self.log.end_bytes, reported.logged)
+            self.port.when_replicated(self.log.end_bytes, partial(reported.logged, True))
 
     def _keep_part(self, number: int, data: bytes) -> bool:
         """Keeps a part of an asynchronous call. Returns False if no such call is open."""

@@ -210,6 +210,7 @@ def _view(plan: Plan, view: View) -> None:
     """
     if not view.number and not view.placements:
         return
+    _widths(plan, view.widths)
     if tuple([placement.task for placement in view.placements]) != plan.tasks:
         raise _Wrong(f"{len(view.placements)} placements, not one for each of {len(plan.tasks)} tasks in their order")
     for placement in view.placements:
@@ -218,10 +219,14 @@ def _view(plan: Plan, view: View) -> None:
 
 
 def _warm_up(plan: Plan, message: WarmUp) -> None:
-    names = {vertex.name for vertex in plan.vertices}
-    for name, width in message.widths:
-        if name not in names or width < 1:
-            raise _Wrong(f"{width} tasks of {name!r}, the plan has {', '.join(sorted(names))}")
+    _widths(plan, message.widths)
+
+
+def _widths(plan: Plan, widths: Iterable[tuple[str, int]]) -> None:
+    for name, width in widths:
+        if not plan.can_have({name: width}):
+            names = sorted(vertex.name for vertex in plan.vertices)
+            raise _Wrong(f"{width} tasks of {name!r}, the plan has {', '.join(names)}")
 
 
 def _completed(plan: Plan, completed: Completed) -> None:

@@ -75,6 +75,15 @@ def answered_with(answers: Answers | None) -> Iterator[None]:
         _answers.reset(token)
 
 
+def strand() -> object:
+    """Returns what tells apart the coroutines and threads of this process: the thread, and its present coroutine."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return get_ident(), None if asyncio is None else asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return get_ident(), None
+
+
 async def in_thread(function: Callable[[], T]) -> T:
     """Returns what a function that blocks returns, for an answer that is awaited: the event loop goes on."""
     import asyncio  # user code that awaits has loaded it

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
-from clonos.core.ports.recorder import CallingRecorder, CallRecorder
+from clonos.core.ports.recorder import OWN_KEY, CallingRecorder, CallLife
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
@@ -212,16 +212,19 @@ class AsyncMap(Operator):
 
     def take_part(self, number: int, name: bytes, data: bytes) -> None:
         assert self._parts is not None, "a step that logs the calls of its function has parts"
-        self._parts.set((number, name), data)
-        self._part_names.setdefault(number, []).append(name)
+        if (number, name) not in self._parts.entries:
+            self._parts.set((number, name), data)
+            self._part_names.setdefault(number, []).append(name)
 
     def _submit(self, number: int, record: Any, request: bytes) -> None:
         parts = None
         if self._parts is not None:
             parts = {name: self._parts.entries[number, name] for name in self._part_names.get(number, ())}
-        self._recorder.submit(number, self._step, request, partial(self._perform, record), parts)
+        key = self._recorder.submit(number, self._step, request, partial(self._perform, record), parts)
+        if parts is not None and OWN_KEY not in parts:
+            self.take_part(number, OWN_KEY, key.encode())
 
-    def _perform(self, record: Any, key: str, inside: CallRecorder | None = None) -> object:
+    def _perform(self, record: Any, key: str, inside: CallLife | None = None) -> object:
         """Makes a call, in a thread of its own."""
         found = self._caller.call(record, key, inside)
         if self._shape is ResultShape.FILTER:

@@ -15,10 +15,10 @@ from importlib import import_module
 from threading import Event, Lock, Semaphore, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.ports.recorder import CallRecorder, RecordingSuspended
+from clonos.core.ports.recorder import CallLife, RecordingSuspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
-from clonos.io.interception.answers import Answers, answered_with
+from clonos.io.interception.answers import Answers, answered_with, strand
 from clonos.io.system.wall_clock import monotonic_ns
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Caller:
         if self._policy.rate is not None:
             self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
 
-    def call(self, record: Any, key: str, inside: CallRecorder | None = None) -> Any:
+    def call(self, record: Any, key: str, inside: CallLife | None = None) -> Any:
         """Makes the call for a record; the attempts have the same idempotency key, and each gets a copy of the record.
 
         The record itself stays as it came: it is state of the task until the call is complete. ``inside``: records the
@@ -83,7 +83,7 @@ class Caller:
         self._is_closed.set()
         self._loop.close()
 
-    def _repeated(self, record: Any, key: str, inside: CallRecorder | None) -> Any:
+    def _repeated(self, record: Any, key: str, inside: CallLife | None) -> Any:
         for attempt in range(self._policy.retries):
             try:
                 return self._once(record, key, inside, attempt)
@@ -92,21 +92,24 @@ class Caller:
                 self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
         return self._once(record, key, inside, self._policy.retries)
 
-    def _once(self, record: Any, key: str, inside: CallRecorder | None, attempt: int) -> Any:
+    def _once(self, record: Any, key: str, inside: CallLife | None, attempt: int) -> Any:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        with self._recording(key, inside, attempt):
+        with self._recording(key, inside, attempt) as begin:
+            begin()
             called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
-            return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
+            if not inspect.iscoroutine(called):
+                return called
+            return self._loop.run(called if inside is None else _begun(called, begin), self._policy.timeout_ns)
 
     @contextmanager
-    def _recording(self, key: str, inside: CallRecorder | None, attempt: int) -> Iterator[None]:
+    def _recording(self, key: str, inside: CallLife | None, attempt: int) -> Iterator[Callable[[], None]]:
         if inside is None:
             with RecordingSuspended(key):
-                yield
+                yield lambda: None
         else:
-            with inside.attempt(attempt), answered_with(self.answers):
-                yield
+            with inside.attempt(attempt, strand) as begin, answered_with(self.answers):
+                yield begin
 
 
 class Pace:
@@ -242,6 +245,11 @@ def is_asynchronous(function: Any) -> bool:
     while hasattr(function, "func"):  # a partial
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def _begun(coroutine: Coroutine[Any, Any, Any], begin: Callable[[], None]) -> Any:
+    begin()
+    return await coroutine
 
 
 async def _within(coroutine: Coroutine[Any, Any, Any], timeout_ns: int | None) -> Any:

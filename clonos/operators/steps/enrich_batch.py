@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
-from clonos.core.ports.recorder import CallRecorder
+from clonos.core.ports.recorder import CallLife
 from clonos.core.values import encode_value
 from clonos.core.values.keys import state_key
 from clonos.operators.operator import DueTimer, Scope
@@ -121,7 +121,7 @@ class EnrichBatch(Enrich):
         for call, asked in arguments.items():
             self._call(call, list(asked), list(asked.values()))
 
-    def _perform(self, record: Any, key: str, inside: CallRecorder | None = None) -> object:
+    def _perform(self, record: Any, key: str, inside: CallLife | None = None) -> object:
         """Asks for keys, in a thread of its own. The outcome of the call has that of each key."""
         answers = answers_of(record, self._caller.call(record, key, inside), self._field)
         return [encode_outcome(self._step, answer) for answer in answers]

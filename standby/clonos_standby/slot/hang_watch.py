@@ -20,7 +20,6 @@ from clonos.core.ports.slot_effects import Warn
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.operators.operator import Operator
 from clonos.operators.user_errors import Guard
-from clonos_standby.slot.task_thread import TaskThread
 
 HANG_AFTER_S: Final = 5.0
 NANOSECONDS: Final = 1_000_000_000
@@ -34,6 +33,8 @@ WAITING: Final = frozenset(
     {"receive", "emit", "go_live", "await_replicated", "announce_step", "lose_journal", "_wait_for_command"}
 )
 """Functions of ``TaskThread`` in which a task waits for the runtime."""
+
+TASK_THREAD: Final = "clonos_standby.slot.task_thread"
 
 
 class WatchedThread(Protocol):
@@ -89,7 +90,7 @@ def is_waiting(frame: FrameType) -> bool:
     wait."""
     inner: FrameType | None = frame
     while inner is not None:
-        if inner.f_code.co_filename == TaskThread.receive.__code__.co_filename:
+        if inner.f_globals.get("__name__") == TASK_THREAD:
             return inner.f_code.co_name in WAITING
         if not inner.f_code.co_filename.startswith(NO_USER_CODE) and package_of(inner) not in PACKAGES:
             return False

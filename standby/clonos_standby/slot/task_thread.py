@@ -57,8 +57,6 @@ from clonos_standby.slot.surroundings import SlotSurroundings
 logger = logging.getLogger("clonos.slot")
 
 WAIT_S_MAX = 3600.0
-STOP_S_MAX = 1.0
-"""How long a call that waits for keepers takes to notice that its incarnation was stopped."""
 STATE_BYTES_EVERY_NS = 1_000_000_000
 """Time between measurements of the state in columns, which look at each of its tables."""
 PENDING_EVERY_NS = 1_000_000_000
@@ -89,6 +87,8 @@ class TaskThread:
         self._replicated_moved = Event()
         self._announced = Event()
         self._replicated_bytes = -1
+        self._ends_calls = False
+        self._waiting: list[SimpleQueue[bool]] = []  # of calls that wait until the keepers have a part
         self._acts: deque[tuple[int, Callable[[], None]]] = deque()  # to make when the keepers have the log so far
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
@@ -117,6 +117,7 @@ class TaskThread:
     def stop(self) -> None:
         """Ends the incarnation at its next call."""
         self._is_stopped = True
+        self.end_calls()
         self._commands.put(Stopped())
         self._live.set()
         self._replicated_moved.set()
@@ -372,16 +373,27 @@ class TaskThread:
 
         self._calls.run(call)
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
-        """Passes a part of a call to the task. Raises: TaskStopped when the incarnation was stopped."""
-        logged = Event() if waits else None
-        if not self._is_stopped:
-            self._commands.put(PartReported(number, asked, data, None if logged is None else logged.set))
-        if logged is not None:
-            while not self._is_stopped and not logged.wait(STOP_S_MAX):
-                pass
-        if self._is_stopped:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
+        """Passes a part of a call to the task. Raises: TaskStopped when the incarnation was stopped, or ends its
+        calls."""
+        answers: SimpleQueue[bool] = SimpleQueue()
+        if waits:
+            self._waiting.append(answers)
+        is_open = False
+        if not self._ends_calls:
+            self._commands.put(PartReported(number, asked, data, answers.put if waits else None))
+            is_open = not waits or answers.get()
+        if waits:
+            self._waiting.remove(answers)
+        if self._ends_calls:
             raise TaskStopped
+        return is_open
+
+    def end_calls(self) -> None:
+        """Lets calls that wait in ``report_part`` end."""
+        self._ends_calls = True
+        for answers in list(self._waiting):
+            answers.put(False)
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         """Calls ``act`` when the keepers have the log up to ``log_end_bytes``."""

@@ -28,7 +28,7 @@ TICK_LINES_MAX = 4
 TRIGGERING_LINES_MAX = 8
 """Of one at which a checkpoint begins, for each task."""
 
-VIEW_LINES_MAX = 70
+VIEW_LINES_MAX = 71
 """Of a death and the view that answers it, for each task."""
 
 STATUS_LINES_MAX = 100

@@ -127,8 +127,14 @@ def test_the_standby_that_is_ready_at_the_completed_checkpoint_is_promoted() -> 
 
 
 def test_another_standby_is_promoted_than_the_one_beside_the_only_keeper() -> None:
-    ready = _ready(1, standbys={(2, 0): 7, (3, 0): 6})
-    for keepers, slot in (([2], 3), ([9, 2], 3), ([2, 4], 2)):
+    standbys, whole = {(2, 0): 7, (3, 0): 6}, {(2, 0): 9, (4, 0): 9}
+    for keepers, ready, slot in (
+        ([2], _ready(1, standbys, whole), 3),
+        ([9, 2], _ready(1, standbys, whole), 3),
+        ([2, 4], _ready(1, standbys, whole), 2),
+        ([2, 4], _ready(1, standbys, {(2, 0): 9}), 3),  # slot 4 has not got the log yet
+        ([2], _ready(1, {(2, 0): 7}, whole), 2),  # slot 3 would load the whole state
+    ):
         (assigned,) = _place(ReplicationTargets(2, 1), _slots("bcd", 2), [_assigned(1, [2, 3], keepers)], ready)
         assert assigned.slot == slot, keepers
 

@@ -143,7 +143,7 @@ def test_a_stored_name_has_one_declaration() -> None:
         "a/seen": (StateScope.KEYED, (0,), "seen"),
         "a/seen//ttl": (StateScope.KEYED, (0,), "seen"),
         "a//timers": (StateScope.KEYED, (0, 1), ""),
-        "a/broadcast/rules": (StateScope.UNION, (0,), "rules"),
+        "a/broadcast/rules": (StateScope.FIRST, (0,), "rules"),
         "b/seen": (StateScope.FIXED, (0,), "seen"),
         "/ends": (StateScope.EQUAL, (0,), ""),
     }

@@ -16,8 +16,8 @@ import requests
 
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.ports.recorder import EffectUndeclared
-from clonos.io.interception.answers import answered_with
 from clonos.io.interception.patches import install
+from clonos.operators.steps.call_attempts import Caller, CallPolicy
 from clonos_services.interception import ANSWERS
 from tests.harnesses.call_life import Died, life
 from tests.unit.services.loopback import Loopback, loopback
@@ -37,8 +37,12 @@ def server() -> Iterator[Loopback]:
 
 
 def run(reported: dict[bytes, bytes], code: Callable[[], Any], dies_after: int = 1_000, **effects: bool) -> Any:
-    with life(reported, dies_after, **effects).attempt(0), answered_with(ANSWERS):
-        return code()
+    caller = Caller("step", lambda record: code(), CallPolicy())
+    caller.answers = ANSWERS
+    try:
+        return caller.call(None, "key", life(reported, dies_after, **effects))
+    finally:
+        caller.close()
 
 
 def agent(url: str) -> Callable[[], Any]:
@@ -52,7 +56,7 @@ def agent(url: str) -> Callable[[], Any]:
         drawn = random.random(), uuid.uuid4(), time.time()
         return sorted(reply.text for reply in replies), more, last.text, sorted(last.headers.items()), drawn
 
-    return lambda: asyncio.run(asked())
+    return asked
 
 
 def test_requests_of_coroutines_and_threads_are_sent_once(server: Loopback) -> None:
@@ -83,8 +87,8 @@ def test_an_error_of_an_asynchronous_client_has_its_own_class_again() -> None:
         raise AssertionError("nothing listens there")
 
     reported: dict[bytes, bytes] = {}
-    found = run(reported, lambda: asyncio.run(asked()))
-    assert run(reported, lambda: asyncio.run(asked())) == found
+    found = run(reported, asked)
+    assert run(reported, asked) == found
     assert len(reported) == 1
 
 
@@ -93,7 +97,7 @@ def post(url: str) -> Any:
         async with httpx.AsyncClient(trust_env=False) as client:
             return (await client.post(url, content=b"{}")).status_code
 
-    return asyncio.run(posted())
+    return posted()
 
 
 def test_a_post_of_an_asynchronous_client_is_an_effect(server: Loopback) -> None:

@@ -76,8 +76,10 @@ class Port(TaskPort):
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         raise AssertionError(number)
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> None:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         raise AssertionError(number)
+
+    def end_calls(self) -> None: ...
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         raise AssertionError(log_end_bytes)

@@ -122,8 +122,14 @@ def look_at_functions(graph: StepGraph) -> Iterator[CheckedFunction]:
 
 def _look_at(step: Step, function: Any) -> Iterator[CheckedFunction]:
     is_recorded = step.has_calls and function is step.functions[0]
+    logs_calls = is_recorded and step.logs_calls
+    is_recorded = is_recorded and not logs_calls
     for reached in _functions_of(function, is_process=step.kind == "process"):
-        yield from _checked(step, reached, is_recorded=is_recorded)
+        for checked in _checked(step, reached, is_recorded=is_recorded):
+            # What threads and coroutines of such a function ask is found again by what they ask.
+            found = [each for each in checked.findings if not (logs_calls and each.code.startswith(THREADS))]
+            if found:
+                yield checked._replace(findings=found)
         if step.kind == "map_batches":
             yield from _checked(step, reached, of_frames=True)
     yield from _without_source(step, function, is_recorded=is_recorded)

@@ -93,7 +93,7 @@ class StaticFile:
                     for of_frames in (False, True) if method == "map_batches" else (False,):
                         found = findings_from(
                             reached,
-                            is_recorded=method == "map_async",
+                            is_recorded=method == "map_async" and not _is_true(options.get("log_calls")),
                             has_effects=has_effects,
                             intercepts=intercepts,
                             of_frames=of_frames,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from itertools import count
-from threading import Thread
+from threading import Event, Thread, get_ident
 from typing import Any, cast
 
 import pytest
 
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.ports.recorder import EffectUndeclared, MetricInCall
-from clonos.core.task.call_parts import CallLeftBehind, CallParts, EffectSkipped
+from clonos.core.task.call_parts import CallLeftBehind, CallParts, DrawnBeside, EffectSkipped
 from clonos_services import clock, http, metrics, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
-from tests.harnesses.call_life import Died, life
+from tests.harnesses.call_life import Died, Port, life
 
 asked: list[tuple[Any, ...]] = []
 numbers = count()
@@ -41,8 +42,14 @@ def pay(amount: int, idempotency_key: str = "") -> str:
     return f"receipt {next(numbers)}"
 
 
+lost = Event()
+"""Whether the system that knows the payments cannot be reached."""
+
+
 def find(key: str, amount: int) -> str:
     asked.append(("found", key))
+    if lost.is_set():
+        raise TimeoutError
     return "found"
 
 
@@ -58,7 +65,8 @@ def conversation() -> tuple[Any, ...]:
 
 
 def run(inside: CallParts, code: Callable[[], object], attempt: int = 0) -> object:
-    with inside.attempt(attempt):
+    with inside.attempt(attempt, get_ident) as begin:
+        begin()
         return code()
 
 
@@ -141,14 +149,13 @@ def test_a_later_attempt_asks_again_for_what_failed_and_gets_what_succeeded() ->
 def test_several_threads_may_ask_at_once_and_each_question_has_its_answers() -> None:
     reported: dict[bytes, bytes] = {}
 
-    def code(inside: CallParts) -> dict[int, list[int]]:
+    def code() -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
 
         def some(thread: int) -> None:
-            with inside.bound():
-                found[thread] = [ask(f"{thread} {n % 3}") for n in range(30)]
+            found[thread] = [ask(f"{thread} {n % 3}") for n in range(30)]
 
-        threads = [Thread(target=some, args=(n,)) for n in range(4)]
+        threads = [Thread(target=copy_context().run, args=(some, n)) for n in range(4)]
         for each in threads:
             each.start()
         for each in threads:
@@ -156,9 +163,9 @@ def test_several_threads_may_ask_at_once_and_each_question_has_its_answers() -> 
         return found
 
     first = life(reported)
-    found = run(first, lambda: code(first))
+    found = run(first, code)
     again = life(reported)
-    assert run(again, lambda: code(again)) == found
+    assert run(again, code) == found
     assert len(asked) == 120
 
 
@@ -180,9 +187,11 @@ def test_undeclared_effects_and_metrics_and_calls_after_the_end_are_refused() ->
     with pytest.raises(MetricInCall):
         run(life({}), metrics.Counter("calls", "Calls.").inc)
     over = life({})
+    contexts: list[Context] = []
+    run(over, lambda: contexts.append(copy_context()))
     over.close()
     with pytest.raises(CallLeftBehind, match="ask was called after"):
-        run(over, lambda: ask("a"))
+        contexts[0].run(ask, "a")
     assert not asked
 
 
@@ -197,3 +206,165 @@ def test_requests_of_http_are_parts() -> None:
 
     assert run(life(reported), code) == run(life(reported), code)
     assert len(reported) == 1
+
+
+def test_an_effect_in_doubt_stays_in_doubt_for_later_attempts() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay(3))
+    again = life(reported)
+    for attempt in range(3):
+        with pytest.raises(CallInDoubt):
+            run(again, lambda: pay(3), attempt)
+    assert len(asked) == 1
+    assert again.close() is None
+    repeated = life(reported)
+    for attempt in range(3):
+        with pytest.raises(CallInDoubt):
+            run(repeated, lambda: pay(3), attempt)
+    assert repeated.close() is None
+
+
+def test_an_effect_of_a_later_attempt_is_in_doubt_for_an_earlier_one() -> None:
+    reported: dict[bytes, bytes] = {}
+    first = life(reported, 1)
+
+    def stopped_before() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run(first, stopped_before)
+    with pytest.raises(Died):
+        run(first, lambda: pay_once(3), 1)
+    assert run(life(reported), lambda: pay_once(3)) == "found"
+    assert [what for what, _ in asked] == [3, "found"]
+
+
+def test_a_failure_to_look_up_an_effect_settles_nothing() -> None:
+    reported: dict[bytes, bytes] = {}
+    lost.set()
+    try:
+        with pytest.raises(Died):
+            run(life(reported, 1), lambda: pay_once(3))
+        again = life(reported)
+        with pytest.raises(TimeoutError):
+            run(again, lambda: pay_once(3))
+    finally:
+        lost.clear()
+    assert run(again, lambda: pay_once(3), 1) == "found"
+    assert [what for what, _ in asked] == [3, "found", "found"]
+
+
+def test_code_that_an_attempt_has_left_behind_makes_no_second_effect() -> None:
+    contexts: list[Context] = []
+
+    def left_behind() -> None:
+        contexts.append(copy_context())
+        raise TimeoutError
+
+    calls = life({})
+    with pytest.raises(TimeoutError):
+        run(calls, left_behind)
+    run(calls, lambda: pay(3), 1)
+    with pytest.raises(CallLeftBehind):
+        contexts[0].run(pay, 3)
+    assert len(asked) == 1
+
+
+def test_an_effect_that_runs_while_the_next_attempt_asks_for_it_is_made_once() -> None:
+    reported: dict[bytes, bytes] = {}
+    goes_on, has_begun = Event(), Event()
+
+    @service(effect=True)
+    def slow(amount: int) -> int:
+        asked.append((amount,))
+        has_begun.set()
+        goes_on.wait(30)
+        return amount
+
+    threads: list[Thread] = []
+
+    def attempt_0() -> None:
+        threads.append(Thread(target=copy_context().run, args=(slow, 3)))
+        threads[0].start()
+        has_begun.wait(30)
+        raise TimeoutError
+
+    calls = life(reported)
+    with pytest.raises(TimeoutError):
+        run(calls, attempt_0)
+    with pytest.raises(CallInDoubt):
+        run(calls, lambda: slow(3), 1)
+    goes_on.set()
+    threads[0].join()
+    assert run(calls, lambda: slow(3), 2) == 3
+    assert asked == [(3,)]
+
+
+def test_the_first_of_two_answers_is_given_to_both_attempts() -> None:
+    reported: dict[bytes, bytes] = {}
+    goes_on, has_begun = Event(), Event()
+
+    @service
+    def slow() -> int:
+        if not has_begun.is_set():
+            has_begun.set()
+            goes_on.wait(30)
+        return next(numbers)
+
+    found: list[int] = []
+    threads: list[Thread] = []
+
+    def attempt_0() -> None:
+        context = copy_context()
+        threads.append(Thread(target=lambda: found.append(context.run(slow))))
+        threads[0].start()
+        has_begun.wait(30)
+        raise TimeoutError
+
+    calls = life(reported)
+    with pytest.raises(TimeoutError):
+        run(calls, attempt_0)
+    first = run(calls, slow, 1)
+    goes_on.set()
+    threads[0].join()
+    assert found == [first]
+    assert run(life(reported), slow) == first
+
+
+def test_only_the_code_that_began_draws_and_reads_the_clock() -> None:
+    def code() -> list[str]:
+        draws: tuple[Callable[[], object], ...] = random.random, uuid4, clock.time
+        refused: list[str] = []
+
+        def beside() -> None:
+            for draw in draws:
+                with pytest.raises(DrawnBeside) as found:
+                    draw()
+                refused.append(str(found.value))
+
+        for draw in draws:
+            draw()
+        thread = Thread(target=copy_context().run, args=(beside,))
+        thread.start()
+        thread.join()
+        return refused
+
+    assert len(cast(list[str], run(life({}), code))) == 3
+
+
+def test_an_effect_with_an_outcome_that_is_not_asked_for_again_is_an_error() -> None:
+    reported: dict[bytes, bytes] = {}
+    run(life(reported), lambda: pay(3))
+    other = life(reported)
+    run(other, lambda: pay(4))
+    assert isinstance(other.close(), EffectSkipped)
+
+
+def test_an_effect_in_doubt_is_known_to_the_keepers_before_it_is_looked_up() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay_once(3))
+    again = life(reported)
+    run(again, lambda: pay_once(3))
+    assert cast(Port, again.port).waited == 1
