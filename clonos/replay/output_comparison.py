@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.ids import ChannelId
@@ -112,13 +112,21 @@ def _payload_of(parts: list[Sent], emitted: EmittedOutput) -> tuple[Any, ...]:
     if any(part.kind is not head.kind for part in parts) or not head.kind.is_data or count != emitted.count:
         return head.first_seq, head.kind, count, b""
     joined: Any = join_elements(head.kind, [decode_elements(part.kind, part.payload) for part in parts])
-    if isinstance(joined, list):
-        payload = encode_rows(joined)
-    elif isinstance(joined, TimedRows):
-        payload = encode_timed_rows(list(joined.rows), list(joined.times))
-    else:
-        payload = encode_columns(joined)
-    return head.first_seq, head.kind, count, digest_of(payload)
+    digests = list(map(digest_of, _encodings(joined)))
+    return head.first_seq, head.kind, count, emitted.digest if emitted.digest in digests else digests[0]
+
+
+def _encodings(joined: Any) -> Iterator[bytes]:
+    """Yields the payloads that a task may have made of these elements: pairs may be those of a key and a row."""
+    if not isinstance(joined, list | TimedRows):
+        yield encode_columns(joined)
+        return
+    times = list(joined.times) if isinstance(joined, TimedRows) else None
+    rows = list(joined.rows if isinstance(joined, TimedRows) else joined)
+    yield encode_rows(rows) if times is None else encode_timed_rows(rows, times)
+    if all(type(row) is tuple and len(row) == 2 for row in rows):
+        keys, values = [key for key, _ in rows], [value for _, value in rows]
+        yield encode_rows(values, keys) if times is None else encode_timed_rows(values, times, keys)
 
 
 def _shown(parts: list[Sent]) -> str:

@@ -289,6 +289,29 @@ def test_steps_that_left_together_are_compared_as_one(tmp_path: Path) -> None:
         assert found.unknown == 0
 
 
+def test_pairs_of_a_key_and_a_row_that_left_together_are_compared_as_one(tmp_path: Path) -> None:
+    """Such pairs have an encoding of their own, in which the fields of the rows are columns."""
+    epoch = load_epoch(_recorded(_prices_by_key, tmp_path)["priced/0"])
+    replayed = replay_epoch(epoch)
+    channel = epoch.expected[0].channel
+    first, second, *_ = replayed.sent[channel]
+    rest = tuple(each for each in epoch.expected if each.channel != channel or each.first_seq > second.first_seq)
+    pairs = decode_elements(first.kind, first.payload) + decode_elements(second.kind, second.payload)
+    payload = encode_rows([row for _, row in pairs], [key for key, _ in pairs])
+    assert payload != encode_rows(pairs)
+    both = EmittedOutput(channel, 0, first.kind, len(pairs), epoch.expected[0].checkpoint, digest_of(payload))
+    assert not compared(epoch._replace(expected=(both, *rest)), replayed).differences
+
+
+def _prices_by_key(job: Job, folder: Path) -> None:
+    priced = job.source(values(ROWS), name="shop").rebalance().map(_priced, name="priced")
+    priced.key_by("name").aggregate(total=agg.sum_("n"), name="total").sink(collect())
+
+
+def _priced(row: dict[str, Any]) -> dict[str, Any]:
+    return {"name": row["name"], "n": row["n"]}
+
+
 HIDDEN = [0]
 
 
