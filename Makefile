@@ -26,19 +26,17 @@ setup: .venv/.installed ## Make .venv and install everything in it
 	@.ci/setup
 
 # Essential tests come first, then real processes, then what is exhaustive, which has minutes and says how far it came. Each
-# run has a worker per core, but that of real processes, which wait a lot, has three for two cores. The seeds are
-# the same in every run, so that a merge is not refused for a fault that it did not bring. `make chaos` seeks new ones. Real
-# processes come in a run of their own: what travels to them by value must not take the modules of all other tests along.
-SHARED := --dist loadscope --no-loadscope-reorder --durations 50
-WORKERS := -n 2 $(SHARED)
-PROCESS_WORKERS := -n 3 $(SHARED)
+# run has a worker per core. The seeds are the same in every run, so that a merge is not refused for a fault that it did
+# not bring. `make chaos` seeks new ones. Real processes come in a run of their own: what travels to them by value must not
+# take the modules of all other tests along.
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder --durations 50
 EXHAUSTIVE := controls or exhaustive
 EXHAUSTIVE_MINUTES := 3.5
 ESSENTIAL := tests/tidy tests/unit tests/worlds tests/fuzz
 test: setup brokers ## Everything that .ci/run asks for: static gates, unit, processes, connectors, Spark, then worlds, fuzz
 	@status=0; \
 	$(PYTEST) $(WORKERS) $(ESSENTIAL) -m "not ($(EXHAUSTIVE))" --example-seconds 0.25 $(ARGS) || status=$$?; \
-	$(PYTEST) $(PROCESS_WORKERS) tests/processes tests/connectors tests/spark $(ARGS) || status=$$?; \
+	$(PYTEST) $(WORKERS) tests/processes tests/connectors tests/spark $(ARGS) || status=$$?; \
 	$(PYTEST) $(WORKERS) tests/worlds tests/fuzz -m "$(EXHAUSTIVE)" --minutes $(EXHAUSTIVE_MINUTES) $(ARGS) || status=$$?; \
 	exit $$status
 

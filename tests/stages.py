@@ -1,8 +1,7 @@
 """Stages of a test run, in their order, with the time that each may take.
 
-A test belongs to the stage of its marker, and to `unit` without one. `make test` starts three runs of pytest: essential
-tests, real processes, and then what is exhaustive, which has minutes and no number. A run has a worker per core; that
-of real processes, which wait a lot, has three for two cores.
+A test belongs to the stage of its marker, and to `unit` without one. `make test` starts three runs of pytest, each with
+a worker per core: essential tests, real processes, and then what is exhaustive, which has minutes and no number.
 """
 
 from collections import Counter
@@ -27,8 +26,8 @@ STAGES = (
     Stage("worlds", budget_s=160, timeout_s=120),
     Stage("fuzz", budget_s=40, timeout_s=120),
     Stage("spark", budget_s=250, timeout_s=200),
-    Stage("connectors", budget_s=480, timeout_s=180),
-    Stage("processes", budget_s=650, timeout_s=180),
+    Stage("connectors", budget_s=330, timeout_s=180),
+    Stage("processes", budget_s=400, timeout_s=180),
     Stage("controls", budget_s=120, timeout_s=180),
     Stage("exhaustive", budget_s=120, timeout_s=600),
 )
@@ -36,8 +35,6 @@ UNIT = STAGES[1]
 _STAGE = pytest.StashKey[Stage]()
 RUNS = (STAGES[:4], STAGES[4:7], STAGES[7:])
 """Stages of each run of pytest in `make test`."""
-WORKERS: Final = (2, 3, 2)
-"""Workers of each run on two cores, as in the Makefile."""
 SHARES: Final = {
     "controls": 0.5,
     "plain": 0.14,
