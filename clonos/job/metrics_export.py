@@ -90,7 +90,7 @@ def start_exporters(run: RunOptions, job: ObservedJob) -> list[Exporter]:
     """Starts what the options ask for.
 
     Raises: EnvironmentFault when the file cannot be written, the port is taken or a library is missing; JobError when
-    an address is no URL.
+    an address is not a URL.
     """
     exporters: list[Exporter] = []
     try:

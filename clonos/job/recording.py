@@ -57,7 +57,7 @@ def _chosen(image: JobImage, names: tuple[str, ...], plan: Plan, is_checked: boo
 
 
 def epochs_folder(name: str, store: CheckpointStore, ending: str = "epochs") -> Path:
-    """Returns the folder for records of epochs: beside the store, or beside a default one if the store is no folder.
+    """Returns the folder for records of epochs: beside the store, or beside a default one if the store is not a folder.
     ``ending``: of its name."""
     root = store.files.root if isinstance(store.files, LocalFiles) else Path(default_store(name)).absolute()
     return root.with_name(f"{root.name}.{ending}")

@@ -76,8 +76,6 @@ class Operator:
     fire where no other timer is due: the log then tells that none of these steps ``holds_checks``."""
     has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
-    logs_calls: ClassVar[bool] = False
-    """True if the log has each call inside its asynchronous calls, too."""
     holds_watermarks: ClassVar[bool] = False
     """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
     ``pass_watermark`` itself, at once or later."""

@@ -87,7 +87,7 @@ class HookedRows:
         return RecordAt(number, self._step, None, self._rows[index])
 
     def give(self, index: int) -> Any:
-        """Calls the hook, and returns the row of an index. A batch as a whole is no record."""
+        """Calls the hook, and returns the row of an index. A whole batch is not a record."""
         if not isinstance(self._rows[index], pyarrow.RecordBatch):
             self._hook(self.at(index))
         return self._rows[index]

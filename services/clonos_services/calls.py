@@ -86,10 +86,7 @@ def recorded_call(
     if recorder is None:
         check_confined(service)
         return perform(key_inside() or random_uuid().hex)
-    try:
-        request = blake2b(_identity_bytes(identify()), digest_size=DIGEST_BYTES).digest()
-    except JobError as problem:
-        raise RequestUnencodable(service, str(problem)) from problem
+    request = _request_of(service, identify)
     if _watch is not None:
         perform, in_doubt = _watch(CallRequest(recorder, service, request, effect), perform, in_doubt)
     if in_doubt is None:
@@ -106,7 +103,7 @@ async def recorded_call_inside(
 
     Raises: CallInDoubt; the error of ``perform``.
     """
-    inside = recorder.begin(service, blake2b(_identity_bytes(identity), digest_size=DIGEST_BYTES).digest(), effect)
+    inside = recorder.begin(service, _request_of(service, lambda: identity), effect)
     known = recorder.known(inside)
     if known is None:
         is_new = not effect or await in_thread(partial(recorder.announce, inside))
@@ -119,6 +116,14 @@ async def recorded_call_inside(
             outcome = error
         known = recorder.end(inside, encode_outcome(service, outcome), is_new)
     return decode_outcome(known)
+
+
+def _request_of(service: str, identify: Callable[[], object]) -> bytes:
+    """Returns the digest of what identifies a call. Raises: RequestUnencodable."""
+    try:
+        return blake2b(_identity_bytes(identify()), digest_size=DIGEST_BYTES).digest()
+    except JobError as problem:
+        raise RequestUnencodable(service, str(problem)) from problem
 
 
 def _identity_bytes(identity: object) -> bytes:

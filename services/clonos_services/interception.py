@@ -10,11 +10,11 @@ from __future__ import annotations
 import random as stdlib
 from collections.abc import Callable
 from hashlib import shake_256
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import Recorder, current
+from clonos.core.ports.recorder import CallRecorder, Recorder, current
 from clonos.io.interception.answers import Answer, Answers
 from clonos.io.interception.patches import CPU_CLOCKS, DRAWS, NUMPY_DRAWS
 from clonos.io.system.wall_clock import UTC, local_time
@@ -71,17 +71,33 @@ def _in_strand(answer: Callable[..., Any]) -> Answer:
     """Returns an answer that other coroutines and threads of an asynchronous call do not get: they get the original."""
 
     def answered(recorder: Recorder, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        is_in_strand: Callable[[], bool] | None = getattr(recorder, "is_in_strand", None)
-        if is_in_strand is not None and not is_in_strand():
+        call = _logged_call(recorder)
+        if call is not None and not call.is_in_strand():
             return original(*args, **named)
         return answer(recorder, original, *args, **named)
 
     return _in_task(answered)
 
 
+def _in_step(answer: Callable[..., Any]) -> Answer:
+    """Returns an answer that asynchronous calls do not get: they get the original."""
+
+    def answered(recorder: Recorder, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if _logged_call(recorder) is not None:
+            return original(*args, **named)
+        return answer(recorder, original, *args, **named)
+
+    return _in_task(answered)
+
+
+def _logged_call(recorder: Recorder) -> CallRecorder | None:
+    """Returns the recorder of an asynchronous call whose calls are logged; None for that of a step."""
+    return cast(CallRecorder, recorder) if hasattr(recorder, "is_in_strand") else None
+
+
 def _instant_ns(recorder: Recorder) -> int:
-    passing_ns: Callable[[], int] | None = getattr(recorder, "passing_ns", None)
-    return recorder.instant_ns(True) if passing_ns is None else passing_ns()
+    call = _logged_call(recorder)
+    return recorder.instant_ns(True) if call is None else call.passing_ns()
 
 
 def _entropy(recorder: Recorder, count: int) -> bytes:
@@ -97,15 +113,6 @@ def _seconds(recorder: Recorder, _original: Any) -> float:
 
 def _nanoseconds(recorder: Recorder, _original: Any) -> int:
     return _instant_ns(recorder)
-
-
-def _elapsed_seconds(recorder: Recorder, original: Callable[[], float]) -> float:
-    """Inside an asynchronous call only wall clocks are recorded: libraries measure how long they wait."""
-    return original() if hasattr(recorder, "passing_ns") else _seconds(recorder, original)
-
-
-def _elapsed_nanoseconds(recorder: Recorder, original: Callable[[], int]) -> int:
-    return original() if hasattr(recorder, "passing_ns") else _nanoseconds(recorder, original)
 
 
 def _sleep(recorder: Recorder, original: Callable[[float], None], seconds: float, /) -> None:
@@ -181,7 +188,7 @@ def _refused(name: str, reason: str, inside: Callable[..., Any] | None = None) -
     """Returns an answer that refuses. ``inside``: what answers in an asynchronous call whose calls are logged."""
 
     def refuse(recorder: Recorder, original: Any, *args: Any, **named: Any) -> Any:
-        if inside is not None and hasattr(recorder, "is_in_strand"):
+        if inside is not None and _logged_call(recorder) is not None:
             return inside(recorder, original, *args, **named)
         raise NotIntercepted(name, reason)
 
@@ -224,8 +231,9 @@ _REFUSED: Final = {
 ANSWERS: Final[Answers] = {
     "time.time": _in_task(_seconds),
     "time.time_ns": _in_task(_nanoseconds),
-    **{name: _in_task(_elapsed_seconds) for name in ("time.monotonic", "time.perf_counter")},
-    **{name: _in_task(_elapsed_nanoseconds) for name in ("time.monotonic_ns", "time.perf_counter_ns")},
+    # In asynchronous calls only wall clocks are recorded: libraries measure how long they wait.
+    **{name: _in_step(_seconds) for name in ("time.monotonic", "time.perf_counter")},
+    **{name: _in_step(_nanoseconds) for name in ("time.monotonic_ns", "time.perf_counter_ns")},
     "time.sleep": _in_task(_sleep),
     **{f"time.{name}": _in_task(_of_now) for name in ("localtime", "gmtime", "ctime")},
     "time.asctime": _in_task(_asctime),

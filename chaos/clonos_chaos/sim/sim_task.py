@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from greenlet import getcurrent, greenlet
 
 from clonos.core.channel.output_budget import OutputBudget
+from clonos.core.log.replicated_acts import ReplicatedActs
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId
 from clonos.core.ports.task_port import (
     Activation,
@@ -52,7 +53,7 @@ class SimTask:
         self._is_idle = False
         self._is_released = False
         self._replicated_bytes = -1
-        self._acts: deque[tuple[int, Callable[[], None]]] = deque()  # to make when the keepers have the log so far
+        self._acts = ReplicatedActs()
         self._calls: list[greenlet] = []  # asynchronous calls that run
         self._is_acknowledged = False
         self.announced: tuple[ChannelId | None, int] | None = None  # element announced last, in single-step mode
@@ -154,8 +155,7 @@ class SimTask:
         """Lets ``await_replicated`` return."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._stir()
-        while self._acts and self._acts[0][0] <= end_bytes:
-            self._acts.popleft()[1]()
+        self._acts.reach(end_bytes)
 
     def note(self) -> None:
         """Lets ``announce_step`` return."""
@@ -265,7 +265,7 @@ class SimTask:
         """Does nothing: the greenlets of calls end with the incarnation."""
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
-        self._acts.append((log_end_bytes, act))
+        self._acts.add(log_end_bytes, act)
         self.host.later(self.host.handle, ReplicationAwaited(self.task, self.number, log_end_bytes))
 
     def _beside(self, act: Callable[..., None], *arguments: Any) -> None:

@@ -315,9 +315,12 @@ class Harness:
 
     # ------------------------------------------------------------------ lives
 
-    def _new_chain(self) -> Chain:
+    def _image(self) -> JobImage:
         image: JobImage = pickle.loads(self._packed)  # noqa: S301  it was packed by this process
-        return WatchedChain(image.vertices[self._vertex], self._watch)
+        return image
+
+    def _new_chain(self) -> Chain:
+        return WatchedChain(self._image().vertices[self._vertex], self._watch)
 
     def _begin(self, is_first: bool) -> None:
         snapshots = self._saved.snapshots
@@ -384,6 +387,5 @@ class Harness:
             is_there = number < len(expected) and number < len(again)
             if not is_there or encode_value(tuple(expected[number])) != encode_value(tuple(again[number])):
                 self.close()
-                image: JobImage = pickle.loads(self._packed)  # noqa: S301  it was packed by this process
-                cause = likely_cause(image.vertices[self._vertex].suspects_of(""), "", OTHER_OUTPUT)
+                cause = likely_cause(self._image().vertices[self._vertex].suspects_of(""), "", OTHER_OUTPUT)
                 raise OutputDiverged(self._name, self._saved.outputs + number, was[:300], becomes[:300], cause)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.ports.recorder import Recorder
+from clonos.core.task.call_parts import CallAttempt
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services.calls import CallRequest, Perform, watched_by
 from clonos_services.http import transported_by
@@ -160,8 +161,9 @@ class CallWatch:
             yield
 
     def _asked(self, asking: CallRequest, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
-        if (life := self._lives.get(id(asking.recorder))) is None:  # inside an asynchronous call
+        if isinstance(asking.recorder, CallAttempt):  # inside an asynchronous call, which is recorded as a whole
             return perform, in_doubt
+        life = self._lives[id(asking.recorder)]
         place, life.index = life.index, life.index + 1
         recorded = partial(self._recorded, life, asking, place)
         return recorded(perform, False), None if in_doubt is None else recorded(in_doubt, True)

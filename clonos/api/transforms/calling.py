@@ -102,8 +102,8 @@ class Calling(Theme, Generic[T]):
             key=itemgetter(key) if isinstance(key, str) else key,
             per_key=per_key,
         )
-        _check_effects(step, log_calls, common)
-        _check_interception(step, log_calls, common)
+        if not log_calls:
+            _check_unlogged(step, common)
         arguments: dict[str, Any] = {
             "function": function,
             "capacity": capacity,
@@ -133,17 +133,15 @@ def add_parallel(
     return stream._step(kind, lambda given: AsyncMap.facts(given, function, **arguments), common)
 
 
-def _check_effects(step: str, log_calls: bool, common: CommonWithEffects) -> None:
-    if common.get("effects") and not log_calls:
+def _check_unlogged(step: str, common: CommonWithEffects) -> None:
+    """Raises: InvalidJob: an option needs the log to have each call of the function."""
+    if common.get("effects"):
         raise InvalidJob(
             step,
             "has effects, and a call whose process dies is made again as a whole",
             "Add log_calls=True, which announces each effect before it takes place.",
         )
-
-
-def _check_interception(step: str, log_calls: bool, common: CommonWithEffects) -> None:
-    if common.get("intercept") and not log_calls:
+    if common.get("intercept"):
         raise InvalidJob(
             step,
             "has intercept=True, and only the outcome of its function is recorded, which may use anything",

@@ -22,6 +22,11 @@ def request_digest(service: str, request: bytes) -> bytes:
     return blake2b(service.encode() + b"\0" + request, digest_size=16).digest()
 
 
+def idempotency_key(key_space: str, place: str, digest: bytes) -> str:
+    """Returns the idempotency key of a request at this place in a task's log or input, or in an asynchronous call."""
+    return blake2b(f"{key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
+
+
 def code_of_service(service: str) -> bytes:
     """Returns the two bytes of a service, and remembers its name."""
     code = _code_of.get(service)

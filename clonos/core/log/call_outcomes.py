@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
@@ -142,6 +143,14 @@ def encode_outcome(service: str, outcome: object, *, bytes_max: int = OUTCOME_BY
     if len(encoded) > bytes_max:
         return _encode_exception(service, OutcomeTooLarge(len(encoded), bytes_max), bytes_max)
     return encoded
+
+
+def outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:
+    """Makes a call of ``service``; returns the bytes of what it returned, or of the exception that it raised."""
+    try:
+        return encode_outcome(service, perform(key))
+    except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
+        return encode_outcome(service, error)
 
 
 def is_value(encoded: bytes) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from hashlib import blake2b
 from typing import NamedTuple
 
-from clonos.core.log.asked import asked_of, request_digest
-from clonos.core.log.call_outcomes import encode_outcome, is_value
+from clonos.core.log.asked import asked_of, idempotency_key, request_digest
+from clonos.core.log.call_outcomes import encode_outcome, is_value, outcome_of
 from clonos.core.model.errors import ExitCalled
 from clonos.core.ports.recorder import OWN_KEY
 from clonos.core.ports.task_port import Finished, PartReported, TaskPort
@@ -23,11 +22,6 @@ CAPACITY_UNLIMITED = 1 << 30
 
 HELD_MAX = 1_000
 """Records that may wait for the calls of others, about, unless a step has another limit."""
-
-
-def idempotency_key(key_space: str, place: str, digest: bytes) -> str:
-    """Returns the idempotency key of a request at this place in a task's log or input."""
-    return blake2b(f"{key_space}/{place}/".encode() + digest, digest_size=16).hexdigest()
 
 
 class OpenCall(NamedTuple):
@@ -93,7 +87,7 @@ class OpenCalls:
         for number in self._not_begun:
             if number in self._open:
                 call = self._open[number]
-                function = partial(_outcome_of, call.service, call.perform)
+                function = partial(_outcome_in_thread, call.service, call.perform)
                 if call.parts is not None:
                     inside = CallParts(number, call.key, call.parts, self._port, self._has_effects)
                     function = partial(_outcome_with_parts, call.service, call.perform, inside)
@@ -122,16 +116,14 @@ class OpenCalls:
 
 
 def _outcome_with_parts(service: str, perform: Callable[..., object], inside: CallParts, key: str) -> bytes:
-    outcome = _outcome_of(service, partial(perform, inside=inside), key)
+    outcome = _outcome_in_thread(service, partial(perform, inside=inside), key)
     skipped = inside.close()
     return outcome if skipped is None or not is_value(outcome) else encode_outcome(service, skipped)
 
 
-def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:
+def _outcome_in_thread(service: str, perform: Callable[[str], object], key: str) -> bytes:
     try:
-        return encode_outcome(service, perform(key))
-    except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
-        return encode_outcome(service, error)
+        return outcome_of(service, perform, key)
     except (SystemExit, KeyboardInterrupt) as end:  # would end the thread, and nothing would deliver an outcome
         name = "sys.exit" if isinstance(end, SystemExit) else type(end).__name__
         return encode_outcome(service, ExitCalled(f"{name}({', '.join(map(repr, end.args))})"))

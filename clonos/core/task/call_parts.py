@@ -20,8 +20,8 @@ from hashlib import blake2b
 from itertools import count
 from typing import Final, NoReturn
 
-from clonos.core.log.asked import asked_of, request_digest
-from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value
+from clonos.core.log.asked import asked_of, idempotency_key, request_digest
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value, outcome_of
 from clonos.core.log.determinants import SEED_BYTES
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
@@ -220,8 +220,12 @@ class CallAttempt:
         known = self.known(inside)
         if known is None:
             is_new = not effect or self.announce(inside)
-            act = perform if is_new else in_doubt or _doubtful(service)
-            known = self.end(inside, _outcome_of(service, act, inside.key), is_new)
+            act = perform if is_new else in_doubt
+            if act is None:
+                outcome = encode_outcome(service, CallInDoubt(service, inside.key))
+            else:
+                outcome = outcome_of(service, act, inside.key)
+            known = self.end(inside, outcome, is_new)
         return decode_outcome(known)
 
     # ------------------------------------------------------------------ the steps of a call
@@ -237,8 +241,7 @@ class CallAttempt:
         part = _named(digest, b"%d" % occurrence)
         if effect:
             self._call.asked_for.add(part)
-        key = blake2b(f"{self._call.key}/".encode() + part, digest_size=16).hexdigest()
-        return Inside(service, asked_of(service, digest), part, key)
+        return Inside(service, asked_of(service, digest), part, idempotency_key(self._call.key, "part", part))
 
     def known(self, inside: Inside) -> bytes | None:
         """Returns the outcome that the log has, None if it has none."""
@@ -293,17 +296,3 @@ class CallAttempt:
 
 def _named(name: bytes, more: bytes) -> bytes:
     return blake2b(name + more, digest_size=PART_BYTES).digest()
-
-
-def _doubtful(service: str) -> Callable[[str], NoReturn]:
-    def refuse(key: str) -> NoReturn:
-        raise CallInDoubt(service, key)
-
-    return refuse
-
-
-def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:
-    try:
-        return encode_outcome(service, perform(key))
-    except Exception as error:  # noqa: BLE001  the outcome of the call, which the code gets now and in a repetition
-        return encode_outcome(service, error)

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from clonos.core.log import determinants as d
-from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, request_digest
-from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, idempotency_key, request_digest
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, outcome_of
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
 from clonos.core.ports.recorder import EffectUndeclared, ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import TaskEmission, TaskPort
-from clonos.core.task.async_calls import OpenCalls, idempotency_key
+from clonos.core.task.async_calls import OpenCalls
 from clonos.core.task.divergence import asked_text, cause_of, logged_text
 
 CALLS_AHEAD_NS_MAX = 1_000_000
@@ -412,12 +413,9 @@ class TaskLog:
         *,
         is_in_doubt: bool,
     ) -> bytes:
-        try:
-            if is_in_doubt and in_doubt is None:
-                raise CallInDoubt(service, key)
-            return encode_outcome(service, self._port.perform(in_doubt or perform, key))
-        except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
-            return encode_outcome(service, error)
+        if is_in_doubt and in_doubt is None:
+            return encode_outcome(service, CallInDoubt(service, key))
+        return outcome_of(service, partial(self._port.perform, in_doubt or perform), key)
 
     def _ship_outcome(self, is_effect: bool) -> None:
         """Ships the outcome of a call with an effect at once, because losing it would leave the call in doubt.

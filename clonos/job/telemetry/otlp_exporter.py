@@ -60,7 +60,7 @@ class OtlpExporter:
     ) -> None:
         """Starts the threads. ``endpoint``: URL of the collector, or ``environment``.
 
-        Raises: JobError: it is no URL, or a variable of OpenTelemetry has no number.
+        Raises: JobError: it is not a URL, or a variable of OpenTelemetry has no number.
         """
         base = _base(endpoint)
         self._spans_every_s = _milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5_000) / MILLISECONDS_PER_S
@@ -183,7 +183,7 @@ def _base(endpoint: str) -> str | None:
         return None
     if not endpoint.startswith(("http://", "https://")):
         raise JobError(
-            f"telemetry={endpoint!r} is no URL of a collector of OTLP over HTTP. Set one such as"
+            f"telemetry={endpoint!r} is not a URL of a collector of OTLP over HTTP. Set one such as"
             f' "http://localhost:4318", or "{FROM_ENVIRONMENT}" for the variables of OpenTelemetry.'
         )
     return endpoint.rstrip("/")

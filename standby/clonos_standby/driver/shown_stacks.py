@@ -8,8 +8,8 @@ answer; it is named.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -28,6 +28,10 @@ from clonos_standby.stacks import ProcessStacks, StackSamples, decode_process, d
 SAMPLE_S_MAX: Final = 60.0
 ANSWER_S: Final = 5.0
 """Seconds in which a slot must have answered, after the time for which it samples."""
+
+
+Answers = SimpleQueue[tuple[SlotId, bytes]]
+"""Slots that have answered, with their stacks."""
 
 
 class StacksMissing(EnvironmentFault):
@@ -60,18 +64,26 @@ class ShownStacks:
         """Takes how to run a function in the coordinator's thread, and how to send from there."""
         self._ask, self._send, self._answer_s = ask, send, answer_s
         self._numbers = count(1)
-        self._answers: dict[int, SimpleQueue[tuple[SlotId, bytes]]] = {}
+        self._answers: dict[int, Answers] = {}
 
     def on_shown(self, sender: SlotId, message: StacksShown) -> None:
         """Takes an answer; that to a request that has ended is dropped."""
         if (answers := self._answers.get(message.number)) is not None:
             answers.put((sender, message.stacks))
 
+    @contextmanager
+    def _answers_to(self) -> Iterator[tuple[int, Answers]]:
+        """Gives the number of a new request, and where the answers to it arrive while it is open."""
+        number = next(self._numbers)
+        self._answers[number] = answers = Answers()
+        try:
+            yield number, answers
+        finally:
+            del self._answers[number]
+
     def dump(self) -> ThreadDump:
         """Returns what all threads of the driver and of the slots are at."""
-        number = next(self._numbers)
-        answers = self._answers[number] = SimpleQueue[tuple[SlotId, bytes]]()
-        try:
+        with self._answers_to() as (number, answers):
             missing = {each.slot: each for each in self._ask(lambda each: self._request_all(each, number))}
             processes = {(own := process_stacks()).pid: own}
             deadline_s = time.monotonic() + self._answer_s
@@ -81,8 +93,6 @@ class ShownStacks:
                     if missing.pop(slot, None) is not None:
                         found: ProcessStacks = _decoded(slot, decode_process, stacks)
                         processes.setdefault(found.pid, found)  # slots that are threads share a process
-        finally:
-            del self._answers[number]
         return ThreadDump(tuple(processes.values()), tuple(map(self._why_silent, missing.values())))
 
     def _request_all(self, coordinator: Coordinator, number: int) -> tuple[Register, ...]:
@@ -102,18 +112,17 @@ class ShownStacks:
 
         Raises: StacksMissing: the task has no process now, or it does not answer.
         """
-        number = next(self._numbers)
-        answers = self._answers[number] = SimpleQueue[tuple[SlotId, bytes]]()
-        asked = SampleTask(task, round(length_s * 1000), number)
-        try:
+        with self._answers_to() as (number, answers):
+            asked = SampleTask(task, round(length_s * 1000), number)
             if not self._ask(lambda coordinator: self._request(coordinator, asked)):
                 raise StacksMissing(name, "it has no process now")
-            sender, stacks = answers.get(timeout=length_s + self._answer_s)
-        except Empty:
-            reason = "its process did not answer: it was replaced, or C code in it holds the global interpreter lock"
-            raise StacksMissing(name, reason) from None
-        finally:
-            del self._answers[number]
+            try:
+                sender, stacks = answers.get(timeout=length_s + self._answer_s)
+            except Empty:
+                reason = (
+                    "its process did not answer: it was replaced, or C code in it holds the global interpreter lock"
+                )
+                raise StacksMissing(name, reason) from None
         found: StackSamples = _decoded(sender, decode_samples, stacks)
         if not found.samples:
             raise StacksMissing(name, "no thread of it runs in its process")

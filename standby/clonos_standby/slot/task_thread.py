@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import OutputBudget
+from clonos.core.log.replicated_acts import ReplicatedActs
 from clonos.core.model.errors import is_shortage
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
 from clonos.core.model.metric_series import MetricFamily
@@ -89,7 +89,7 @@ class TaskThread:
         self._replicated_bytes = -1
         self._ends_calls = False
         self._waiting: list[SimpleQueue[bool]] = []  # of calls that wait until the keepers have a part
-        self._acts: deque[tuple[int, Callable[[], None]]] = deque()  # to make when the keepers have the log so far
+        self._acts = ReplicatedActs()
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
         self._running: Task | None = None
@@ -135,8 +135,7 @@ class TaskThread:
         """Lets ``await_replicated`` return for log ends up to ``end_bytes``."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._replicated_moved.set()
-        while self._acts and self._acts[0][0] <= end_bytes:
-            self._acts.popleft()[1]()
+        self._acts.reach(end_bytes)
 
     def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
         """Shows the last rows of the next batch that a step of the task emits."""
@@ -397,7 +396,7 @@ class TaskThread:
 
     def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         """Calls ``act`` when the keepers have the log up to ``log_end_bytes``."""
-        self._acts.append((log_end_bytes, act))
+        self._acts.add(log_end_bytes, act)
         self._post(ReplicationAwaited(self._task, self._thread_id, log_end_bytes))
 
     # ------------------------------------------------------------------ fault points

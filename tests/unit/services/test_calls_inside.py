@@ -113,7 +113,7 @@ def test_a_post_of_an_asynchronous_client_is_an_effect(server: Loopback) -> None
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/models/m:generateContent"])
-def test_a_post_by_which_a_model_is_asked_is_no_effect(path: str, server: Loopback) -> None:
+def test_a_post_by_which_a_model_is_asked_is_not_an_effect(path: str, server: Loopback) -> None:
     reported: dict[bytes, bytes] = {}
     status = run(reported, lambda: post(server.url + path), has_effects=False)
     assert run(reported, lambda: post(server.url + path), has_effects=False) == status

@@ -121,15 +121,10 @@ def look_at_functions(graph: StepGraph) -> Iterator[CheckedFunction]:
 
 
 def _look_at(step: Step, function: Any) -> Iterator[CheckedFunction]:
-    is_recorded = step.has_calls and function is step.functions[0]
-    logs_calls = is_recorded and step.logs_calls
-    is_recorded = is_recorded and not logs_calls
+    is_called = step.has_calls and function is step.functions[0]
+    is_recorded, logs_calls = is_called and not step.logs_calls, is_called and step.logs_calls
     for reached in _functions_of(function, is_process=step.kind == "process"):
-        for checked in _checked(step, reached, is_recorded=is_recorded):
-            # What threads and coroutines of such a function ask is found again by what they ask.
-            found = [each for each in checked.findings if not (logs_calls and each.code.startswith(THREADS))]
-            if found:
-                yield checked._replace(findings=found)
+        yield from _checked(step, reached, is_recorded=is_recorded, logs_calls=logs_calls)
         if step.kind == "map_batches":
             yield from _checked(step, reached, of_frames=True)
     yield from _without_source(step, function, is_recorded=is_recorded)
@@ -139,7 +134,13 @@ def _look_at(step: Step, function: Any) -> Iterator[CheckedFunction]:
 
 
 def _checked(
-    step: Step, reached: Reached, *, is_recorded: bool = False, of_frames: bool = False, only: str = ""
+    step: Step,
+    reached: Reached,
+    *,
+    is_recorded: bool = False,
+    logs_calls: bool = False,
+    of_frames: bool = False,
+    only: str = "",
 ) -> Iterator[CheckedFunction]:
     function = reached.function
     try:
@@ -148,6 +149,7 @@ def _checked(
             is_recorded=is_recorded,
             has_effects=step.has_effects,
             intercepts=bool(step.intercepts),
+            logs_calls=logs_calls,
             of_frames=of_frames,
             only=only,
         )

@@ -16,6 +16,7 @@ from clonos.api.checks.code.replacements import (
     ENCLOSING,
     GLOBALS,
     ITERATORS,
+    THREADS,
     UNDECLARED_EFFECT,
 )
 
@@ -34,6 +35,7 @@ def findings_from(
     is_recorded: bool = False,
     has_effects: bool = False,
     intercepts: bool = False,
+    logs_calls: bool = False,
     of_frames: bool = False,
     only: str = "",
 ) -> list[Finding]:
@@ -41,8 +43,9 @@ def findings_from(
     silences is marked.
 
     ``is_recorded``: its result is recorded, so it may read clocks and make calls. ``has_effects``: its step declares
-    effects. ``intercepts``: its step records clocks and clients of libraries. ``of_frames``: only what is wrong with a
-    batch that is a part of the records. ``only``: the first characters of the codes that are looked for.
+    effects. ``intercepts``: its step records clocks and clients of libraries. ``logs_calls``: each call inside is
+    recorded and found again by what it asks, so it may begin threads. ``of_frames``: only what is wrong with a batch
+    that is a part of the records. ``only``: the first characters of the codes that are looked for.
     """
     look = look_at_frames if of_frames else look_at
     found: dict[tuple[str, int, int], Finding] = {}
@@ -61,6 +64,7 @@ def findings_from(
         for node, what, replacement in looked.findings:
             is_allowed = has_effects and replacement.code == UNDECLARED_EFFECT
             is_allowed = is_allowed or (intercepts and replacement.is_intercepted)
+            is_allowed = is_allowed or (logs_calls and replacement.code == THREADS)
             is_allowed = is_allowed or not replacement.code.startswith(only)
             if is_allowed or (is_recorded and replacement.code not in COUNTED):
                 continue

@@ -85,6 +85,7 @@ class StaticFile:
             method = call.func.attr
             options = {each.arg: each.value for each in call.keywords}
             has_effects, intercepts = _is_true(options.get("effects")), _is_true(options.get("intercept"))
+            logs_calls = _is_true(options.get("log_calls"))
             name = options.get("name")
             step = str(name.value) if isinstance(name, ast.Constant) else method
             for argument in (*call.args, *options.values()):
@@ -93,9 +94,10 @@ class StaticFile:
                     for of_frames in (False, True) if method == "map_batches" else (False,):
                         found = findings_from(
                             reached,
-                            is_recorded=method == "map_async" and not _is_true(options.get("log_calls")),
+                            is_recorded=method == "map_async" and not logs_calls,
                             has_effects=has_effects,
                             intercepts=intercepts,
+                            logs_calls=logs_calls,
                             of_frames=of_frames,
                         )
                         shown = [each for each in found if not each.is_silenced]
