@@ -113,8 +113,8 @@ class RolledBack(HistoryEvent, frozen=True, kw_only=True, tag="rollback"):
 
 
 class WidthsChanged(HistoryEvent, frozen=True, kw_only=True, tag="rescale"):
-    """A change of the numbers or places of tasks: requested, done or refused. ``tasks``: their number by vertex now.
-    ``text``: why it was refused."""
+    """A change of the numbers or places of tasks: requested, done or refused. ``tasks``: their number by vertex now, or
+    as requested. ``text``: why it was refused."""
 
     phase: str
     tasks: dict[str, int]

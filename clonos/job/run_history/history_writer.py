@@ -25,6 +25,7 @@ from clonos.core.coordinator.relocation import REASON as MOVE
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.segmented_log import SegmentedLog
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.continuing.start_widths import as_stored
 from clonos.job.launch import Launched
 from clonos.job.run_history.history_events import (
     CHECKPOINTS,
@@ -124,6 +125,8 @@ class HistoryWriter:
         self._launched, self._job_id, self._term = launched, launched.job_id, store.term
         self._logs = {folder: SegmentedLog(store.files, folder) for folder in (EVENTS, CHECKPOINTS)}
         begin, plan = launched.start, launched.image.plan
+        if begin.how == "took_over" and begin.resumed is not None:  # slots have the numbers of before a cut
+            plan = as_stored(plan, begin.resumed.plan)
         self._add(
             DriverStarted(
                 at_ns=wall_ns(),
@@ -317,7 +320,8 @@ class HistoryWriter:
         else:
             return
         text = found.text if found.phase is RescalePhase.REFUSED else ""
-        self._add(WidthsChanged(at_ns=now_ns, phase=phase, tasks=seen.tasks, text=_text(text)))
+        tasks = seen.tasks | dict(found.widths) if phase == "requested" else seen.tasks
+        self._add(WidthsChanged(at_ns=now_ns, phase=phase, tasks=tasks, text=_text(text)))
 
 
 def _ended(end: JobEnd | None, checkpoint: int, at_ns: int) -> RunEnded:

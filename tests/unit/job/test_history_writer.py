@@ -11,6 +11,7 @@ import pytest
 
 from clonos import files, values
 from clonos.api.graph import JobGraph
+from clonos.core.checkpoint.plan_shape import shape_of
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, JobFailed, Milestone, RecoveryEvent
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId
@@ -72,10 +73,10 @@ class Scripted:
         driver = SimpleNamespace(ask=lambda _: self.look)
         launched = SimpleNamespace(driver=driver, image=SimpleNamespace(plan=plan), job_id="s", start=start)
         self.writer = HistoryWriter()
-        self._launched: Any = launched
+        self.launched: Any = launched
 
     def begin(self) -> None:
-        self.writer.start(self._launched)
+        self.writer.start(self.launched)
 
     def written(self) -> list[Event]:
         return read_events(self.store)[0]
@@ -187,6 +188,26 @@ def test_a_change_of_widths_is_written_with_its_outcome(
     scripted.writer.close(None)
     (change,) = [event for event in scripted.written() if isinstance(event, WidthsChanged)]
     assert (change.phase, change.tasks, change.text) == (reported, {"read": 2}, text)
+
+
+def test_a_request_for_other_widths_is_written_with_the_widths_it_asks_for(scripted: Scripted) -> None:
+    scripted.look = _look(
+        rescale=RescaleState(1, RescalePhase.CUTTING, {"count": 4}, ""), tasks={"read": 2, "count": 2}
+    )
+    scripted.begin()
+    scripted.writer.close(None)
+    (change,) = [event for event in scripted.written() if isinstance(event, WidthsChanged)]
+    assert (change.phase, change.tasks) == ("requested", {"read": 2, "count": 4})
+
+
+def test_a_driver_that_takes_over_at_a_cut_is_written_with_the_widths_of_the_cut(scripted: Scripted) -> None:
+    plan = scripted.launched.image.plan
+    scripted.launched.start.how = "took_over"
+    scripted.launched.start.resumed = SimpleNamespace(checkpoint=3, plan=shape_of(plan.with_widths({"read": 3})))
+    scripted.begin()
+    scripted.writer.close(None)
+    (started,) = [event for event in scripted.written() if isinstance(event, DriverStarted)]
+    assert started.tasks == {"read": 3}
 
 
 @pytest.mark.parametrize(

@@ -265,12 +265,14 @@ class RescaleSlice:
 
     # ------------------------------------------------------------------ the state of the job
 
-    def _look(self) -> None:
-        """Reads the status; while no driver answers, the last one stays."""
+    def _look(self) -> bool:
+        """Reads the status. Returns whether a driver has answered; while none does, the last status stays."""
         with suppress(ServerFailed):
             found = self._server.get(f"/jobs/{self._job}/status")
             if found["tasks"]:
                 self._status = found
+                return True
+        return False
 
     def _width(self) -> int:
         return max(Counter(task["vertex"] for task in self._status["tasks"]).values())
@@ -283,9 +285,8 @@ class RescaleSlice:
         """Waits until no change is under way and all tasks run, all with one of these widths."""
 
         def is_settled() -> bool:
-            self._look()
-            found = self._status
-            if not found or found["job"]["status"] != "RUNNING":
+            has_answered, found = self._look(), self._status
+            if not has_answered or found["job"]["status"] != "RUNNING":
                 self._see_it_runs()
                 return False
             if found["rescale"] is not None and found["rescale"]["phase"] not in OVER:
