@@ -91,8 +91,9 @@ class Handle:
         if settings.run.scale:
             self._adviser = ScalingAdviser(self.image, settings.run, lambda: self.plan, self.rescale)
         try:
-            observed = ObservedJob(graph, self.job_id, self.status, self.checkpoints, self._history.listen)
-            self._exporters = start_exporters(settings.run, observed)
+            parts = self.status, self.checkpoints, self._history.listen, self._launched.driver.trace
+            observed = ObservedJob(graph, self.job_id, *parts)
+            self._exporters = start_exporters(settings, observed)
         except BaseException:
             self._launched.close()
             self._launched.deployment.close()

@@ -96,6 +96,7 @@ class StartOptions(TypedDict, total=False):
     step_records_max: int
     store: Text
     telemetry: Text
+    trace_every: Duration
     watermark_drift_max: Duration
     widths: str | Sequence[Text]
 

@@ -12,8 +12,9 @@ from typing import Protocol
 import msgspec
 
 from clonos.api.graph import JobGraph
-from clonos.config import RunOptions
-from clonos.core.model.errors import EnvironmentFault, needing_extra
+from clonos.config import JobSettings
+from clonos.core.model.errors import EnvironmentFault, JobError, needing_extra
+from clonos.core.wire.trace_messages import TracedStep
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.run_history.history_events import Event
 from clonos.status import CheckpointState, Status, late_by_step
@@ -70,13 +71,15 @@ class MetricsFile:
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """Job as its exporters see it. ``listen``: calls a function with each event of the history."""
+    """Job as its exporters see it. ``listen``: calls a function with each event of the history. ``trace``: calls a
+    function with the steps that traced records have passed, in the coordinator's thread: it must not wait."""
 
     graph: JobGraph
     job_id: str
     status: Callable[[], Status]
     checkpoints: Callable[[], tuple[CheckpointState, ...]]
     listen: Callable[[Callable[[Event], None]], None]
+    trace: Callable[[Callable[[tuple[TracedStep, ...]], None]], None]
 
 
 class Exporter(Protocol):
@@ -86,12 +89,18 @@ class Exporter(Protocol):
         """Ends it."""
 
 
-def start_exporters(run: RunOptions, job: ObservedJob) -> list[Exporter]:
+def start_exporters(settings: JobSettings, job: ObservedJob) -> list[Exporter]:
     """Starts what the options ask for.
 
     Raises: EnvironmentFault when the file cannot be written, the port is taken or a library is missing; JobError when
-    an address is not a URL.
+    an address is not a URL, or records are to be traced for no collector.
     """
+    run = settings.run
+    if settings.core.trace_every_ms and not run.telemetry:
+        raise JobError(
+            f"{settings.origins['trace_every']} sets trace_every, which traces records for OpenTelemetry, but there is"
+            ' no collector. Set telemetry to the URL of one, such as "http://localhost:4318".'
+        )
     exporters: list[Exporter] = []
     try:
         if run.metrics:
@@ -120,6 +129,7 @@ def _telemetry(endpoint: str, job: ObservedJob) -> Exporter:
         from clonos.job.telemetry.otlp_exporter import OtlpExporter
     exporter = OtlpExporter(endpoint, job.graph.name, job.job_id, job.status, job.checkpoints)
     job.listen(exporter.note)
+    job.trace(exporter.note_steps)
     return exporter
 
 

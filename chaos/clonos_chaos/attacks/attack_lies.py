@@ -54,6 +54,7 @@ from clonos.core.wire.recovery_messages import (
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
+from clonos.core.wire.trace_messages import StepsTraced, TracedStep
 
 FAR: Final = 1 << 40
 """Number beyond all numbers of the job."""
@@ -141,6 +142,7 @@ def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     yield Warned(liar, FORGED, (("field", FORGED),))
     yield Peeked(TaskId(FAR), FAR, b"\xff" * 100)
     yield StacksShown(FAR, b"\xff" * 100)
+    yield StepsTraced((TracedStep(FORGED[:900], Incarnation(1), FAR, FAR, FORGED[:900], FAR, 0, 0, FAR, FAR),))
     yield CapturedLog(TaskId(FAR), Incarnation(1), LogId(FAR), FAR, 0, FAR, b"\xff", FAR)
     yield CapturedElements(ChannelId(FAR), TaskId(FAR), Incarnation(1), FAR, 0, FAR, FAR)
     yield Logged(liar, FAR, "no.logger.of.ours", FORGED)

@@ -91,9 +91,12 @@ class ChannelSender:
     def append(
         self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes, mark: Mark | None = None
     ) -> None:
-        """Appends the next elements that the task has produced. Of several marks only the first waits."""
-        if mark is not None and self.mark is None and kind.is_data:
-            self.mark = self.log.next_seq, mark
+        """Appends the next elements that the task has produced. Of several marks only the first waits, or the first
+        that is traced."""
+        if mark is not None and kind.is_data:
+            waiting = self.mark
+            if waiting is None or (mark.source is not None and waiting[1].source is None):
+                self.mark = self.log.next_seq, mark
         self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)

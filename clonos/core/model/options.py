@@ -77,6 +77,7 @@ class Options:
     clock_tick_ms: int = 0  # resolution of the coarse clock; 0: one CLOCK entry per step
     watermark_drift_max_ns: int = 0  # event time by which a source may be ahead of the slowest one; 0: no limit
     intercept: bool = False  # record clocks, random numbers and HTTP clients of libraries in all functions of steps
+    trace_every_ms: int = 0  # least time between two steps of a source whose records' way is traced; 0: none is
     failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints
     causal_logging: bool = True  # off only as a negative control and for measurements
     compress: Compression = Compression.REMOTE  # LZ4 on channels

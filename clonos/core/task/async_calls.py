@@ -55,6 +55,16 @@ class OpenCalls:
         room = self._capacity - len(self._open)
         return max(0, min(room, self._held_max - self._held) if self._held else room)
 
+    @property
+    def oldest(self) -> int | None:
+        """Number of the first call that is open, None without one."""
+        return next(iter(self._open), None)
+
+    @property
+    def newest(self) -> int | None:
+        """Number of the last call that was requested in the current step, None without one."""
+        return self._not_begun[-1] if self._not_begun else None
+
     def limit(self, capacity: int, held_max: int = 0) -> None:
         """Limits the open calls to ``capacity``; ``held_max`` lets more records than ``HELD_MAX`` wait."""
         self._capacity, self._held_max = min(self._capacity, capacity), max(self._held_max, held_max)

@@ -62,12 +62,12 @@ class _Piece:
 class InputQueue:
     """Queue of one input channel, in the order of its elements."""
 
-    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "marks", "next_seq", "pieces", "port")
+    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "marks", "next_seq", "pieces", "port", "sender")
 
     def __init__(
         self, channel: Channel, port: int, next_seq: int, has_ended: bool, marks: LatencyMarks | None = None
     ) -> None:
-        self.channel = channel.id
+        self.channel, self.sender = channel.id, channel.sender
         self.port = port  # index of its edge among the input edges of the vertex
         self.next_seq = next_seq  # number of the next element to process
         self.has_ended = has_ended
@@ -161,7 +161,7 @@ class InputQueue:
         self.freed_bytes += piece.freed_bytes
         self.pieces.popleft()
         if piece.mark is not None and self.marks is not None:
-            self.marks.arrive(piece.mark)
+            self.marks.arrive(piece.mark, self.sender)
 
 
 def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None, marks: LatencyMarks) -> list[InputQueue]:

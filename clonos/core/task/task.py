@@ -71,7 +71,7 @@ class Task:
         self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
         self.collected = StepCollector(self.outputs, self.log)
         self.log.observe_positions(self.outputs.positions)
-        self.marks = LatencyMarks(port)
+        self.marks = LatencyMarks(port, task, options.trace_every_ms)
         self.inputs = open_inputs(plan, task, snapshot, self.marks)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self.watermarks = InputWatermarks(timed_inputs(plan, self.inputs), snapshot.event_time if snapshot else None)
@@ -378,6 +378,7 @@ class Task:
             return True
         self.log.begin_step()
         call = self.log.open_calls.close(finished.number)
+        self.marks.complete(finished.number, self.log.open_calls.oldest)
         assert call is not None, self.task
         self.log.append(d.completion(finished.number, call.asked, finished.outcome))
         self._complete(finished.number, finished.outcome)
@@ -517,7 +518,7 @@ class Task:
 
     def emit(self, taken: Taken | None = None) -> int:
         """Emits the step, with the snapshot at a barrier. Returns the credit used on the channel that receives most."""
-        self._held_count = 0
+        records, self._held_count = self._held_count, 0
         outputs = self.outputs.drain()
         cost = max([cost_bytes(output.count, len(output.payload)) for output in outputs], default=0)
         read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
@@ -535,7 +536,7 @@ class Task:
                 whole=None if taken is None else taken.whole,
                 has_reached_limit=self.collected.has_reached_limit,
                 reached_ns=reached_ns,
-                mark=self.marks.leave(),
+                mark=self.marks.leave(records, outputs, self.log.open_calls.newest),
             )
         )
         return cost

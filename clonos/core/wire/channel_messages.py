@@ -15,11 +15,12 @@ from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
     """Latency mark of a batch, in ns since the Unix epoch: when a source read a record that led to it, and when the
-    sender emitted it. Nothing depends on it.
+    sender emitted it. ``source``: number of the source's task if the mark is traced. Nothing depends on it.
     """
 
     read_ns: Count
     sent_ns: Count
+    source: Count | None = None
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):

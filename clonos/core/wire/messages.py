@@ -37,6 +37,7 @@ from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyU
 from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
+from clonos.core.wire.trace_messages import StepsTraced
 
 Message = (
     Batch
@@ -64,6 +65,7 @@ Message = (
     | CapturedLog
     | CapturedElements
     | StacksShown
+    | StepsTraced
     | View
     | TriggerCheckpoint
     | AnnounceAck

@@ -24,6 +24,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
 
 from clonos.core.model.errors import JobError
+from clonos.core.wire.trace_messages import TracedStep
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.prometheus.collector import JobCollector
 from clonos.job.run_history.history_events import Event
@@ -67,7 +68,9 @@ class OtlpExporter:
         self._metrics_every_s = _milliseconds("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / MILLISECONDS_PER_S
         self._spans = HistorySpans(job)
         self._events: deque[Event] = deque()
-        self._waiting: deque[Span] = deque(maxlen=_milliseconds("OTEL_BSP_MAX_QUEUE_SIZE", 2_048))
+        spans_max = _milliseconds("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)
+        self._waiting: deque[Span] = deque(maxlen=spans_max)
+        self._steps: deque[TracedStep] = deque(maxlen=spans_max)
         self._resource, self._scope = _resource(job, job_id), InstrumentationScope("clonos", version_of("clonos"))
         self._collector = JobCollector(status, checkpoints)
         self._began_ns = wall_ns()
@@ -85,6 +88,10 @@ class OtlpExporter:
     def note(self, event: Event) -> None:
         """Takes an event of the history."""
         self._events.append(event)
+
+    def note_steps(self, steps: tuple[TracedStep, ...]) -> None:
+        """Takes steps that traced records have passed."""
+        self._steps.extend(steps)
 
     def close(self, limit_s: float = CLOSE_S) -> None:
         """Sends what is left, for at most ``limit_s`` seconds, and ends the threads."""
@@ -129,8 +136,10 @@ class OtlpExporter:
     def _send_spans(self) -> None:
         while self._events:
             for span in self._spans.add(self._events.popleft()):
-                self._dropped += len(self._waiting) == self._waiting.maxlen
-                self._waiting.append(span)
+                self._add(span)
+        while self._steps:
+            for span in self._spans.traced(self._steps.popleft()):
+                self._add(span)
         while self._waiting and self._traces is not None:
             count = min(len(self._waiting), SPANS_A_REQUEST_MAX)
             spans = [self._readable(self._waiting.popleft()) for _ in range(count)]
@@ -139,6 +148,10 @@ class OtlpExporter:
             if not is_sent:
                 return
         self._waiting.clear()
+
+    def _add(self, span: Span) -> None:
+        self._dropped += len(self._waiting) == self._waiting.maxlen
+        self._waiting.append(span)
 
     def _send_metrics(self) -> None:
         if self._metrics is None:

@@ -1,17 +1,19 @@
 """Spans of a job, made of the events of its history: recoveries with their phases, rollbacks, moves, checkpoints,
-changes of widths, and the run itself.
+changes of widths, and the run itself; and of traced records, the steps that they have passed.
 
 The ids of a span follow from its key, so that a span which is sent twice is one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import xxhash
 
+from clonos.core.wire.trace_messages import TracedStep
 from clonos.job.run_history.history_events import (
     CheckpointDone,
     DriverStarted,
@@ -25,6 +27,9 @@ from clonos.job.run_history.history_events import (
 )
 
 NANOSECONDS_PER_MS: Final = 1_000_000
+
+EARLY_MAX: Final = 1_000
+"""Steps of traced records that wait for the start of the run; further ones push out the oldest."""
 
 Value = str | int | float | bool
 Attributes = Mapping[str, Value]
@@ -77,6 +82,7 @@ class HistorySpans:
         self._tasks = 0
         self._requested_ns: int | None = None
         self._rollback: _Rollback | None = None
+        self._early: deque[TracedStep] = deque(maxlen=EARLY_MAX)  # before it is known of which run they are
 
     def add(self, event: Event) -> Iterator[Span]:
         """Yields the spans that are complete with an event."""
@@ -87,6 +93,8 @@ class HistorySpans:
                 run = self._key(event, "job")
                 attributes = {"clonos.how": event.how, "clonos.checkpoint": event.checkpoint, "host.name": event.host}
                 yield self._span(event, "job start", f"{run}/start", event.at_ns, attributes, trace=run, parent=run)
+                while self._early:
+                    yield from self.traced(self._early.popleft())
             case RunEnded():
                 yield from self._rolled_back()
                 began_ns = event.at_ns if self._started is None else self._started.at_ns
@@ -122,6 +130,29 @@ class HistorySpans:
                 yield self._span(event, "rescale", key, began_ns, {"clonos.how": event.phase, **widths}, event.text)
             case _:
                 return
+
+    def traced(self, step: TracedStep) -> Iterator[Span]:
+        """Yields the span of a step that a traced record has passed, from when the task took the record until it
+        emitted what came of it; before the start of the run, the span follows that start. It is in the span of the task
+        that had sent the record; that of a source is in none.
+        """
+        started = self._started
+        if started is None:
+            self._early.append(step)
+            return
+        trace = self._key(started, f"record/{step.source}/{step.read_ns}")
+        attributes: Attributes = {
+            "clonos.task": step.task,
+            "clonos.incarnation": step.incarnation,
+            "clonos.records": step.records,
+            "clonos.queued_ms": max(0, step.taken_ns - step.sent_ns) / NANOSECONDS_PER_MS,
+            "clonos.call_ms": step.call_ns / NANOSECONDS_PER_MS,
+            "clonos.processed_ms": max(0, step.ended_ns - step.taken_ns - step.call_ns) / NANOSECONDS_PER_MS,
+        }
+        key = f"{trace}/{step.task}/{step.ended_ns}"
+        parent = f"{trace}/{step.sender}/{step.sent_ns}" if step.sender else ""
+        name, ended_ns = step.task.rpartition("/")[0], step.ended_ns
+        yield self._span(started, name, key, step.taken_ns, attributes, trace=trace, parent=parent, ended_ns=ended_ns)
 
     def _recovered(self, event: TaskRecovered) -> Iterator[Span]:
         attributes: dict[str, Value] = {

@@ -56,6 +56,7 @@ from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Completed,
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
 from clonos.core.wire.stack_messages import StacksShown
+from clonos.core.wire.trace_messages import StepsTraced, TracedStep
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
 from clonos.io.net.listening import Binding
@@ -174,6 +175,7 @@ class Driver:
         store_url = plan.launch_spec.store_url
         self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
         self.failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)
+        self._on_traced: Callable[[tuple[TracedStep, ...]], None] = lambda _: None
         self._recorder: EpochRecorder | None = None
         if plan.recording is not None:
             self._recorder = EpochRecorder(self.captures, plan.recording, self._inbox.put, self._perform_all)
@@ -246,6 +248,11 @@ class Driver:
     def _abandon(self) -> None:
         self._is_closing = True
 
+    def trace(self, listener: Callable[[tuple[TracedStep, ...]], None]) -> None:
+        """Calls ``listener`` with the steps that traced records have passed, in the coordinator's thread: it must
+        neither wait nor raise."""
+        self._on_traced = listener
+
     def post(self, event: Event) -> None:
         """Lets the coordinator handle an event; may be called by any thread."""
         self._inbox.put(self._append_event, event)
@@ -315,6 +322,8 @@ class Driver:
             self.peeks.on_peeked(sender, message)
         elif isinstance(message, StacksShown):
             self.stacks.on_shown(sender, message)
+        elif isinstance(message, StepsTraced):
+            self._on_traced(message.steps)
         elif isinstance(message, CapturedLog | CapturedElements):
             self.captures.on_captured(sender, message, payload)
         elif isinstance(message, Warned):

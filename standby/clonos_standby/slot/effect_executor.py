@@ -21,6 +21,7 @@ from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads
+from clonos.core.wire.trace_messages import StepsTraced
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.transport import Transport
@@ -139,6 +140,8 @@ class EffectExecutor:
         if type(message) is SlotStatus:
             tasks = tuple([self._with_figures(status) for status in message.tasks])
             message = replace(message, tasks=tasks, cpu_ms=cpu_ms(), resident_bytes=resident_bytes())
+            if traced := tuple([step for thread in self._tasks.values() for step in thread.take_traced()]):
+                self._transport.send(COORDINATOR, StepsTraced(traced))
         elif type(message) is Snapshotted:
             message = replace(message, size_bytes=self._snapshots.size_bytes(message.objects[-1]))
         self._transport.send(asked.slot, message, asked.payload)

@@ -46,6 +46,7 @@ from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.control_messages import HotKey
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
+from clonos.core.wire.trace_messages import TracedStep
 from clonos.io.process.exit_guard import guard_thread
 from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos.io.system.entropy import random_bytes
@@ -154,6 +155,27 @@ class TaskThread:
     def latencies(self) -> tuple[MetricFamily, ...]:
         """Returns the latencies that the task has measured."""
         return () if self._running is None else self._running.marks.families()
+
+    def take_traced(self) -> list[TracedStep]:
+        """Returns what traced records have passed in this task since the last call."""
+        running = self._running
+        found = [] if running is None else running.marks.take_passages()
+        name_of = self._image.plan.task_name
+        return [
+            TracedStep(
+                self.task_name,
+                self.incarnation,
+                each.source,
+                each.read_ns,
+                "" if each.sender is None else name_of(each.sender),
+                each.sent_ns,
+                each.taken_ns,
+                each.ended_ns,
+                each.call_ns,
+                each.records,
+            )
+            for each in found
+        ]
 
     def state_bytes(self) -> int:
         """Returns the memory of the task's state in columns, which is measured once per second."""

@@ -107,6 +107,7 @@ def test_a_killed_task_is_a_failure_and_a_recovery_with_the_figures_of_the_statu
         slots="process",
         checkpoint_every="100ms",
         telemetry=collector.url,
+        trace_every="50ms",
         lineage=tmp_path / "lineage.jsonl",
     )
     numbers = job.source(GatedNumbers(gate), name="read").key_by(lambda n: n % 3)
@@ -153,3 +154,17 @@ def _check_spans(collector: OtlpCollector, reported: TaskRecovered, checkpoints:
     assert [collector.attributes_of(each)["clonos.how"] for each in collector.named("rescale")] == ["done"]
     assert [collector.attributes_of(each)["clonos.how"] for each in collector.named("job reported")] == ["finished"]
     assert collector.metrics["clonos_records_processed"].sum.data_points
+    _check_ways(collector)
+
+
+def _check_ways(collector: OtlpCollector) -> None:
+    """Checks that a record that was read is followed into the task that counts it."""
+    read = {each.span_id: each for each in collector.named("read")}
+    ways = [(read[each.parent_span_id], each) for each in collector.named("count") if each.parent_span_id in read]
+    assert ways
+    for source, counted in ways:
+        assert source.trace_id == counted.trace_id
+        assert source.parent_span_id == b""
+        assert source.start_time_unix_nano <= source.end_time_unix_nano <= counted.end_time_unix_nano
+        queued_ns = counted.start_time_unix_nano - source.end_time_unix_nano
+        assert collector.attributes_of(counted)["clonos.queued_ms"] == pytest.approx(max(0, queued_ns) / 1e6)

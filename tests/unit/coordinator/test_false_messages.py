@@ -38,6 +38,7 @@ from clonos.core.wire.recovery_messages import (
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
+from clonos.core.wire.trace_messages import StepsTraced
 from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
@@ -68,6 +69,7 @@ OF_COORDINATORS = (
     ShowThreads(1),
     SampleTask(TaskId(0), 100, 1),
     StacksShown(1, b""),
+    StepsTraced(()),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),
 )

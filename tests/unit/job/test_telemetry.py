@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.config import resolve_keywords
 from clonos.core.model.errors import JobError
+from clonos.core.model.ids import Incarnation
 from clonos.core.model.progress import TaskPhase
+from clonos.core.wire.trace_messages import TracedStep
 from clonos.job.metrics_export import ObservedJob, start_exporters
 from clonos.job.run_history.history_events import (
     CheckpointDone,
@@ -133,7 +136,50 @@ def test_a_run_its_checkpoints_moves_and_changes_of_widths_are_spans_that_belong
     assert {each.link for each in (checkpoint, rescale, move)} == {run.key}
 
 
+def _traced(task: str, sender: str, *times_ms: int, call_ms: int = 0) -> TracedStep:
+    """Returns the passage of a record that was read at 100 ms."""
+    sent_ns, taken_ns, ended_ns = (each * MS for each in times_ms)
+    return TracedStep(task, Incarnation(9), 3, 100 * MS, sender, sent_ns, taken_ns, ended_ns, call_ms * MS, 20)
+
+
+WAY = (
+    _traced("read/0", "", 100, 100, 104),
+    _traced("ask/1", "read/0", 104, 110, 160, call_ms=45),
+    _traced("count/0", "ask/1", 160, 165, 166),
+)
+
+
+def test_the_way_of_a_traced_record_is_a_trace_with_a_span_of_each_step_in_that_of_the_step_before() -> None:
+    spans = HistorySpans("sums")
+    assert list(spans.traced(WAY[0])) == []  # it is not known of which run it is
+    start, read = spans.add(STARTED)
+    ask, count = (span for step in WAY[1:] for span in spans.traced(step))
+    assert [(each.name, *_times(each)) for each in (read, ask, count)] == [
+        ("read", 100, 104),
+        ("ask", 110, 160),
+        ("count", 165, 166),
+    ]
+    assert [each.parent for each in (read, ask, count)] == ["", read.key, ask.key]
+    assert read.trace == ask.trace == count.trace != start.trace
+    shown = {name: ask.attributes[f"clonos.{name}"] for name in ("task", "queued_ms", "call_ms", "processed_ms")}
+    assert shown == {"task": "ask/1", "queued_ms": 6.0, "call_ms": 45.0, "processed_ms": 5.0}
+    (another,) = spans.traced(msgspec.structs.replace(WAY[0], read_ns=101 * MS))
+    assert another.trace != read.trace
+    assert read.link == another.link != ""
+
+
 # ------------------------------------------------------------------ the exporter
+
+
+def _listen(_: Callable[..., None]) -> None:
+    """Never calls a listener."""
+
+
+def test_traces_without_a_collector_are_refused() -> None:
+    settings = resolve_keywords({"trace_every": "1s"})
+    job = ObservedJob(JobGraph("sums"), "sums-1", lambda: Status("sums", Phase.RUNNING), tuple, _listen, _listen)
+    with pytest.raises(JobError, match=r"the keyword sets trace_every, .* no collector"):
+        start_exporters(settings, job)
 
 
 def _exporting(endpoint: str) -> OtlpExporter:
@@ -142,10 +188,13 @@ def _exporting(endpoint: str) -> OtlpExporter:
     status = Status("sums", Phase.RUNNING, "sums-1", generation=1, tasks=(task,))
     checkpoints = tuple(CheckpointState(number, 0, number * 250 * MS, is_pending=False) for number in (1, 2))
     listeners: list[Callable[[Event], None]] = []
-    job = ObservedJob(JobGraph("sums"), "sums-1", lambda: status, lambda: checkpoints, listeners.append)
-    (exporter,) = start_exporters(resolve_keywords({"telemetry": endpoint}).run, job)
+    tracers: list[Callable[[tuple[TracedStep, ...]], None]] = []
+    listen = listeners.append, tracers.append
+    job = ObservedJob(JobGraph("sums"), "sums-1", lambda: status, lambda: checkpoints, *listen)
+    (exporter,) = start_exporters(resolve_keywords({"telemetry": endpoint}), job)
     assert isinstance(exporter, OtlpExporter)
     assert listeners == [exporter.note]
+    assert tracers == [exporter.note_steps]
     return exporter
 
 
@@ -154,8 +203,12 @@ def test_spans_and_the_metrics_of_the_endpoint_reach_a_collector(monkeypatch: py
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     with OtlpCollector() as collector:
         exporter = _exporting(collector.url)
+        exporter.note_steps(WAY)  # before it is known which run they are of
         exporter.note(STARTED)
-        wait_until(lambda: bool(collector.spans))  # before the end
+        wait_until(lambda: len(collector.spans) == 4)  # before the end
+        (read,), (ask,) = collector.named("read"), collector.named("ask")
+        assert (read.parent_span_id, ask.parent_span_id, ask.trace_id) == (b"", read.span_id, read.trace_id)
+        assert attributes(ask.attributes)["clonos.queued_ms"] == 6.0
         exporter.note(_recovered("a/0", 140))
         exporter.close()
         (whole,), (view,) = collector.named("recovery"), collector.named("view")
