@@ -265,11 +265,15 @@ def _savepoint(parsed: argparse.Namespace) -> int:
 
 
 def _capture(parsed: argparse.Namespace) -> int:
-    """Requests a record of a task's epoch, and prints its folder."""
+    """Requests a record of a task's epoch, prints its folder, and says what it lacks if it is on this machine."""
+    from clonos.io.epochs.record_reader import lacking
+
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
     reply = client.post(f"/jobs/{job_id}/capture", {"task": parsed.task, "folder": parsed.folder})
     print(json.dumps(reply) if parsed.json else reply["epoch"])
+    for missing in lacking(Path(reply["epoch"])):
+        print(f"Note: the record lacks {missing}", file=sys.stderr)
     return ENDED
 
 

@@ -24,10 +24,12 @@ class RecordTorn(JobError):
 
     task: str
     what: str
+    missing: tuple[str, ...]  # sentences of the record about what it lacks
 
     def __str__(self) -> str:
+        reason = f" It was made without {'; '.join(self.missing)}." if self.missing else ""
         return (
-            f"the record of {self.task} is torn: {self.what}. Its epoch cannot be replayed beyond this place;"
+            f"the record of {self.task} is torn: {self.what}.{reason} Its epoch cannot be replayed beyond this place;"
             " an earlier one of the same task may be whole."
         )
 
@@ -67,7 +69,7 @@ class RecordedPort:
         self._positions[channel] = reached
         if reached < next_seq:
             end = f"its input from channel {channel} ends at element {reached:,}, and the log reads up to {next_seq:,}"
-            raise RecordTorn(self._epoch.task, end)
+            raise RecordTorn(self._epoch.task, end, self._epoch.head.missing)
 
     def emit(self, emission: TaskEmission) -> None:
         """Takes an emission."""
@@ -111,7 +113,8 @@ class RecordedPort:
 
     def lose_journal(self) -> NoReturn:
         """Raises: RecordTorn."""
-        raise RecordTorn(self._epoch.task, "its journal ends before the log has read all of it")
+        what = "its journal ends before the log has read all of it"
+        raise RecordTorn(self._epoch.task, what, self._epoch.head.missing)
 
     def entropy(self, count: int) -> NoReturn:
         """Raises: RecordEnded."""

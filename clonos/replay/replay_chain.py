@@ -196,7 +196,7 @@ class RecordedSplits:
     """Splits of a source whose records come from the record of the epoch."""
 
     def __init__(self, epoch: Epoch) -> None:
-        self._task = epoch.task
+        self._task, self._missing = epoch.task, epoch.head.missing
         self._reads = deque(epoch.reads)
 
     def replace(self, split: OpenSplit) -> None:
@@ -212,9 +212,8 @@ class RecordedSplits:
         found = self._reads.popleft() if self._reads else None
         if found is None or (found.split, found.count) != (split, count):
             has = "ends" if found is None else f"has {found.count} records of split {found.split}"
-            raise RecordTorn(
-                self._task, f"its log reads {count} records of split {split}, where what its source gave {has}"
-            )
+            what = f"its log reads {count} records of split {split}, where what its source gave {has}"
+            raise RecordTorn(self._task, what, self._missing)
         return found
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from clonos.core.model.errors import ClonosError
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
 from clonos.io.epochs.record_parts import (
     HEAD,
@@ -38,6 +39,31 @@ _emitted_decoder = msgspec.msgpack.Decoder(EmittedOutput)
 _source_decoder = msgspec.msgpack.Decoder(SourceFile)
 
 
+def read_head(folder: Path) -> RecordHead:
+    """Returns the head of a record, whose parts are not looked at.
+
+    Raises: RecordDamaged: the folder holds no record. FormatUnknown: another version wrote it.
+    """
+    try:
+        content = (folder / HEAD).read_bytes()
+        check_format(f"the record {folder}", msgspec.json.decode(content, type=_Format).format, RECORD_FORMAT)
+        return msgspec.json.decode(content, type=RecordHead)
+    except FileNotFoundError:
+        raise RecordDamaged(str(folder), f"it has no {HEAD}, so it is not a record, or was not finished") from None
+    except OSError as error:
+        raise RecordDamaged(str(folder), str(error)) from None
+    except DECODE_ERRORS as error:
+        raise RecordDamaged(str(folder), f"its {HEAD} is malformed: {error}") from None
+
+
+def lacking(folder: Path) -> tuple[str, ...]:
+    """Returns sentences about what a record lacks; none if it cannot be read from here."""
+    try:
+        return read_head(folder).missing
+    except ClonosError:
+        return ()
+
+
 class EpochRecord:
     """Record in a folder. Nothing in it is unpickled here: ``job`` and the batches of a source are the bytes."""
 
@@ -47,16 +73,7 @@ class EpochRecord:
         Raises: RecordDamaged: the folder holds no record, or not all of it. FormatUnknown: another version wrote it.
         """
         self.folder = folder
-        try:
-            content = (folder / HEAD).read_bytes()
-            check_format(f"the record {folder}", msgspec.json.decode(content, type=_Format).format, RECORD_FORMAT)
-            self.head = msgspec.json.decode(content, type=RecordHead)
-        except FileNotFoundError:
-            raise RecordDamaged(str(folder), f"it has no {HEAD}, so it is not a record, or was not finished") from None
-        except OSError as error:
-            raise RecordDamaged(str(folder), str(error)) from None
-        except DECODE_ERRORS as error:
-            raise RecordDamaged(str(folder), f"its {HEAD} is malformed: {error}") from None
+        self.head = read_head(folder)
         for part in RecordPart:
             self._check(part)
 

@@ -15,6 +15,7 @@ from clonos.core.coordinator.coordinator_effects import Effect, JobFailed
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
+from clonos.io.epochs.record_reader import lacking
 from clonos_standby.driver.captures import Captures
 
 TIME_S: Final = 1.0
@@ -65,7 +66,7 @@ class FailedEpoch:
             self._release(failed, f"Note: {error}")
         else:
             text = f"The epoch of {failed.task_name} is kept in {folder}. To see it again:\n  clonos replay {folder}"
-            self._release(failed, text)
+            self._release(failed, "\n".join((text, *(f"Note: it lacks {each}" for each in lacking(folder)))))
 
     def _release(self, failed: JobFailed, text: str) -> None:
         """Performs what was held back, once."""

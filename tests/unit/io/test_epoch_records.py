@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -25,7 +26,7 @@ from clonos.io.epochs.record_parts import (
     SourceRecords,
     StatePiece,
 )
-from clonos.io.epochs.record_reader import EpochRecord
+from clonos.io.epochs.record_reader import EpochRecord, lacking
 from clonos.io.epochs.record_writer import RecordWriter
 
 HEAD_OF_TOTAL = RecordHead(
@@ -87,6 +88,12 @@ def test_a_record_is_read_as_it_was_written(folder: Path) -> None:
     assert tuple(record.inputs()) == INPUT
     assert list(record.expected()) == [EMITTED]
     assert list(record.sources()) == [SOURCE]
+
+
+def test_a_record_that_cannot_be_read_lacks_nothing_that_is_known(folder: Path) -> None:
+    write(folder.with_name("18"), replace(HEAD_OF_TOTAL, missing=("records of the source",)))
+    assert lacking(folder.with_name("18")) == ("records of the source",)
+    assert lacking(folder) == lacking(folder.with_name("19")) == ()
 
 
 def test_a_record_is_for_its_user_alone(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from clonos import (
     Job,
@@ -251,6 +252,16 @@ def test_input_that_the_log_reads_and_the_record_lacks_is_a_torn_record(tmp_path
     replayed = replay_epoch(source._replace(reads=source.reads[:-1]))
     assert isinstance(replayed.error, RecordTorn)
     assert "its log reads 4 records of split 0, where what its source gave ends" in str(replayed.error)
+
+
+def test_a_torn_record_names_what_it_was_made_without(tmp_path: Path) -> None:
+    _recorded(_draws, tmp_path)
+    source = load_epoch(tmp_path / "shop-0")
+    missing = ("records of the source, which could not be read again: SourceChanged: the file has other bytes",)
+    head = replace(source.head, missing=missing)
+    replayed = replay_epoch(source._replace(reads=(), head=head))
+    assert isinstance(replayed.error, RecordTorn)
+    assert f"where what its source gave ends. It was made without {missing[0]}." in str(replayed.error)
 
 
 def test_input_before_the_position_of_the_snapshot_is_passed_over(tmp_path: Path) -> None:
