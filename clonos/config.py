@@ -25,6 +25,7 @@ from clonos.core.model.bare_seconds import warn_of_seconds
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
 from clonos.core.model.wrong_calls import OPTIONS_OF_JOBS
+from clonos.core.ports.redaction import Redact
 from clonos.core.scaling.autoscaler import ScalingPolicy
 from clonos.core.scaling.functions import Decide, ScalingListener
 from clonos.kernels import choice as kernels
@@ -123,6 +124,8 @@ class RunOptions:
     record_folder: str = ""  # for these records; empty: beside the store
     record_keep: int = 20  # records of each task that stay
     record_limit_bytes: int = 64 << 20  # of the log and the input of a recorded epoch, and of its state
+    record_code: bool = True  # whether records have the job's code; with ``redact`` they never have
+    redact: Redact | None = None  # function that changes what is written into records
     fault_points: str = ""  # for tests: host:port of the local listener of fault points
     slot_trace: str = ""  # folder where each slot writes the events that it handles; empty: none
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors

@@ -63,16 +63,17 @@ def _with_hash_seed(epoch: Epoch, parsed: argparse.Namespace) -> int:
 
 def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
     from clonos.replay.debugging import examine
-    from clonos.replay.replay_session import hook_of, report_on
+    from clonos.replay.replay_session import hook_of, report_on, with_code
     from clonos.replay.stepping import Stepper
 
     allowed = frozenset(filter(None, parsed.allow.split(",")))
+    epoch, code = with_code(epoch, parsed.code)
     if parsed.step:
         Stepper(epoch, allowed).run()
         return 0
     with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
-        hook = hook_of(epoch, parsed.code, allowed, parsed.at, parsed.before_failure)
-        report = report_on(epoch, parsed.code, allowed, elsewhere=parsed.elsewhere, hook=hook)
+        hook = hook_of(epoch, code, allowed, parsed.at, parsed.before_failure)
+        report = report_on(epoch, code, allowed, elsewhere=parsed.elsewhere, hook=hook)
     if report.replayed.was_quit:
         return 0
     _print(report, parsed.format)

@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 
 from clonos.config import SlotKind
 from clonos.core.model.options import Compression, PlacementKind, SpillPolicy, StandbyKind
+from clonos.core.ports.redaction import Redact
 from clonos.core.scaling.autoscaler import ScalingPolicy
 from clonos.core.scaling.functions import Decide, ScalingListener
 
@@ -69,9 +70,11 @@ class StartOptions(TypedDict, total=False):
     move_tasks: bool
     move_timeout: Duration
     record: str | Sequence[Text]
+    record_code: bool
     record_folder: Text
     record_keep: int
     record_limit: Size
+    redact: Redact | None
     replicas: int | None
     rescale_timeout: Duration
     resume: bool

@@ -171,6 +171,8 @@ def _prepared(
             retained,
             epochs=epochs_folder(graph.name, store) if run.capture_on_failure else None,
             recording=recording_of(run, image, epochs_folder(graph.name, store, RECORDED)),
+            redact=run.redact,
+            records_code=run.record_code and run.redact is None,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:

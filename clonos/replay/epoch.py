@@ -41,6 +41,11 @@ class Epoch(NamedTuple):
         return self.head.task
 
     @property
+    def has_code(self) -> bool:
+        """Whether the record has the job. Otherwise ``replay_session.with_code`` takes one."""
+        return bool(self.image)
+
+    @property
     def hash_seed(self) -> str:
         """``PYTHONHASHSEED`` of the job, "" if it is not known: a process that runs the tasks in its threads has drawn
         its own."""

@@ -104,8 +104,14 @@ def _significant(name: str, version: str) -> str:
 def image_of(epoch: Epoch) -> JobImage:
     """Returns the job of a record, with new objects each time.
 
-    Raises: RecordRefused: a module that it imports is not here.
+    Raises: RecordRefused: a module that it imports is not here, or the record has no code.
     """
+    if not epoch.has_code:
+        raise RecordRefused(
+            epoch.folder,
+            "it has no code, because the job had record_code=False or redact",
+            "Give the job that it was made with: --code FILE[:NAME]",
+        )
     try:
         image: JobImage = pickle.loads(epoch.image)  # noqa: S301  of a record that the user trusts
     except ModuleNotFoundError as error:

@@ -17,6 +17,8 @@ from clonos.replay.replaying import Replayed, described
 
 DIFFERENCES_SHOWN = 3
 
+REDACTED = "the record was redacted, so what depends on these values differs from the live task"
+
 
 @dataclass
 class ReplayReport:
@@ -74,6 +76,8 @@ class ReplayReport:
     @property
     def likely_cause(self) -> str:
         """Likely cause of another output of the same code; "" without one. A divergence has its own."""
+        if self.epoch.head.redacted:
+            return REDACTED if self.differences else ""
         has_others = self.comparison.differences or (self.changes is not None and self.changes.differences)
         if self.is_of_changed_code or not has_others or self.replayed.divergence is not None:
             return ""
@@ -109,6 +113,8 @@ class ReplayReport:
 
     def _what_was_replayed(self) -> str:
         found, comparison = self.replayed, self.comparison
+        if self.epoch.head.redacted:
+            return f"replayed: {_counted(found.emissions, 'step')}, its output not compared: the record was redacted"
         equal = f"{_counted(comparison.equal, 'element')} of its output equal byte by byte"
         if comparison.unknown:
             equal += f", {comparison.unknown:,} not compared (the record has no digest of them)"

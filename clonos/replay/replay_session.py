@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.io.process.pickling import pack
 from clonos.operators.job_image import JobImage
@@ -58,7 +59,8 @@ def replay(
     Args:
         folder: of the record.
         code: changed code, as a Job or as ``FILE[:NAME]``: the results of the recorded code are compared with its
-            results. None compares the output of the recorded code with the recorded digests.
+            results. None compares the output of the recorded code with the recorded digests. If the record has no
+            code, this is the recorded code.
         allow: what user code may ask isolation: "time", "random", "network", "processes", "files".
         elsewhere: compares with a second replay in another process, with another hash seed, time zone and folder.
         at: opens the debugger in front of a record: ``record=N``, ``key=K``, ``step=NAME`` or an expression.
@@ -68,10 +70,25 @@ def replay(
     Raises: RecordRefused, RecordDamaged, TaskNotInJob, ChannelsChanged, JobError: it cannot begin. Errors of user code
         are in the report.
     """
-    epoch = load_epoch(folder, trust=trust, anyway=anyway)
+    epoch, code = with_code(load_epoch(folder, trust=trust, anyway=anyway), code)
     return report_on(
         epoch, code, frozenset(allow), elsewhere=elsewhere, hook=hook_of(epoch, code, allow, at, before_failure)
     )
+
+
+def with_code(epoch: Epoch, code: Job | str | None) -> tuple[Epoch, Job | str | None]:
+    """Returns a record that has its code, and the changed code. A record without code takes what is given as its own.
+
+    Raises: RecordRefused: there is none. JobError, TaskNotInJob: the given code has not this job.
+    """
+    if epoch.has_code:
+        return epoch, code
+    if code is None or epoch.head.options is None:
+        image_of(epoch)
+        raise AssertionError("a record without code is refused")
+    image = _compiled(code, epoch.head.options, dict(epoch.head.widths))
+    task_named(image.plan, epoch.task)
+    return epoch._replace(image=pack(image)), None
 
 
 def hook_of(
@@ -107,7 +124,9 @@ def report_on(
     """Replays an epoch and returns the report, see ``replay``. Raises: JobError: both ``code`` and ``elsewhere``."""
     if code is not None and elsewhere:
         raise JobError("code and elsewhere compare the results with those of different replays: give one of them")
-    notes = _notes(epoch)
+    if elsewhere and epoch.head.options is not None:
+        raise JobError("elsewhere replays the record in another process, so the record has to have its code")
+    notes = [*_notes(epoch), *([CODE_GIVEN] if epoch.head.options is not None else [])]
     compares = code is not None or elsewhere
     if code is None:
         replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=compares)
@@ -132,6 +151,8 @@ def _notes(epoch: Epoch) -> list[str]:
     return [HASHES_UNKNOWN] if epoch.head.versions.get("hash_seed") and not epoch.hash_seed else []
 
 
+CODE_GIVEN: Final = "the record has no code: what ran is the job that was given"
+
 HASHES_UNKNOWN: Final = (
     "the record does not have the hash seed of the job, whose tasks were threads of a process that had drawn its own:"
     ' the order of sets may differ in each replay. Run the job with slots="process", or set PYTHONHASHSEED'
@@ -143,20 +164,22 @@ def changed_image(epoch: Epoch, code: Job | str) -> JobImage:
 
     Raises: JobError: the file has no such job. TaskNotInJob, ChannelsChanged: it does not fit the record.
     """
-    from clonos.job.description import graph_of
-    from clonos.job.script.job_file import load_job
-
-    job = load_job(code) if isinstance(code, str) else code
     before = image_of(epoch)
-    image = graph_of(job).compile(before.options)
-    widths = before.plan.widths
-    own = {vertex.name: widths[vertex.name] for vertex in image.plan.vertices if vertex.name in widths}
-    packed = pack(replace(image, plan=image.plan.with_widths(own)))
-    found: JobImage = pickle.loads(packed)  # noqa: S301  it was packed by this process
+    found: JobImage = pickle.loads(pack(_compiled(code, before.options, before.plan.widths)))  # noqa: S301  packed here
     was, now = _channels(before.plan, epoch.task), _channels(found.plan, epoch.task)
     if was != now:
         raise ChannelsChanged(epoch.task, "; ".join(was), "; ".join(now))
     return found
+
+
+def _compiled(code: Job | str, options: Options, widths: Mapping[str, int]) -> JobImage:
+    """Compiles a job with the options and the widths of the record."""
+    from clonos.job.description import graph_of
+    from clonos.job.script.job_file import load_job
+
+    image = graph_of(load_job(code) if isinstance(code, str) else code).compile(options)
+    own = {vertex.name: widths[vertex.name] for vertex in image.plan.vertices if vertex.name in widths}
+    return replace(image, plan=image.plan.with_widths(own))
 
 
 def _channels(plan: Plan, name: str) -> list[str]:

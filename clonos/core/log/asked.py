@@ -10,6 +10,7 @@ from typing import Final
 
 ASKED_BYTES: Final = 6
 SERVICE_BYTES: Final = 2
+_REQUEST_BITS: Final = 8 * (ASKED_BYTES - SERVICE_BYTES)
 NAMES_MAX: Final = 4_096
 """Names of services that a process remembers. Later ones are not named in errors."""
 
@@ -43,7 +44,28 @@ def asked_of(service: str, digest: bytes) -> int:
     return int.from_bytes(code_of_service(service) + digest[: ASKED_BYTES - SERVICE_BYTES], "big")
 
 
+def service_of(asked: int) -> str:
+    """Returns the name of the service that was called, "" if this process has neither used nor declared it."""
+    return _name_of.get(asked.to_bytes(ASKED_BYTES, "big")[:SERVICE_BYTES], "")
+
+
 def described(asked: int) -> str:
     """Describes a logged call: ``rate`` if a service of this name was used, or declared, in this process."""
-    name = _name_of.get(asked.to_bytes(ASKED_BYTES, "big")[:SERVICE_BYTES])
-    return "a service that this process has not used yet" if name is None else name
+    return service_of(asked) or "a service that this process has not used yet"
+
+
+def without_request(asked: int) -> int:
+    """Returns what a redacted log has of a call: its service, with zeros in place of the digest of its request."""
+    return asked >> _REQUEST_BITS << _REQUEST_BITS
+
+
+def without_intent(intent: bytes) -> bytes:
+    """Returns what a redacted log has of an intent, which begins with the code of its service."""
+    return intent[:SERVICE_BYTES].ljust(len(intent), b"\0")
+
+
+def may_be(logged: int | bytes, wanted: int | bytes) -> bool:
+    """Returns whether a redacted log has this call or intent: it knows the service alone."""
+    if isinstance(logged, int) and isinstance(wanted, int):
+        return logged == without_request(wanted)
+    return isinstance(logged, bytes) and isinstance(wanted, bytes) and logged == without_intent(wanted)

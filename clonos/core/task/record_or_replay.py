@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from clonos.core.log import determinants as d
-from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, idempotency_key, request_digest
+from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, idempotency_key, may_be, request_digest
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, outcome_of
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
@@ -236,7 +236,7 @@ class TaskLog:
         if entry is None:
             self.go_live()
             return None
-        if entry[0] != tag or (wanted is not None and wanted != entry[2 if tag == d.CALL else 3]):
+        if entry[0] != tag or (wanted is not None and not _answers(entry, tag, wanted)):
             raise self.diverged(entry, asked_text(tag, service, wanted, entry))
         self.take()
         return entry
@@ -249,7 +249,7 @@ class TaskLog:
         call = self.open_calls.close(entry[1])
         if call is None:
             return False
-        if call.asked != entry[2]:
+        if call.asked != entry[2] and not may_be(entry[2], call.asked):
             raise self.diverged(entry, asked_text(d.COMPLETION, call.service, call.asked, entry))
         self.take()
         return True
@@ -434,3 +434,9 @@ class TaskLog:
         """Ships the recorded entries in the middle of a step."""
         if self._buffer:
             self._port.emit(TaskEmission(self.drain()))
+
+
+def _answers(entry: d.Entry, tag: int, wanted: int | bytes) -> bool:
+    """Returns whether an entry has what is wanted of it."""
+    logged = entry[2 if tag == d.CALL else 3]
+    return logged == wanted or (tag != d.ROUTED and may_be(logged, wanted))

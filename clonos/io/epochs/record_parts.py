@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.options import Options
 from clonos.core.wire.capture_messages import DIGEST_BYTES
 from clonos.core.wire.log_delta import Count
 
@@ -100,6 +101,16 @@ class SourceFile(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
+class EpochContent(NamedTuple):
+    """Content of a record. ``unfinished``: entries of the log, after ``log``, of a step that did not end."""
+
+    state: list[StatePiece]
+    log: bytes
+    unfinished: bytes
+    input: list[Input]
+    expected: list[EmittedOutput]
+
+
 class PartDigest(msgspec.Struct, frozen=True):
     """Size and SHA-256 of a part."""
 
@@ -126,7 +137,8 @@ class RecordHead(msgspec.Struct, frozen=True):
     ``epoch``: the checkpoint at whose barrier it begins; 0 is the job's start, without state. ``widths``: numbers of
     tasks by vertex, where they differ from the plan of the job. ``unfinished_bytes``: how many of the last bytes of the
     log are of a step that did not end. ``versions``: of Python and of the libraries, and ``hash_seed``.
-    ``missing`` and ``redacted``: sentences about what the record lacks.
+    ``missing`` and ``redacted``: sentences about what the record lacks. ``options``: of the job, if the record has no
+    code; ``widths`` has all of them then.
     """
 
     format: int
@@ -148,6 +160,7 @@ class RecordHead(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     redacted: tuple[str, ...]
     parts: dict[str, PartDigest]
+    options: Options | None = None
 
 
 class RecordDamaged(EnvironmentFault):

@@ -50,6 +50,7 @@ from clonos.core.coordinator.coordinator_events import (
 )
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.ports.redaction import Redact
 from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.capture_messages import CapturedElements, CapturedLog
 from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Completed, Logged, Peeked, Register, Warned
@@ -121,7 +122,7 @@ class DriverPlan:
     ``address_rewriter``: maps addresses for the driver's connections. ``retained``: file of slots that outlive the
     driver, those of an earlier driver among them. ``divide``: divides the state of a cut. ``epochs``: folder for the
     epoch of a task whose code ends the job; None: none is kept. ``recording``: which epochs are recorded while the job
-    runs; None: none.
+    runs; None: none. ``redact``: changes what records have. ``records_code``: whether they have the job.
     """
 
     image: JobImage
@@ -136,6 +137,8 @@ class DriverPlan:
     retained: RetainedSlots | None = None
     epochs: Path | None = None
     recording: Recording | None = None
+    redact: Redact | None = None
+    records_code: bool = True
 
 
 class Driver:
@@ -171,7 +174,9 @@ class Driver:
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
         self.stacks = ShownStacks(self.ask, self._transport.send)
         packed = plan.launch_spec.image
-        job = CapturedJob(plan.image, packed, plan.begin.job_id, plan.begin.versions, source_files(packed))
+        sources = source_files(packed) if plan.records_code else ()
+        begin = plan.begin
+        job = CapturedJob(plan.image, packed, begin.job_id, begin.versions, sources, plan.redact, plan.records_code)
         store_url = plan.launch_spec.store_url
         self.captures = Captures(self.ask, self._transport.send, lambda: CheckpointStore(store_url), job)
         self.failed_epoch = FailedEpoch(self.captures, plan.epochs, self._end_failed)

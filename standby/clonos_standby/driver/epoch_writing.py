@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.core.ports.redaction import Redact
 from clonos.core.recovery.capture import TaskCapture
+from clonos.core.wire.capture_messages import CapturedChunk
 from clonos.io.epochs.record_parts import (
     RECORD_FORMAT,
     Elements,
     EmittedOutput,
+    EpochContent,
     FailedHere,
+    Input,
     JournalBytes,
     RecordedWay,
     RecordHead,
@@ -27,6 +33,7 @@ from clonos.io.epochs.record_writer import RecordWriter
 from clonos.io.process.pickling import UNPICKLABLE, pickled
 from clonos.io.system.wall_clock import wall_ns
 from clonos.operators.job_image import JobImage
+from clonos_standby.driver.redactor import NotRedacted, Redactor
 
 
 class CaptureFailed(EnvironmentFault):
@@ -41,13 +48,18 @@ class CaptureFailed(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class CapturedJob:
-    """Job as a record has it. ``packed``: the image as slots get it. ``sources``: names and texts of its files."""
+    """Job as a record has it. ``packed``: the image as slots get it. ``sources``: names and texts of its files.
+
+    ``redact``: changes what is written, see ``redactor``. ``has_code``: whether a record has the job and its files.
+    """
 
     image: JobImage
     packed: bytes
     job_id: str
     versions: tuple[tuple[str, str], ...]
     sources: tuple[tuple[str, str], ...] = ()
+    redact: Redact | None = None
+    has_code: bool = True
 
 
 Objects = tuple[tuple[str, tuple[bytes, ...]], ...]
@@ -64,50 +76,76 @@ class EpochWriting:
 
     def write(self, root: Path, way: RecordedWay, failed: JobFailed | None) -> Path:
         """Writes the record below ``root``; returns its folder. Raises: CaptureFailed."""
-        capture = self._capture
         folder = folder_of(root, self.name) / str(self.checkpoint)
+        content, redacted = self._content(), tuple[str, ...]()
+        if self._job.redact is not None:
+            content, redacted = self._redacted(content, self._job.redact)
         try:
             with RecordWriter(folder) as writer:
-                writer.job(self._job.packed)
-                for file, text in self._job.sources:
-                    writer.source(SourceFile(file, text))
-                for stored_as, pieces in self._objects:
-                    for piece in pieces:
-                        writer.state(StatePiece(stored_as, piece))
-                writer.log(self._log)
-                self._write_input(writer)
-                for pages in capture.outputs:
-                    for chunk in pages.chunks:
-                        place = pages.channel.id, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
-                        writer.expected(EmittedOutput(*place, chunk.payload))
-                writer.finish(self._head(way, failed))
+                if self._job.has_code:
+                    writer.job(self._job.packed)
+                    for file, text in self._job.sources:
+                        writer.source(SourceFile(file, text))
+                for state in content.state:
+                    writer.state(state)
+                writer.log(content.log + content.unfinished)
+                for piece in content.input:
+                    writer.input(piece)
+                for emitted in content.expected:
+                    writer.expected(emitted)
+                writer.finish(self._head(way, failed, redacted, len(content.unfinished)))
         except OSError as error:
             raise CaptureFailed(self.name, f"{folder} cannot be written: {error}") from None
         return folder
+
+    def _content(self) -> EpochContent:
+        capture = self._capture
+        outputs = [(pages.channel.id, chunk) for pages in capture.outputs for chunk in pages.chunks]
+        return EpochContent(
+            [StatePiece(name, piece) for name, pieces in self._objects for piece in pieces],
+            bytes(capture.log.data),
+            capture.log.unfinished,
+            list(self._input()),
+            [EmittedOutput(*_place(channel, chunk), chunk.payload) for channel, chunk in outputs],
+        )
+
+    def _redacted(self, content: EpochContent, redact: Redact) -> tuple[EpochContent, tuple[str, ...]]:
+        """Returns what may be written, and what was redacted. Raises: CaptureFailed."""
+        capture, plan = self._capture, self._capture.plan
+        senders = {each.id: plan.vertices[plan.vertex_of[each.sender]].name for each in plan.inputs[capture.task]}
+        vertex = plan.vertex_of[capture.task]
+        source = self._job.image.vertices[vertex].nodes[0].step if plan.vertices[vertex].is_source else ""
+        redactor = Redactor(redact, source, senders)
+        try:
+            return redactor.redacted(content), redactor.sentences
+        except NotRedacted as error:
+            raise CaptureFailed(self.name, str(error)) from None
 
     @property
     def _log(self) -> bytes:
         log = self._capture.log
         return bytes(log.data) + log.unfinished
 
-    def _write_input(self, writer: RecordWriter) -> None:
+    def _input(self) -> Iterator[Input]:
         capture = self._capture
         if capture.journal is not None:
-            writer.input(JournalBytes(bytes(capture.journal.data)))
+            yield JournalBytes(bytes(capture.journal.data))
         for pages in capture.inputs:
             for chunk in pages.chunks:
-                place = pages.channel.id, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
-                writer.input(Elements(*place, chunk.payload))
+                yield Elements(*_place(pages.channel.id, chunk), chunk.payload)
+        size_bytes = len(self._log)
         try:
             for split, taken, batch in self._read_again():
-                writer.input(SourceRecords(split, taken, pickled(batch)))
-                if writer.written_bytes > self._bytes_max:
+                found = pickled(batch)
+                yield SourceRecords(split, taken, found)
+                size_bytes += len(found)
+                if size_bytes > self._bytes_max:
                     self._missing.append(f"the records of the source after the first {self._bytes_max >> 20} MiB")
                     return
         except (ClonosError, StepFailed, *UNPICKLABLE) as error:
             cause = error.__cause__ or error
-            text = f"records of the source, which could not be read again: {type(cause).__name__}: {cause}"
-            self._missing.append(text)
+            text = "" if self._job.redact is not None else f": {cause}"  # it may have a value
+            self._missing.append(f"records of the source, which could not be read again: {type(cause).__name__}{text}")
 
     def _read_again(self) -> Iterator[tuple[int, int, object]]:
         """Yields what the readers of a source give for each read of the log; nothing for another task."""
@@ -119,8 +157,11 @@ class EpochWriting:
         width = plan.vertices[vertex].parallelism
         return self._job.image.new_chain(vertex).read_again(plan.index_of(capture.task), width, position, self._log)
 
-    def _head(self, way: RecordedWay, failed: JobFailed | None) -> RecordHead:
-        capture, plan = self._capture, self._capture.plan
+    def _head(
+        self, way: RecordedWay, failed: JobFailed | None, redacted: tuple[str, ...], unfinished_bytes: int
+    ) -> RecordHead:
+        capture, plan, job = self._capture, self._capture.plan, self._job
+        widths = tuple(capture.view.widths) if job.has_code else tuple(plan.widths.items())
         return RecordHead(
             RECORD_FORMAT,
             way,
@@ -131,16 +172,17 @@ class EpochWriting:
             epoch=capture.entry.snapshot,
             generation=capture.view.generation,
             incarnation=capture.view.placements[capture.task].incarnation,
-            widths=tuple(capture.view.widths),
+            widths=widths,
             log_offset_bytes=capture.log.start_bytes,
-            unfinished_bytes=len(capture.log.unfinished),
+            unfinished_bytes=unfinished_bytes,
             is_whole=capture.is_whole,
             written_ns=wall_ns(),
             versions=dict(self._job.versions),
-            failure=None if failed is None else failed_here(failed),
+            failure=None if failed is None else failed_here(failed, is_redacted=job.redact is not None),
             missing=tuple(self._missing),
-            redacted=(),
+            redacted=redacted,
             parts={},
+            options=None if job.has_code else job.image.options,
         )
 
 
@@ -149,8 +191,16 @@ def folder_of(root: Path, task: str) -> Path:
     return root / task.replace(os.sep, "-")
 
 
-def failed_here(failed: JobFailed) -> FailedHere:
-    """Returns the failure of a job as a record has it."""
+def _place(channel: ChannelId, chunk: CapturedChunk) -> tuple[ChannelId, int, ElementKind, int, CheckpointId]:
+    return channel, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
+
+
+def failed_here(failed: JobFailed, *, is_redacted: bool = False) -> FailedHere:
+    """Returns the failure of a job as a record has it. ``is_redacted``: without the text of the error, the record and
+    the lines of code."""
     at = failed.at
     place = (None, 0, 0) if at is None else (at.channel, at.first_seq, at.count)
-    return FailedHere(failed.error, failed.step, failed.record, *place, failed.frames)
+    if not is_redacted:
+        return FailedHere(failed.error, failed.step, failed.record, *place, failed.frames)
+    name = failed.error.partition(":")[0]
+    return FailedHere(name if name.isidentifier() else "an error", failed.step, "", *place, "")

@@ -17,6 +17,7 @@ import pytest
 from clonos.connectors import sqlite
 from clonos.core.log.determinants import elements_covered
 from clonos.core.model.errors import JobError
+from clonos.core.ports.redaction import RedactedOrigin
 from clonos.io.epochs.record_parts import Elements, RecordedWay, SourceRecords
 from clonos.io.epochs.record_reader import EpochRecord
 from clonos.io.store.object_files import LocalFiles
@@ -130,6 +131,37 @@ def test_a_job_that_fails_by_its_code_keeps_the_epoch_of_the_task(tmp_path: Path
     assert record.head.unfinished_bytes > 0
     batches = batches_of(record)
     assert POISON in batches[-1]
+
+
+def test_a_redacted_value_is_in_no_record_of_a_job(tmp_path: Path) -> None:
+    prices = Prices(tmp_path)
+    with prices.started(100, record="all", redact=_without_number) as handle:
+        captured = handle.capture(TOTAL)
+        for part in captured.iterdir():
+            assert b"_priced" not in part.read_bytes(), part
+        handle.checkpoint(LIMIT_S)
+        prices.gate.open_to(POISON + 100)
+        with pytest.raises(JobCrashed, match="KeyError: 'eur'"):
+            handle.wait(LIMIT_S)
+    (folder,) = (found.parent for found in tmp_path.glob("store.epochs/read-priced-0/*/record.json"))
+    record = EpochRecord(folder)
+    assert not any(b"eur" in part.read_bytes() for part in folder.iterdir())
+    assert record.head.failure is not None
+    assert (record.head.failure.error, record.head.failure.record) == ("KeyError", "")
+    assert {n for batch in batches_of(record) for n in batch} == {0}
+    report = replay(folder, prices.job())
+    assert report.epoch.head.redacted[0].endswith("records of the source read were redacted")
+    assert not report.is_as_recorded, "0 raises no KeyError"
+    assert EpochRecord(captured).head.redacted
+    recorded = [found.parent for found in tmp_path.glob("store.recorded/*/*/record.json")]
+    for folder in (captured, *recorded):
+        numbers = [n for batch in batches_of(EpochRecord(folder)) for n in batch]
+        assert not any(numbers), folder
+        assert replay(folder, prices.job()).is_as_recorded
+
+
+def _without_number(origin: RedactedOrigin, value: Any) -> Any:
+    return 0 if origin.kind == "source" else tuple(0 for _ in value)
 
 
 def test_the_command_that_the_failure_names_repeats_it_in_another_process(tmp_path: Path) -> None:

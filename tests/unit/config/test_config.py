@@ -109,6 +109,8 @@ def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> No
         ("scale_policy", "latency", ScalingPolicy.LATENCY),
         ("scale_policy", len, "len"),
         ("on_scale", print, "print"),
+        ("redact", print, "print"),
+        ("record_code", "no", False),
         ("on_scale", None, None),
     ],
 )
@@ -147,6 +149,7 @@ def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expe
         ("scale_policy", "fast"),
         ("scale_policy", None),
         ("on_scale", "print"),
+        ("redact", "print"),
         ("on_scale", 7),
     ],
 )
