@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from types import CodeType
 from typing import Any, NamedTuple
 
 from clonos.core.values import encode_rows
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueUnsupported
 from clonos.core.wire.capture_messages import digest_of
-from clonos.operators.chain import VertexImage
 from clonos.operators.job_image import JobImage
-from clonos.replay.output_comparison import Difference, shown
-from clonos.replay.replaying import Replayed, described
+from clonos.replay.epoch import Epoch
+from clonos.replay.output_comparison import ComparedSpan, Difference, RanLive, compared, shown
+from clonos.replay.replay_chain import Made
+from clonos.replay.replaying import Replayed, described, replay_epoch
 
 DIFFERENCES_MAX = 1_000
 """Differences that are described; further ones are counted."""
@@ -49,31 +48,78 @@ class ReplayOutcome(NamedTuple):
 
     ``batches``: results by the number of records before those that made them, and by output. ``error``: text of what
     ended it, "" at the end of the log; ``number``: of the record then. ``reached``: records before its last batch.
+    ``spans``: what agrees with the digests of the live task.
     """
 
     batches: dict[tuple[int, str], list[ChainResult]]
     error: str
     number: int
     reached: int
+    spans: tuple[ComparedSpan, ...] = ()
+
+    def is_live(self, output: str, first: int, last: int) -> bool | None:
+        """Returns whether the live task made the same of these records; None if the record does not tell."""
+        found = {each.is_equal for each in self.spans if each.covers(output, first, last)}
+        return False if False in found else None if None in found or not found else True
 
 
-def outcome_of(replayed: Replayed) -> ReplayOutcome:
-    """Returns the outcome of a replay whose results were recorded."""
-    batches = dict[tuple[int, str], list[ChainResult]]()
-    for made in replayed.made:
-        rows = made.rows if isinstance(made.rows, list) else rows_of_columns(made.rows)
-        first, last = made.first + 1, max(made.first + 1, made.first + made.size)
-        is_one_to_one = len(rows) == made.size
-        output = made.output if isinstance(made.output, str) else ""
-        results = batches.setdefault((made.first, str(made.output)), [])
-        for index, row in enumerate(rows):
-            span = (first + index, first + index) if is_one_to_one else (first, last)
-            key = None if made.keys is None else made.keys[index]
-            key_text = "" if made.keys is None else shown(key)
-            results.append(ChainResult(output, *span, key_text, shown(row), _digest(key, row)))
+def outcome_of(replayed: Replayed, epoch: Epoch, single: Replayed | None = None) -> ReplayOutcome:
+    """Returns the outcome of a replay whose results were recorded.
+
+    ``single``: of the same code, which was given its records one by one: it tells which record made which result. Where
+    its results are others, because a step works on whole batches, it is left out.
+    """
+    batches = _batches(replayed.made)
+    if single is not None:
+        starts = sorted({first for first, _ in batches})
+        by_record = _batches(single.made, starts)
+        batches = {at: _narrowed(results, by_record.get(at, [])) for at, results in batches.items()}
     error = replayed.user_error
     number = replayed.number if replayed.number is not None else replayed.records
-    return ReplayOutcome(batches, "" if error is None else described(error), number, replayed.chain.first)
+    spans = tuple(compared(epoch, replayed).spans)
+    return ReplayOutcome(batches, "" if error is None else described(error), number, replayed.chain.first, spans)
+
+
+def outcome_by_record(
+    epoch: Epoch, image: JobImage | None, allowed: frozenset[str], replayed: Replayed
+) -> ReplayOutcome:
+    """Returns the outcome of a replay. Where it does not tell which record made a result, the epoch is replayed once
+    more, record by record."""
+    if all(result.record == result.last_record for batch in _batches(replayed.made).values() for result in batch):
+        return outcome_of(replayed, epoch)
+    single = replay_epoch(epoch, image=image, allowed=allowed, records_results=True, one_by_one=True)
+    return outcome_of(replayed, epoch, single)
+
+
+def _batches(made: Iterable[Made], starts: list[int] | None = None) -> dict[tuple[int, str], list[ChainResult]]:
+    """Returns results by the batch that made them, and by output. ``starts``: of the batches, if the records were given
+    one by one."""
+    batches = dict[tuple[int, str], list[ChainResult]]()
+    for each in made:
+        rows = each.rows if isinstance(each.rows, list) else rows_of_columns(each.rows)
+        first, last = each.first + 1, max(each.first + 1, each.first + each.size)
+        is_one_to_one = len(rows) == each.size and each.is_of_batch
+        if starts is not None and not each.is_of_batch:  # of a timer, which no single record has made
+            last = first + 1
+        output = each.output if isinstance(each.output, str) else ""
+        start = each.first if starts is None else starts[bisect_right(starts, each.first) - 1] if starts else 0
+        results = batches.setdefault((start, str(each.output)), [])
+        for index, row in enumerate(rows):
+            span = (first + index, first + index) if is_one_to_one else (first, last)
+            key = None if each.keys is None else each.keys[index]
+            key_text = "" if each.keys is None else shown(key)
+            results.append(ChainResult(output, *span, key_text, shown(row), _digest(key, row)))
+    return batches
+
+
+def _narrowed(results: list[ChainResult], by_record: list[ChainResult]) -> list[ChainResult]:
+    """Returns results with the record that made each of them, if the other ones are the same."""
+    if [each.digest for each in results] != [each.digest for each in by_record]:
+        return results
+    return [
+        each._replace(record=single.record, last_record=single.record) if single.record == single.last_record else each
+        for each, single in zip(results, by_record, strict=True)
+    ]
 
 
 def changes(was: ReplayOutcome, now: ReplayOutcome, place: str = "") -> ResultChanges:
@@ -81,7 +127,7 @@ def changes(was: ReplayOutcome, now: ReplayOutcome, place: str = "") -> ResultCh
     differences: list[Difference] = []
     results = differing = 0
     for batch in sorted({*was.batches, *now.batches}):
-        for one, other in zip_longest(was.batches.get(batch, []), now.batches.get(batch, [])):
+        for one, other in _pairs(was.batches.get(batch, []), now.batches.get(batch, [])):
             results += one is not None
             if one is not None and other is not None and (one.key, one.digest) == (other.key, other.digest):
                 continue
@@ -91,7 +137,7 @@ def changes(was: ReplayOutcome, now: ReplayOutcome, place: str = "") -> ResultCh
                 continue  # what one of them did not reach
             differing += 1
             if len(differences) < DIFFERENCES_MAX:
-                differences.append(_difference(one, other, place))
+                differences.append(_difference(one, other, place, _ran_live(was, now, batch[1], one or other)))
     if was.error != now.error:
         number = now.number if now.error else was.number
         texts = was.error or "no error", now.error or "no error"
@@ -101,6 +147,25 @@ def changes(was: ReplayOutcome, now: ReplayOutcome, place: str = "") -> ResultCh
     return ResultChanges(results, differing, differences)
 
 
+def _pairs(was: list[ChainResult], now: list[ChainResult]) -> Iterator[tuple[ChainResult | None, ChainResult | None]]:
+    """Yields the results of a batch that are compared: those of one record in their order, if all records are known."""
+    if any(each.record != each.last_record for each in (*was, *now)):
+        yield from zip_longest(was, now)
+        return
+    for record in sorted({each.record for each in (*was, *now)}):
+        yield from zip_longest(*([each for each in results if each.record == record] for results in (was, now)))
+
+
+def _ran_live(was: ReplayOutcome, now: ReplayOutcome, output: str, result: ChainResult | None) -> RanLive:
+    assert result is not None, "one of them is there"
+    span = output, result.record, result.last_record
+    if was.is_live(*span):
+        return RanLive.WAS
+    if now.is_live(*span):
+        return RanLive.IS
+    return RanLive.NEITHER if was.is_live(*span) is False and now.is_live(*span) is False else RanLive.UNKNOWN
+
+
 def _digest(key: Any, row: Any) -> bytes:
     try:
         return digest_of(encode_rows([(key, row)]))
@@ -108,59 +173,10 @@ def _digest(key: Any, row: Any) -> bytes:
         return shown(row).encode()
 
 
-def _difference(one: ChainResult | None, other: ChainResult | None, place: str) -> Difference:
+def _difference(one: ChainResult | None, other: ChainResult | None, place: str, live: RanLive) -> Difference:
     known = one or other
     assert known is not None, "one of them is there"
     was = "nothing" if one is None else one.row
     now = "nothing" if other is None else other.row
-    return Difference(
-        known.record, known.last_record, known.key, was, now, known.output and f"sink {known.output}", place
-    )
-
-
-def place_of_change(recorded: Replayed, changed: Replayed) -> str:
-    """Returns the first line of the first function of the task whose code was changed, "" if none was found."""
-    before = dict(_functions(_vertex_of(recorded.image, recorded)))
-    for step, code in _functions(_vertex_of(changed.image, changed)):
-        if step not in before or _differs(before[step], code):
-            return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno} in {code.co_name}"
-    return ""
-
-
-def _vertex_of(image: JobImage, replayed: Replayed) -> VertexImage:
-    return image.vertices[image.plan.vertex_of[replayed.task]]
-
-
-def _functions(vertex: VertexImage) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """Yields the code of the user's functions in the steps of a vertex, by step and number."""
-    seen = dict[str, int]()
-    for node in vertex.nodes:
-        made: Any = node.make
-        for value in (*getattr(made, "args", ()), *getattr(made, "keywords", {}).values()):
-            for code in _codes_of(value):
-                number = seen[node.step] = seen.get(node.step, 0) + 1
-                yield (node.step, number), code
-
-
-def _codes_of(value: Any) -> Iterator[CodeType]:
-    while isinstance(value, partial):
-        value = value.func
-    code = getattr(value, "__code__", None)
-    if isinstance(code, CodeType):
-        yield code
-        return
-    cls = value if isinstance(value, type) else type(value)
-    if cls.__module__.partition(".")[0] in ("clonos", "builtins"):
-        return
-    methods: list[Callable[..., Any]] = [each for each in vars(cls).values() if hasattr(each, "__code__")]
-    for method in methods:
-        yield method.__code__
-
-
-def _differs(one: CodeType, other: CodeType) -> bool:
-    return (one.co_code, one.co_names, _constants(one)) != (other.co_code, other.co_names, _constants(other))
-
-
-def _constants(code: CodeType) -> tuple[Any, ...]:
-    """Returns the constants of code, those of inner functions in place of these, whose lines may differ."""
-    return tuple((each.co_code, _constants(each)) if isinstance(each, CodeType) else each for each in code.co_consts)
+    where = known.output and f"sink {known.output}"
+    return Difference(known.record, known.last_record, known.key, was, now, where, place, live)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pdb
 import sys
-from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, TracebackType
+from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from clonos.core.model.code_location import INSTALLED, LIBRARY
-from clonos.core.model.errors import JobError
 from clonos.core.ports.task_port import TaskStopped
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.replay.output_comparison import ROWS_SHOWN, shown
-from clonos.replay.record_hooks import Hook, RecordAt
+from clonos.replay.record_condition import RecordCondition
+from clonos.replay.record_hooks import RecordAt
 
 SKIPPED: Final = [pattern for name in LIBRARY for pattern in (name, f"{name}.*")]
-
-Condition = Callable[[RecordAt], bool]
 
 
 class ReplayQuit(TaskStopped):
@@ -66,19 +64,21 @@ def examine(error: BaseException) -> None:
         pass
 
 
-def stopping(condition: Condition, report: Callable[[str], None] = print) -> Hook:
-    """Returns a hook that stops in the function of the user that gets the next record for which a condition holds.
+class StoppingHook:
+    """Hook that stops in the function of the user that gets the next record for which ``condition`` holds.
 
     No function of the user gets a batch of columns.
     """
 
-    def hook(at: RecordAt) -> None:
-        if at.last is None and condition(at):
-            report(described_record(at))
+    def __init__(self, condition: RecordCondition, report: Callable[[str], None] = print) -> None:
+        self.condition = condition
+        self._report = report
+
+    def __call__(self, at: RecordAt) -> None:
+        if at.last is None and self.condition(at):
+            self._report(described_record(at))
             debugger = ReplayDebugger()
             debugger.set_trace(sys._getframe())
-
-    return hook
 
 
 def described_record(at: RecordAt) -> str:
@@ -96,56 +96,3 @@ def _shown_batch(batch: Any) -> str:
     rows = rows_of_columns(batch.slice(0, ROWS_SHOWN))
     more = batch.num_rows - len(rows)
     return ", ".join(map(shown, rows)) + (f" and {more:,} more" if more else "")
-
-
-def condition_of(text: str) -> Condition:
-    """Returns the condition of ``--at``: ``record=N``, ``key=K``, ``step=NAME``, or an expression of Python.
-
-    An expression has the fields of the record as names, and ``record``, ``key``, ``number`` and ``step``. Where it
-    raises, because a record has no such field, it does not hold. For a batch of columns it holds for one of its rows.
-
-    Raises: JobError: it is none of these.
-    """
-    name, equals, value = text.partition("=")
-    name, value = name.strip(), value.strip()
-    if equals and name == "record" and not value.startswith("="):
-        if not value.replace("_", "").replace(",", "").isdigit():
-            raise JobError(f"--at record={value}: give the number of a record of the epoch, from 1.")
-        number = int(value.replace(",", ""))
-        return lambda at: at.number is not None and at.number <= number <= (at.last or at.number)
-    if equals and name == "key" and not value.startswith("="):
-        return lambda at: at.key is not None and value in (str(at.key), repr(at.key))
-    if equals and name == "step" and not value.startswith("="):
-        return lambda at: at.step == value
-    try:
-        code = compile(text, "--at", "eval")
-    except SyntaxError as error:
-        raise JobError(
-            f"--at {text!r} is no expression: {error.msg}. Give record=N, key=K, step=NAME or an expression of Python"
-            " such as 'n > 7'."
-        ) from None
-    return lambda at: any(_holds(code, each) for each in _records_at(at))
-
-
-def _records_at(at: RecordAt) -> Iterator[RecordAt]:
-    """Yields each record of a batch, whose numbers are not known."""
-    if at.last is None:
-        yield at
-    else:
-        yield from (RecordAt(None, at.step, None, row) for row in rows_of_columns(at.record))
-
-
-def _holds(code: CodeType, at: RecordAt) -> bool:
-    names: dict[str, Any] = {}
-    record = at.record
-    if isinstance(record, dict):
-        names.update({key: value for key, value in record.items() if isinstance(key, str)})
-    elif hasattr(record, "_asdict"):
-        names.update(record._asdict())
-    elif hasattr(record, "__dict__"):
-        names.update(vars(record))
-    names.update(record=record, key=at.key, number=at.number, step=at.step)
-    try:
-        return bool(eval(code, names))  # noqa: S307  the user's own expression
-    except Exception:  # noqa: BLE001  a record without such a field
-        return False

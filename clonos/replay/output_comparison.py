@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.ids import ChannelId
@@ -17,12 +18,30 @@ from clonos.replay.replaying import Replayed, Sent
 ROWS_SHOWN: Final = 3
 
 
+class RanLive(StrEnum):
+    """Which of two results the live task had made, as far as the record has a digest of it."""
+
+    WAS = "was"
+    IS = "is"
+    NEITHER = "neither"
+    UNKNOWN = "unknown"
+
+
+LIVE_TEXTS: Final = {
+    RanLive.WAS: "'was', by its digest in the record",
+    RanLive.IS: "'is', by its digest in the record",
+    RanLive.NEITHER: "neither of them, by its digest in the record",
+    RanLive.UNKNOWN: "not known: the record has no digest of it, and 'was' is a replay too",
+}
+
+
 class Difference(NamedTuple):
     """Difference between the record and a replay, or between the recorded and the changed code.
 
     ``record``: number of the record of the task's input that made it, None if it is not known; ``last_record``: the
     last of several that may have made it. ``key``: as text, "" without one. ``was``, ``now``: texts of the results;
-    ``was`` is "" if only its digest is known. ``place``: a line of user code, "" if none is known.
+    ``was`` is "" if only its digest is known. ``place``: a line of user code, "" if none is known. ``live``: which
+    of two replays did what the live task did.
     """
 
     record: int | None
@@ -32,6 +51,7 @@ class Difference(NamedTuple):
     now: str
     where: str
     place: str = ""
+    live: RanLive | None = None
 
     def __str__(self) -> str:
         record = "" if self.record is None else f"record {self.record:,}"
@@ -44,9 +64,25 @@ class Difference(NamedTuple):
         if self.was:
             parts.append(f"  was  {self.was}")
         parts.append(f"  is   {self.now}")
+        if self.live is not None:
+            parts.append(f"  live {LIVE_TEXTS[self.live]}")
         if self.place:
             parts.append(f"  at   {self.place}")
         return "\n".join(parts)
+
+
+class ComparedSpan(NamedTuple):
+    """Payload of records that a replay has emitted. ``output``: its port, as text. ``first``, ``last``: numbers of the
+    records that may have made it. ``is_equal``: to the digest; None if the record has none."""
+
+    output: str
+    first: int
+    last: int
+    is_equal: bool | None
+
+    def covers(self, output: str, first: int, last: int) -> bool:
+        """Returns whether it may have results of these records."""
+        return self.output == output and self.first <= last and first <= self.last
 
 
 class EpochComparison(NamedTuple):
@@ -56,6 +92,7 @@ class EpochComparison(NamedTuple):
     equal: int
     unknown: int
     differences: list[Difference]
+    spans: list[ComparedSpan]
 
 
 def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
@@ -65,25 +102,33 @@ def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
         by_channel.setdefault(emitted.channel, []).append(emitted)
     equal = unknown = 0
     differences: list[Difference] = []
+    spans: list[ComparedSpan] = []
     is_torn = replayed.error is not None and epoch.head.failure is None
     for channel in sorted({*by_channel, *replayed.sent}):
-        where = f"to {_receiver(replayed.image.plan, channel)}"
-        found = _compared_channel(by_channel.get(channel, []), replayed.sent.get(channel, []), where, is_torn)
+        where, output = _output_of(replayed.image.plan, channel)
+        found = _compared_channel(by_channel.get(channel, []), replayed.sent.get(channel, []), where, is_torn, output)
         equal, unknown = equal + found.equal, unknown + found.unknown
         differences += found.differences
+        spans += found.spans
     differences.sort(key=lambda each: each.record or 0)
-    return EpochComparison(equal, unknown, differences)
+    return EpochComparison(equal, unknown, differences, spans)
 
 
 def _compared_channel(
-    expected: Sequence[EmittedOutput], sent: Sequence[Sent], where: str, is_torn: bool
+    expected: Sequence[EmittedOutput], sent: Sequence[Sent], where: str, is_torn: bool, output: str
 ) -> EpochComparison:
     equal = unknown = place = 0
     differences: list[Difference] = []
+    spans: list[ComparedSpan] = []
+
+    def span(parts: Sequence[Sent], is_equal: bool | None) -> None:
+        spans.extend(ComparedSpan(output, *each.records, is_equal) for each in parts if each.kind.is_data)
+
     for emitted in expected:
         end_seq = emitted.first_seq + emitted.count
         while place < len(sent) and sent[place].first_seq < emitted.first_seq:
             unknown += sent[place].elements
+            span([sent[place]], None)
             place += 1
         parts: list[Sent] = []
         while place < len(sent) and sent[place].first_seq < end_seq:
@@ -91,15 +136,18 @@ def _compared_channel(
             place += 1
         if parts and _payload_of(parts, emitted) == (emitted.first_seq, emitted.kind, emitted.count, emitted.digest):
             equal += emitted.count
+            span(parts, True)
         elif parts:
-            first, last = parts[0].first_record, parts[-1].last_record
-            differences.append(Difference(first, max(first, last), "", "", _shown(parts), where))
+            span(parts, False)
+            records = parts[0].records[0], parts[-1].records[1]
+            differences.append(Difference(*records, "", "", _shown(parts), where))
         elif not is_torn:
             differences.append(
                 Difference(None, None, "", f"{emitted.count} elements from {emitted.first_seq:,} on", "nothing", where)
             )
     unknown += sum(each.elements for each in sent[place:])
-    return EpochComparison(equal, unknown, differences)
+    span(sent[place:], None)
+    return EpochComparison(equal, unknown, differences, spans)
 
 
 def _payload_of(parts: list[Sent], emitted: EmittedOutput) -> tuple[Any, ...]:
@@ -149,7 +197,10 @@ def shown(row: object) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
-def _receiver(plan: Plan, channel: ChannelId) -> str:
-    """Returns the name of the task at the end of a channel."""
-    receiver = next((each.receiver for each in plan.channels if each.id == channel), None)
-    return "the sink" if receiver is None else plan.task_name(receiver)
+def _output_of(plan: Plan, channel: ChannelId) -> tuple[str, str]:
+    """Returns the receiver of a channel, in words, and the port of the chain that feeds it, as text."""
+    found = next((each for each in plan.channels if each.id == channel), None)
+    if found is None:
+        return "to the sink", ""
+    receiver = "the sink" if found.receiver is None else plan.task_name(found.receiver)
+    return f"to {receiver}", str(plan.edges[found.edge].port)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from clonos.core.ports.operator_chain import ChainContext, Mirror, StepFailed
@@ -26,7 +27,8 @@ class Made(NamedTuple):
     """Results that left the chain together: ``output`` is the number of its port, or the step of a sink.
 
     ``first``: how many records were given to the chain before those of its batch, which has ``size``. ``keys``: None
-    without. ``rows``: a list, or a record batch.
+    without. ``rows``: a list, or a record batch. ``is_of_batch``: made while the batch was processed, not by a timer or
+    a watermark after it.
     """
 
     output: int | str
@@ -34,6 +36,7 @@ class Made(NamedTuple):
     size: int
     keys: Any
     rows: Any
+    is_of_batch: bool
 
 
 class ReplayChain(OperatorChain):
@@ -48,7 +51,9 @@ class ReplayChain(OperatorChain):
         self.sink_rows = 0  # rows that transactional sinks of the task were given
         self.failed_number: int | None = None
         self.made: list[Made] | None = None  # gets the results, if it is set before the chain is opened
+        self.one_by_one = False  # each record is a batch of its own
         self._first = 0  # records before the batch that is being processed
+        self._is_in_batch = False
         self._hook = hook
         self._recorded = RecordedSplits(epoch)
         for node, operator in zip(image.nodes, self._operators, strict=True):
@@ -99,25 +104,43 @@ class ReplayChain(OperatorChain):
         return guard
 
     def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
-        with_count = len(rows)
-        self._begin(with_count)
-        try:
-            super().process_rows(port, rows, times)
-        except StepFailed as failed:
-            self.note_failed(failed)
-            raise
+        process = super().process_rows
+        for part, part_times in self.row_parts(rows, times):
+            self.process_batch(len(part), partial(process, port, part, part_times))
 
     def process_columns(self, port: int, batch: RecordBatch) -> None:
-        self._begin(batch.num_rows)
-        try:
-            super().process_columns(port, batch)
-        except StepFailed as failed:
-            self.note_failed(failed)
-            raise
+        process = super().process_columns
+        for part in self.column_parts(batch):
+            self.process_batch(part.num_rows, partial(process, port, part))
 
-    def _begin(self, count: int) -> None:
+    def row_parts(self, rows: list[Any], times: Times) -> Iterator[tuple[list[Any], Times]]:
+        """Yields a batch, or each row of it."""
+        if not self.one_by_one:
+            yield rows, times
+            return
+        for index in range(len(rows)):
+            yield rows[index : index + 1], None if times is None else times[index : index + 1]
+
+    def column_parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """Yields a batch, or each row of it."""
+        if self.one_by_one:
+            yield from (batch.slice(index, 1) for index in range(batch.num_rows))
+        else:
+            yield batch
+
+    def process_batch(self, count: int, process: Callable[[], None]) -> None:
+        """Processes a batch and counts its records."""
         self._first = self.records
         self.records += count
+        self._is_in_batch = True
+        try:
+            process()
+        except StepFailed as failed:
+            if self.failed_number is None and failed.at.index is not None:
+                self.failed_number = self._first + failed.at.index + 1
+            raise
+        finally:
+            self._is_in_batch = False
 
     @property
     def first(self) -> int:
@@ -129,16 +152,8 @@ class ReplayChain(OperatorChain):
         if self.made is not None:
             own = list(rows) if isinstance(rows, list) else rows
             own_keys = None if keys is None else list(keys)
-            self.made.append(Made(output, self._first, self.records - self._first, own_keys, own))
-
-    def begin_part(self, count: int) -> None:
-        """Notes that a source passes its next records on."""
-        self._begin(count)
-
-    def note_failed(self, failed: StepFailed) -> None:
-        """Notes which record of the present batch failed."""
-        if self.failed_number is None and failed.at.index is not None:
-            self.failed_number = self._first + failed.at.index + 1
+            size = self.records - self._first
+            self.made.append(Made(output, self._first, size, own_keys, own, self._is_in_batch))
 
 
 class NotingCollector:
@@ -177,19 +192,13 @@ class Counted:
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         """Counts a batch and passes it on."""
-        self._pass(len(rows), lambda: self._target.rows(rows, times))
+        for part, part_times in self._chain.row_parts(rows, times):
+            self._chain.process_batch(len(part), partial(self._target.rows, part, part_times))
 
     def columns(self, batch: RecordBatch) -> None:
         """Counts a batch and passes it on."""
-        self._pass(batch.num_rows, lambda: self._target.columns(batch))
-
-    def _pass(self, count: int, process: Callable[[], None]) -> None:
-        self._chain.begin_part(count)
-        try:
-            process()
-        except StepFailed as failed:
-            self._chain.note_failed(failed)
-            raise
+        for part in self._chain.column_parts(batch):
+            self._chain.process_batch(part.num_rows, partial(self._target.columns, part))
 
 
 class RecordedSplits:

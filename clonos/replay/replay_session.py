@@ -14,15 +14,16 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.io.process.pickling import pack
 from clonos.operators.job_image import JobImage
-from clonos.replay.changed_code import changes, outcome_of, place_of_change
-from clonos.replay.debugging import condition_of, stopping
-from clonos.replay.elsewhere import outcome_elsewhere
+from clonos.replay.change_place import place_of_change
+from clonos.replay.changed_code import ResultChanges, changes, outcome_by_record
+from clonos.replay.debugging import StoppingHook
+from clonos.replay.elsewhere import TRIES_MAX, other_processes, outcome_elsewhere
 from clonos.replay.epoch import Epoch
 from clonos.replay.loading import image_of, load_epoch
 from clonos.replay.output_comparison import EpochComparison, compared
-from clonos.replay.record_hooks import Hook
+from clonos.replay.record_condition import condition_of
 from clonos.replay.replay_report import ReplayReport
-from clonos.replay.replaying import replay_epoch, task_named
+from clonos.replay.replaying import Replayed, replay_epoch, task_named
 
 if TYPE_CHECKING:
     from clonos.job import Job
@@ -62,7 +63,8 @@ def replay(
             results. None compares the output of the recorded code with the recorded digests. If the record has no
             code, this is the recorded code.
         allow: what user code may ask isolation: "time", "random", "network", "processes", "files".
-        elsewhere: compares with a second replay in another process, with another hash seed, time zone and folder.
+        elsewhere: compares with replays in up to 8 other processes, each with another hash seed, with two time zones
+            and another folder, until one differs.
         at: opens the debugger in front of a record: ``record=N``, ``key=K``, ``step=NAME`` or an expression.
         before_failure: opens the debugger in front of the record that raised.
         trust, anyway: see ``load_epoch``.
@@ -93,13 +95,13 @@ def with_code(epoch: Epoch, code: Job | str | None) -> tuple[Epoch, Job | str | 
 
 def hook_of(
     epoch: Epoch, code: Job | str | None, allow: Iterable[str], at: str | None, before_failure: bool
-) -> Hook | None:
+) -> StoppingHook | None:
     """Returns the hook that opens the debugger, None if it is not asked for. See ``replay``.
 
     Raises: JobError: the condition is none, or nothing failed.
     """
     if at is not None:
-        return stopping(condition_of(at))
+        return StoppingHook(condition_of(at))
     if not before_failure:
         return None
     image = None if code is None else changed_image(epoch, code)
@@ -110,7 +112,7 @@ def hook_of(
             if first.error is None
             else "--before-failure: the record that raised is not known; --pdb shows where it raised."
         )
-    return stopping(condition_of(f"record={first.number}"))
+    return StoppingHook(condition_of(f"record={first.number}"))
 
 
 def report_on(
@@ -119,29 +121,62 @@ def report_on(
     allowed: frozenset[str],
     *,
     elsewhere: bool = False,
-    hook: Hook | None = None,
+    hook: StoppingHook | None = None,
+    tries_max: int = TRIES_MAX,
 ) -> ReplayReport:
-    """Replays an epoch and returns the report, see ``replay``. Raises: JobError: both ``code`` and ``elsewhere``."""
+    """Replays an epoch and returns the report, see ``replay``. ``tries_max``: other processes for ``elsewhere``.
+
+    Raises: JobError: both ``code`` and ``elsewhere``.
+    """
     if code is not None and elsewhere:
         raise JobError("code and elsewhere compare the results with those of different replays: give one of them")
     if elsewhere and epoch.head.options is not None:
         raise JobError("elsewhere replays the record in another process, so the record has to have its code")
     notes = [*_notes(epoch), *([CODE_GIVEN] if epoch.head.options is not None else [])]
-    compares = code is not None or elsewhere
-    if code is None:
-        replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=compares)
-        comparison = compared(epoch, replayed)
-        if not elsewhere or replayed.was_quit:
-            return ReplayReport(epoch, replayed, comparison, notes=notes)
-        other = outcome_elsewhere(str(epoch.folder), os.environ.get("PYTHONHASHSEED", ""), allowed)
-        found = changes(outcome_of(replayed), other)
-        notes.append("compared with a replay in another process: another hash seed, time zone and folder")
-        return ReplayReport(epoch, replayed, comparison, found, notes=notes)
-    image = changed_image(epoch, code)
-    recorded = replay_epoch(epoch, allowed=allowed, records_results=True)
-    changed = replay_epoch(epoch, image=image, allowed=allowed, hook=hook, records_results=True)
-    found = changes(outcome_of(recorded), outcome_of(changed), place_of_change(recorded, changed))
-    return ReplayReport(epoch, changed, EpochComparison(0, 0, []), found, True, notes)
+    image = None if code is None else changed_image(epoch, code)
+    if image is None:
+        replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=elsewhere)
+        found = None
+        if elsewhere and not replayed.was_quit:
+            found = _compared_elsewhere(epoch, replayed, allowed, tries_max, notes)
+        report = ReplayReport(epoch, replayed, compared(epoch, replayed), found, notes=notes)
+    else:
+        recorded = replay_epoch(epoch, allowed=allowed, records_results=True)
+        changed = replay_epoch(epoch, image=image, allowed=allowed, hook=hook, records_results=True)
+        if not ReplayReport(epoch, recorded, compared(epoch, recorded)).is_as_recorded:
+            notes.append(RECORDED_CODE_DIFFERS)
+        was = outcome_by_record(epoch, None, allowed, recorded)
+        now = outcome_by_record(epoch, image, allowed, changed)
+        found = changes(was, now, place_of_change(recorded, changed))
+        report = ReplayReport(epoch, changed, EpochComparison(0, 0, [], []), found, True, notes)
+    if hook is not None:
+        notes += hook.condition.notes()
+    return report
+
+
+def _compared_elsewhere(
+    epoch: Epoch, replayed: Replayed, allowed: frozenset[str], tries_max: int, notes: list[str]
+) -> ResultChanges:
+    """Compares a replay with replays in other processes, up to the first with another outcome."""
+    mine = outcome_by_record(epoch, None, allowed, replayed)
+    others = other_processes(os.environ.get("PYTHONHASHSEED", ""), tries_max)
+    found = ResultChanges(0, 0, [])
+    for number, other in enumerate(others, 1):
+        found = changes(mine, outcome_elsewhere(str(epoch.folder), other, allowed))
+        if found.differing:
+            notes.append(
+                f"'was': the replay in this process. 'is': process {number} of at most {len(others)}, with {other} and"
+                " another folder"
+            )
+            return found
+    notes.append(f"equal in {len(others)} other processes and folders, from {others[0]} to {others[-1]}")
+    return found
+
+
+RECORDED_CODE_DIFFERS: Final = (
+    "'was' is a replay of the recorded code, which does not repeat what the live task did: clonos replay without --code"
+    " shows where"
+)
 
 
 def _notes(epoch: Epoch) -> list[str]:

@@ -37,6 +37,11 @@ class Sent(NamedTuple):
     first_record: int
     last_record: int
 
+    @property
+    def records(self) -> tuple[int, int]:
+        """Numbers of the first and of the last record of its step; the same one if it had none."""
+        return self.first_record, max(self.first_record, self.last_record)
+
 
 class TaskNotInJob(JobError):
     """Changed code has no such task."""
@@ -95,6 +100,7 @@ def replay_epoch(
     allowed: frozenset[str] = frozenset(),
     hook: Hook | None = None,
     records_results: bool = False,
+    one_by_one: bool = False,
     started: Callable[[Replayed], None] | None = None,
 ) -> Replayed:
     """Replays an epoch to the end of its log, or to the first error.
@@ -105,6 +111,7 @@ def replay_epoch(
         allowed: what of the world outside user code may ask, see ``isolation.KINDS``.
         hook: is called in front of each record of each step with user code.
         records_results: whether ``made`` gets the rows that leave the chain.
+        one_by_one: the chain gets each record as a batch of its own, so that ``made`` has it beside its results.
         started: gets the result before the task runs, for a debugger.
 
     Raises: RecordRefused, RecordDamaged, TaskNotInJob: it cannot begin. Errors of user code are in the result.
@@ -116,6 +123,7 @@ def replay_epoch(
     mirror, snapshot = _restored(epoch, used, plan.vertex_of[task])
     port = RecordedPort(epoch, dict(snapshot.inputs) if snapshot is not None else {})
     chain = ReplayChain(used.vertices[plan.vertex_of[task]], epoch, hook)
+    chain.one_by_one = one_by_one
     found = Replayed(used, task, chain, Isolation(allowed))
     if records_results:
         chain.made = found.made

@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 import cmd
 import sys
-from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.task_port import TaskStopped
-from clonos.replay.debugging import ReplayDebugger, ReplayQuit, condition_of, described_record
+from clonos.replay.debugging import ReplayDebugger, ReplayQuit, described_record
 from clonos.replay.epoch import Epoch
+from clonos.replay.record_condition import RecordCondition, condition_of
 from clonos.replay.record_hooks import RecordAt
 from clonos.replay.replay_chain import ReplayChain
 from clonos.replay.replaying import Replayed, described, replay_epoch
@@ -41,8 +41,7 @@ class Stepper(cmd.Cmd):
         self._epoch, self._allowed = epoch, allowed
         self._place = 0
         self._target = 1
-        self._is_wanted: Callable[[RecordAt], bool] | None = None  # what ``find`` looks for
-        self._sought = ""  # the same, as the user has written it
+        self._is_wanted: RecordCondition | None = None  # what ``find`` looks for
         self._at: RecordAt | None = None
         self._chain: ReplayChain | None = None
         self._seen: RecordAt | None = None  # the record whose state is shown again once it is processed
@@ -88,7 +87,8 @@ class Stepper(cmd.Cmd):
         error = found.user_error
         end = "the end of the record" if error is None else f"the end: {described(error)}"
         if self._is_wanted is not None:
-            self._is_wanted, end = None, f"{end}; no further record is: {self._sought}"
+            end = "\n".join((f"{end}; no further record is: {self._is_wanted.text}", *self._is_wanted.reasons()))
+            self._is_wanted = None
         self._print(end)
         try:
             self.cmdloop()
@@ -185,7 +185,6 @@ class Stepper(cmd.Cmd):
         except JobError as error:
             self._print(str(error))
             return False
-        self._sought = condition
         return True
 
     def _rewind(self) -> None:

@@ -17,6 +17,7 @@ from clonos import Job, clock
 from clonos.connectors import sqlite
 from clonos.job.handle import Handle
 from clonos.replay.elsewhere import TIME_ZONE
+from tests.harnesses.replays import replays_elsewhere
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.speed import scaled
 from tests.waiting import await_condition
@@ -50,7 +51,7 @@ def _total(_: Any, total: int | None, row: tuple[int, ...]) -> tuple[int, tuple[
 
 
 def _replayed(folder: Path, elsewhere: Path) -> dict[str, Any]:
-    """What the command says in a process with another time zone and folder, and in one with other hashes, too."""
+    """What the command says in a process with another time zone and folder, and in others with other hashes, too."""
     done = subprocess.run(
         [sys.executable, "-m", "clonos.cli", "replay", str(folder), "--elsewhere", "--format", "json"],
         env={**os.environ, "TZ": TIME_ZONE, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -94,8 +95,10 @@ def test_each_task_repeats_itself_in_another_process_after_it_was_killed(tmp_pat
         result = handle.wait(LIMIT_S)
     assert {each.task for each in result.status.recoveries} == set(TASKS)
     gate.open_to(0)  # a replay reads no source
-    for name, count, folder in folders:
-        report = _replayed(folder, elsewhere)
+    reports = replays_elsewhere([folder for _, _, folder in folders], elsewhere)
+    of_writer = next(folder for name, _, folder in folders if name == WRITER)
+    assert _replayed(of_writer, elsewhere)["differing"] == 0, "its rows are compared with those of other processes"
+    for (name, count, _), report in zip(folders, reports, strict=True):
         assert (report["task"], report["as_recorded"], report["records"]) == (name, True, count), report
         assert report["equal"] + report["not_compared"] == count
         assert name == WRITER or report["not_compared"] == 0

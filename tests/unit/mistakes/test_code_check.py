@@ -381,6 +381,65 @@ def test_a_comment_with_a_reason_silences_the_warning() -> None:
     assert warning(silenced_without_reason).endswith("A comment # clonos: ok CLN101 needs a reason after it.")
 
 
+class Tagging:
+    """A function with sets, and with lists, inside dicts that it has as attributes."""
+
+    def __init__(self) -> None:
+        self.sets = {"a": {"x", "y"}, "b": set()}
+        self.made = defaultdict[str, set[str]](set)
+        self.lists = {"a": ["x", "y"]}
+
+    def literal(self, record: Any) -> Any:
+        tags = Counter[str]()
+        tags.update(self.sets[record])
+        return tags
+
+    def defaulted(self, record: Any) -> Any:
+        return Counter(self.made.get(record))
+
+    def extending(self, record: Any) -> Any:
+        found: list[str] = []
+        found.extend(self.sets.get(record, ()))
+        return found
+
+    def listed(self, record: Any) -> Any:
+        tags = Counter[str]()
+        tags.update(self.lists[record])
+        return tags, sorted(self.sets[record]), len(self.made[record])
+
+
+@pytest.mark.parametrize("method", [Tagging().literal, Tagging().defaulted, Tagging().extending])
+def test_a_set_inside_a_dict_gives_its_order_to_what_takes_its_members(method: Any) -> None:
+    assert "gives a set an order (iterate over sorted(...))" in warning(method)
+
+
+class Grouping:
+    """A process class whose objects, and so their dicts, are made in the tasks."""
+
+    def __init__(self) -> None:
+        self.groups = {"a": {"x"}, "b": {"y", "z"}}
+        self.made = {name: set(name) for name in ("a", "b")}
+        self.filled = defaultdict(set)  # type: ignore[var-annotated]
+
+    def process(self, value: Any, context: Any) -> None:
+        context.emit(dict.fromkeys(self.groups[value]))
+
+    def on_timer(self, timestamp: Any, context: Any) -> None:
+        tags = Counter(self.made[context.key])
+        tags.update(self.filled[context.key])
+        context.emit(tags)
+
+
+def test_a_set_inside_a_dict_that_init_makes_is_known() -> None:
+    of_process, of_timer = warning(Grouping, "process").splitlines()
+    assert "Grouping.process of the step process gives a set an order" in of_process
+    assert of_timer.count("gives a set an order") == 1
+
+
+def test_a_list_inside_a_dict_has_an_order() -> None:
+    assert "a set" not in warning(Tagging().listed)
+
+
 @service
 def rate(currency: str) -> float:
     return float(requests.get(currency).text)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.replay.debugging import condition_of, examine
+from clonos.replay.debugging import examine
 from clonos.replay.loading import load_epoch
+from clonos.replay.record_condition import condition_of
 from clonos.replay.record_hooks import RecordAt
 from clonos.replay.stepping import Stepper
 from clonos.testing import replay
@@ -115,6 +116,30 @@ AT = RecordAt(7, "priced", ("ann", 1), {"n": 8, "name": "ann"})
 )
 def test_a_condition_holds_for_its_records(text: str, holds: bool) -> None:
     assert condition_of(text)(AT) is holds
+
+
+@pytest.mark.parametrize(
+    ("at", "note"),
+    [
+        (
+            "curency == 'gbp'",
+            "--at \"curency == 'gbp'\": the field 'curency' is missing in 37 of 37 records. Did you mean currency?",
+        ),
+        ("record['town'] == 1", "the field 'town' is missing in 37 of 37 records, whose fields are name, n, currency"),
+        ("n / 0", "it raised ZeroDivisionError: division by zero for 37 of 37 records"),
+        ("n > 99", "it held for none of 37 records"),
+        ("record=99", "--at 'record=99': it held for none of 37 records"),
+    ],
+)
+def test_the_report_explains_a_condition_that_holds_for_no_record(failed: Path, at: str, note: str) -> None:
+    report = replay(failed, at=at)
+    assert len(report.notes) == 1
+    assert note in str(report)
+
+
+def test_a_search_for_an_unknown_field_reports_it(total: Path) -> None:
+    shown = _stepped(total, "find euro > 80\nquit\n")
+    assert shown[-1] == "--at 'euro > 80': the field 'euro' is missing in 35 of 35 records. Did you mean euros?"
 
 
 def test_a_condition_sees_the_attributes_of_a_record() -> None:

@@ -85,7 +85,7 @@ def test_changed_code_of_a_file_has_exit_code_1_and_the_line(
     assert main(["replay", str(failed), "--code", str(file)]) == 1
     text = capsys.readouterr().out
     assert "record 37 differs (the end of the replay)\n  was  KeyError: 'eur'\n  is   no error" in text
-    assert "at   changed_prices.py:7 in priced" in text
+    assert "at   changed_prices.py:8 in priced" in text
     assert main(["replay", str(failed), "--code", str(file), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["differing"] == 1, "what user code prints is not in it"
 

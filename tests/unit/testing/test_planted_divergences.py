@@ -113,7 +113,7 @@ def totalled(number: int) -> str:
 
 
 def listed(number: int) -> str:
-    return ask(",".join(dict.fromkeys({word + "?" for word in WORDS})))
+    return ask(",".join(dict.fromkeys({word + "?" for word in WORDS})))  # clonos: ok CLN601 planted
 
 
 def hashed(number: int) -> str:
@@ -187,7 +187,7 @@ PLANTS: Final = (
     Plant("file", by_file, "read_text(", "read_text (read it"),
     Plant("thread", raced, 'ask("".join(order))', "calls threading.Thread"),
     Plant("module state", totalled, "ask(TOTALS.calls)", "sets TOTALS.calls"),
-    Plant("dict in the order of a set", listed, "dict.fromkeys(", "", True),
+    Plant("dict in the order of a set", listed, "dict.fromkeys(", "gives a set an order", True),
     Plant("hash", hashed, "ask(hash(", "calls hash", True),
     Plant("floats in the order of a set", added, "ask(tuple(sums))", "", True),
     Plant("order of calls", swapped, "report(1) + ask(1)", "takes from the iterator TURNS"),
@@ -250,4 +250,4 @@ def test_a_planted_divergence_is_found_with_its_line_and_cause(plant: Plant, cha
 
 def test_the_cause_of_most_planted_divergences_is_named() -> None:
     assert len({plant.kind for plant in PLANTS}) == 20
-    assert sum(plant.cause != "" for plant in PLANTS) >= 16
+    assert sum(plant.cause != "" for plant in PLANTS) >= 18

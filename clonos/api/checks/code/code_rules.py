@@ -47,9 +47,18 @@ WITHOUT_ORDER: Final = frozenset(
 """Functions whose result does not depend on the order of what they get."""
 
 IN_ORDER: Final = frozenset(
-    f"builtins.{name}" for name in ("list", "tuple", "enumerate", "iter", "zip", "map", "filter", "str", "repr", "dict")
+    (
+        *(
+            f"builtins.{name}"
+            for name in ("list", "tuple", "enumerate", "iter", "zip", "map", "filter", "str", "repr", "dict")
+        ),
+        *("builtins.list.extend", "builtins.dict.update", "builtins.dict.fromkeys"),
+        *("collections.Counter", "collections.Counter.update", "collections.Counter.subtract"),
+        *("collections.OrderedDict", "collections.OrderedDict.fromkeys", "collections.OrderedDict.update"),
+        *("collections.deque", "collections.deque.extend", "collections.deque.extendleft"),
+    )
 )
-"""Builtins that give what they get in its order."""
+"""Functions that give, or retain, what they get in its order."""
 
 ADDRESS: Final = Replacement(
     "CLN602", "give the class a __repr__, or use its fields: an address differs between processes"

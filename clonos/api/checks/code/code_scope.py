@@ -9,7 +9,7 @@ import inspect
 import io
 import sys
 import sysconfig
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from datetime import date
 from functools import cached_property, partial
@@ -133,8 +133,12 @@ class CodeScope:
                 return dict
             case ast.Constant(value=value):
                 return type(value)
+            case ast.Call(func=ast.Attribute(value=holder, attr="get" | "pop" | "setdefault")) if self._is_dict(holder):
+                return self._type_of_member(holder)
             case ast.Call(func=function):
                 return self._type_of_call(function)
+            case ast.Subscript(value=holder):
+                return self._type_of_member(holder)
             case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right=right):
                 is_set = any(self.is_set(each) or self._is_view(each) for each in (left, right))
                 return set if is_set else None
@@ -164,7 +168,7 @@ class CodeScope:
         return of_holder if is_path else None
 
     def _type_of_call(self, function: ast.AST) -> type | None:
-        value = self.value_of(function)
+        value = self._made_by(function)
         if isinstance(value, type):
             return value
         if value is iter or value is open:
@@ -178,6 +182,39 @@ class CodeScope:
                 return set
             if of_holder is not None and issubclass(of_holder, PurePath) and function.attr in GIVE_PATHS:
                 return of_holder
+        return None
+
+    def _made_by(self, function: ast.AST) -> Any:
+        """Returns what a called expression is: the class of ``Counter[str]``, too."""
+        return self.value_of(function.value if isinstance(function, ast.Subscript) else function)
+
+    def _is_dict(self, node: ast.AST) -> bool:
+        cls = self.type_of(node)
+        return cls is not None and issubclass(cls, dict)
+
+    def _type_of_member(self, node: ast.AST) -> type | None:
+        """Returns the class of all members of a container; None if it does not show."""
+        value = self.value_of(node)
+        if isinstance(value, (dict, list, tuple)):
+            types = {type(each) for each in list(value.values() if isinstance(value, dict) else value)[:MEMBERS_MAX]}
+            types |= {each for each in (getattr(value, "default_factory", None),) if isinstance(each, type)}
+            return types.pop() if len(types) == 1 else None
+        if isinstance(node, ast.Attribute) and self.is_myself(node.value):
+            found = (scope._type_given(given) for scope, given in self._given_to_myself(node.attr))
+            return next(filter(None, found), None)
+        return self._type_given(self._given_once(node.id)) if isinstance(node, ast.Name) else None
+
+    def _type_given(self, node: ast.AST | None) -> type | None:
+        """Returns the class of the members of a container that an expression makes."""
+        match node:
+            case ast.Dict(values=members) | ast.List(elts=members) | ast.Tuple(elts=members):
+                types = {self.type_of(each) for each in members}
+                return types.pop() if len(types) == 1 else None
+            case ast.DictComp(value=member) | ast.ListComp(elt=member):
+                return self.type_of(member)
+            case ast.Call(func=function, args=[factory, *_]) if self._made_by(function) is defaultdict:
+                made = self.value_of(factory)
+                return made if isinstance(made, type) else None
         return None
 
     def _type_returned(self, function: FunctionType) -> type | None:
