@@ -22,6 +22,7 @@ from clonos.core.model.missing_names import explains_names
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.journal_source import END_OF_JOURNAL
+from clonos.operators.lineage import Dataset, dataset_at
 
 __all__ = ["lines", "SocketFailed", "SocketLineMalformed"]
 
@@ -93,6 +94,10 @@ class SocketLines:
 
     def __repr__(self) -> str:
         return f"sockets.lines({self.host!r}, {self.port})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(f"tcp://{self.address}")]
 
     @property
     def address(self) -> str:

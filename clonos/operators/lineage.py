@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>[^?]*)")
+URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?]*)")
 
 
 class Dataset(NamedTuple):
@@ -34,10 +34,11 @@ def datasets_of(connector: object) -> list[Dataset]:
 def dataset_at(place: str) -> Dataset:
     """Returns the data set at a path, or at a URL, whose options and user are left out."""
     found = URL.match(place)
-    if found is None or found["scheme"] == "file":
+    scheme = "file" if found is None else found["scheme"].lower()
+    if found is None or scheme == "file":
         return Dataset("file", os.path.abspath(os.path.expanduser(place if found is None else found["path"])))
     authority = found["authority"].rpartition("@")[2]
-    return Dataset(f"{found['scheme']}://{authority}", found["path"].strip("/") or "/")
+    return Dataset(f"{scheme}://{authority}", found["path"].strip("/") or "/")
 
 
 def schema_of(connector: Any) -> list[tuple[str, str]]:

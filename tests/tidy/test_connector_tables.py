@@ -52,6 +52,13 @@ def test_each_connector_of_the_tables_has_a_row_that_names_its_tests() -> None:
     assert set(SHOWN) == described - NOWHERE
 
 
+def test_the_page_about_lineage_has_each_connector_of_the_tables() -> None:
+    lineage = (ROOT / "docs" / "telemetry.md").read_text("utf-8").split("## OpenLineage")[1]
+    families = re.findall(r"`(\w+)\.\*`", lineage)
+    described = first_column("Sources") | first_column("Sinks")
+    assert sorted(each for each in described if f"`{each}`" not in lineage and each.split(".")[0] not in families) == []
+
+
 def test_each_row_names_tests_that_exist() -> None:
     for name, line in SHOWN.items():
         paths, functions = re.findall(r"`(tests/\S+?\.py)`", line), set(re.findall(r"`(test_\w+)`", line))

@@ -16,6 +16,7 @@ from clonos.connectors.iceberg.iceberg_errors import TableReplaced, reading_tabl
 from clonos.connectors.iceberg.prepared_files import PreparedFile, data_file_of
 from clonos.connectors.secrets import Secret, masked
 from clonos.core.model.errors import ClonosError, ExtraMissing
+from clonos.operators.lineage import Dataset, dataset_at
 
 CONNECTOR: Final = "iceberg.table"
 READ: Final = "iceberg.read"
@@ -55,6 +56,16 @@ class IcebergTable:
             return f"{self._given}.{self.name}"
         where = self._given.get("uri", self._given.get("warehouse", ""))
         return f"{masked(str(where))} {self.name}".strip()
+
+    @property
+    def dataset(self) -> Dataset:
+        """Name of the table in records of lineage: in the namespace of the catalog, by its URL or its name."""
+        if isinstance(self._given, str):
+            return Dataset(f"iceberg://{self._given}", self.name)
+        where = self._given.get("uri", self._given.get("warehouse", ""))
+        if isinstance(where, Secret) or "://" not in where:
+            return Dataset(f"iceberg://{masked(str(where))}", self.name)
+        return Dataset("/".join(dataset_at(where)).rstrip("/"), self.name)
 
     def catalog(self) -> Any:
         """Returns the catalog.

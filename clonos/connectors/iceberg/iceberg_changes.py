@@ -22,6 +22,7 @@ from clonos.connectors.iceberg.snapshot_appends import AFRESH, NONE, Done, appen
 from clonos.connectors.kit.history import LateCut
 from clonos.connectors.kit.splits import decoded_split
 from clonos.core.model.errors import ClonosError
+from clonos.operators.lineage import Dataset
 
 
 class _Share(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +63,10 @@ class IcebergChanges(NarrowedSource, TableChanges):
 
     def __repr__(self) -> str:
         return f"{CHANGES}({self.table.name!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [self.table.dataset]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns shares of the files after the first snapshot.

@@ -18,6 +18,7 @@ from clonos.connectors.iceberg.iceberg_errors import SnapshotGone, reading_table
 from clonos.connectors.kit.history import HistorySource
 from clonos.connectors.kit.splits import decoded_split
 from clonos.core.model.errors import ClonosError
+from clonos.operators.lineage import Dataset
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +49,10 @@ class IcebergRead(NarrowedSource, HistorySource):
 
     def __repr__(self) -> str:
         return f"{READ}({self.table.name!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [self.table.dataset]
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the data files of the snapshot.

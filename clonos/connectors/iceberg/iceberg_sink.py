@@ -11,6 +11,7 @@ from clonos.connectors.iceberg.prepared_files import decode_files
 from clonos.connectors.partitions.folder_names import partition_columns
 from clonos.connectors.secrets import Secret
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 if TYPE_CHECKING:
     from clonos.connectors.iceberg.iceberg_writer import IcebergWriter
@@ -45,6 +46,10 @@ class IcebergTableSink:
     def needs_names(self) -> bool:
         """Whether rows need names for their fields, because no schema has them."""
         return self.schema is None
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [self.table.dataset]
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

@@ -53,7 +53,7 @@ class HandshakeSocket(ssl.SSLSocket):
 class MqttBroker(BrokerAddress):
     """Broker of MQTT 5."""
 
-    system, scheme = MQTT, "mqtt://"
+    system, scheme, ports = MQTT, "mqtt://", {"mqtt": 1883, "mqtts": 8883}
 
     def __init__(self, connector: str, options: AddressOptions) -> None:
         url = options["url"]

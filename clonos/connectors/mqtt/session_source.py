@@ -32,6 +32,7 @@ from clonos.connectors.mqtt.topic_sink import ID_PROPERTY, is_text
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import register
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "mqtt.source"
 FILTER: Final = re.compile(r"(\$share/[^/+#]+/)?([^/+#]*|\+)(/([^/+#]*|\+))*(/#)?|(\$share/[^/+#]+/)?#")
@@ -92,6 +93,10 @@ class TopicSource(QueuedJournal, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({', '.join(self.topics)!r}, session={self.session!r}, url={self.broker.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.broker.datasets(SHARE.sub("", topic) for topic in self.topics)
 
     def feed(self, offset_bytes: int, waits_for_checkpoints: bool) -> SessionFeed:
         """Connects and subscribes. Raises: as ``QueuedJournal``."""

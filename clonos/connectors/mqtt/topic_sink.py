@@ -16,6 +16,7 @@ from clonos.connectors.kit.external_system import MessageRefused, SystemRefused,
 from clonos.connectors.kit.source_options import AddressOptions
 from clonos.connectors.mqtt.mqtt_link import FAILURE, MQTT, REFUSED, MqttBroker, MqttLink
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "mqtt.sink"
 ID_PROPERTY: Final = "clonos-id"
@@ -50,6 +51,10 @@ class TopicSink(BrokerSink):
     def __repr__(self) -> str:
         topic = self.target if isinstance(self.target, str) else "a function"
         return f"{CONNECTOR}({topic!r}, url={self.broker.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.broker.datasets([self.target])
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

@@ -47,7 +47,7 @@ class NatsAddressOptions(AddressOptions, total=False):
 class NatsAddress(BrokerAddress):
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
 
-    system, scheme = NATS, "nats://"
+    system, scheme, ports = NATS, "nats://", {"nats": 4222, "tls": 4222}
 
     def __init__(self, connector: str, options: NatsAddressOptions) -> None:
         url, password, token = options["url"], options.get("password"), options.get("token")

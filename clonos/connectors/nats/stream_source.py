@@ -24,6 +24,7 @@ from clonos.connectors.nats.stream_splits import (
     split_of,
 )
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -54,6 +55,10 @@ class NatsSource(HistorySource, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.stream!r}, url={self.server.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.server.datasets(subject or self.stream for subject in self.subjects)
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns a split for each of the subjects, with the sequences at which the job begins to read them.

@@ -18,6 +18,7 @@ from clonos.connectors.nats.nats_errors import NATS
 from clonos.connectors.nats.stream_splits import is_subject
 from clonos.connectors.nats.subject_publisher import SubjectPublisher
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 logger = logging.getLogger("clonos.driver")
 
@@ -42,6 +43,10 @@ class SubjectSink(BrokerSink):
     def __repr__(self) -> str:
         subject = self.target if isinstance(self.target, str) else "a function"
         return f"{CONNECTOR}({subject!r}, url={self.server.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.server.datasets([self.target])
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

@@ -25,6 +25,7 @@ from clonos.connectors.postgres.table_copies import SYSTEM, TableCopies
 from clonos.connectors.secrets import Secret
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import PendingInput
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "postgres.changes"
 INVALIDATED: Final = "was invalidated, because it kept more than max_slot_wal_keep_size"
@@ -74,6 +75,7 @@ class PostgresChanges:
             advice = "Give table=, from which a publication is created, or the publication= that you have created."
             raise InvalidConnector(CONNECTOR, "one of table and publication is needed", advice)
         self.tables = tuple(identifier(CONNECTOR, table) for table in tables)
+        self._table_names = tables
         self.as_text = as_text
         self.server, self.slot, self.publication = server, slot, publication or slot
         if "'" in self.publication or '"' in self.publication or "," in self.publication:
@@ -83,6 +85,10 @@ class PostgresChanges:
 
     def __repr__(self) -> str:
         return f"postgres.changes({self.server!r}, slot={self.slot!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.server.datasets(self._table_names)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "acknowledged": {}}

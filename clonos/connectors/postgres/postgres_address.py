@@ -14,7 +14,6 @@ from clonos.connectors.kit.external_system import ExternalSystem, SystemRefused,
 from clonos.connectors.secrets import Secret, revealed, without
 from clonos.connectors.tables.database_text import PAIR
 from clonos.core.model.errors import EnvironmentFault, JobError
-from clonos.operators.lineage import Dataset
 
 CONNECT_TIMEOUT_S: Final = 10
 SESSION: Final = "; ".join(
@@ -83,14 +82,21 @@ class PostgresAddress(BrokerAddress):
             advice = "Give postgresql://user@host/database, or host=... dbname=..., and the password as a secret."
             raise InvalidConnector(connector, "dsn is neither a URL of PostgreSQL nor name=value pairs", advice)
 
-    def dataset(self, table: str) -> Dataset:
-        """Returns the name of a table in records of lineage; of a DSN that is a secret it has the description only."""
+    @property
+    def namespace(self) -> str:
+        """See ``BrokerAddress``; the scheme is that of OpenLineage."""
         if isinstance(self._url, Secret):
-            return Dataset(f"postgres://{self.place}", table)
+            return f"postgres://{self.place}"
         parts = split_dsn(self._url)
-        host, port = parts.get("host") or "localhost", parts.get("port") or "5432"
-        name = table if "." in table else f"public.{table}"
-        return Dataset(f"postgres://{host}:{port}", f"{parts.get('dbname') or parts.get('user') or ''}.{name}")
+        return f"postgres://{parts.get('host') or 'localhost'}:{parts.get('port') or '5432'}"
+
+    def dataset_name(self, name: str) -> str:
+        """See ``BrokerAddress``: database, schema and table."""
+        if isinstance(self._url, Secret):
+            return name
+        parts = split_dsn(self._url)
+        table = name if "." in name else f"public.{name}"
+        return f"{parts.get('dbname') or parts.get('user') or ''}.{table}"
 
     def connect(self, **options: Any) -> Any:
         """Opens a connection. Rows are compared by their text, so the session has settings of its own.

@@ -131,7 +131,7 @@ class PostgresTable(TableSink):
 
     def datasets(self) -> list[Dataset]:
         """See ``lineage.NamingConnector``."""
-        return [self.server.dataset(self.table)]
+        return self.server.datasets([self.table])
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares: the database, the table and its key."""

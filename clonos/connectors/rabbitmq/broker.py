@@ -23,7 +23,7 @@ _OPTION: Final = re.compile(r"Unknown URL parameter: '(\w+)'|Invalid (\w+) value
 class Broker(BrokerAddress):
     """RabbitMQ broker and virtual host."""
 
-    system, scheme = RABBITMQ, "amqp://"
+    system, scheme, ports = RABBITMQ, "amqp://", {"amqp": 5672, "amqps": 5671}
 
     def __init__(self, connector: str, options: AddressOptions) -> None:
         url = options["url"]
@@ -65,6 +65,10 @@ class Broker(BrokerAddress):
         found.socket_timeout, found.stack_timeout = CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S + 2
         found.client_properties = {"connection_name": f"clonos {self.connector}", **(found.client_properties or {})}
         return found
+
+    def dataset_name(self, name: str) -> str:
+        """See ``BrokerAddress``: after the virtual host, unless that is the default one."""
+        return name if self.path in ("", "/") else f"{self.path}/{name}"
 
     def secret_texts(self) -> Iterable[str]:
         """See ``BrokerAddress``."""

@@ -15,6 +15,7 @@ from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.exchange_publisher import ExchangePublisher, exchange_name
 from clonos.connectors.rabbitmq.link import Link
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "rabbitmq.exchange"
 DEDUPLICATION_HEADER: Final = "x-deduplication-header"
@@ -44,6 +45,10 @@ class ExchangeSink(BrokerSink):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.name!r}, url={self.broker.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.broker.datasets([self.name or self.target])
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

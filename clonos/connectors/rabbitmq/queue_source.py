@@ -21,6 +21,7 @@ from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "rabbitmq.queue"
 EMPTY_ANSWERS: Final = 2
@@ -52,6 +53,10 @@ class RabbitQueue(QueuedJournal, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.name!r}, url={self.broker.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.broker.datasets([self.name])
 
     def feed(self, offset_bytes: int, waits_for_checkpoints: bool) -> QueueFeed:
         """Connects and begins to consume, as the only consumer of the queue. Raises: as ``QueuedJournal``."""

@@ -18,6 +18,7 @@ from clonos.connectors.redis.redis_server import RedisServer
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
+from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "redis.sink"
 ID_FIELD: Final = b"clonos-id"
@@ -93,6 +94,10 @@ class EntrySink(BrokerSink):
     def __repr__(self) -> str:
         key = self.target if isinstance(self.target, str) else "a function"
         return f"{CONNECTOR}({key!r}, url={self.server.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.server.datasets([self.target])
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

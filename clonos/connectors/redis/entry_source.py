@@ -38,6 +38,7 @@ from clonos.connectors.redis.redis_server import REDIS, RedisServer
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import register
 from clonos.operators.connector_contract import PendingInput
+from clonos.operators.lineage import Dataset
 
 if TYPE_CHECKING:
     from clonos.api.event_time import Timestamps
@@ -109,6 +110,10 @@ class EntrySource(HistorySource, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({', '.join(self.keys)!r}, url={self.server.place!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return self.server.datasets(self.keys)
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the streams, with the places at which the job begins.

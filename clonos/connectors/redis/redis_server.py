@@ -40,7 +40,7 @@ _PASSING_ERRORS: Final = ("ReadOnlyError", "BusyLoadingError", "ClusterDownError
 class RedisServer(BrokerAddress):
     """Redis server, and the number of its database."""
 
-    system, scheme = REDIS, "redis://"
+    system, scheme, ports = REDIS, "redis://", {"redis": 6379, "rediss": 6379}
 
     def __init__(self, connector: str, options: AddressOptions) -> None:
         url = options["url"]
@@ -51,6 +51,10 @@ class RedisServer(BrokerAddress):
                 advice = "Give redis://user@host:6379/0, rediss:// for TLS, and the password as a secret."
                 raise InvalidConnector(connector, "url is no URL of Redis", advice)
             self._trust.check_url(url.startswith("rediss://"), "rediss://user@host:6379")
+
+    def dataset_name(self, name: str) -> str:
+        """See ``BrokerAddress``: after the number of the database."""
+        return f"{self.path.strip('/') or 0}/{name}"
 
     def secret_texts(self) -> Iterable[str]:
         """See ``BrokerAddress``."""

@@ -19,6 +19,7 @@ from clonos.connectors.web.web_options import FeedOptions, checked_file, checked
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import HttpLimits
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+from clonos.operators.lineage import Dataset, dataset_at
 
 CONNECTOR: Final = "web.poll"
 BODY_BYTES: Final = 8 << 20
@@ -37,6 +38,10 @@ class PollSource(ContinuedJournal[PollCursor]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.endpoint.shown_url!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.endpoint.url)]
 
     def feed(self, position: PollCursor) -> PollFeed:
         """Begins to ask.

@@ -36,6 +36,7 @@ from clonos.io.http.http_errors import HttpError, HttpRequestInvalid, redacted_u
 from clonos.io.http.http_requests import first_hop
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+from clonos.operators.lineage import Dataset, dataset_at
 
 logger = logging.getLogger("clonos.run")
 
@@ -116,6 +117,10 @@ class PostSink:
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.shown_url!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.url)]
 
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares."""

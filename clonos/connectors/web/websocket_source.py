@@ -29,6 +29,7 @@ from clonos.connectors.web.websocket_feed import (
 )
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.lineage import Dataset, dataset_at
 
 MESSAGE_BYTES: Final = 1 << 20
 MESSAGE_BYTES_LIMIT: Final = 16 << 20
@@ -46,6 +47,10 @@ class WebSocketSource(ContinuedJournal[WebSocketCursor]):
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.endpoint.shown_url!r})"
+
+    def datasets(self) -> list[Dataset]:
+        """See ``lineage.NamingConnector``."""
+        return [dataset_at(self.endpoint.url)]
 
     def feed(self, position: WebSocketCursor) -> WebSocketFeed:
         """Begins to receive.

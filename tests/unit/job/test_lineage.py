@@ -14,7 +14,22 @@ from uuid import UUID
 import pyarrow
 import pytest
 
-from clonos import delta, files, kafka, postgres, sqlite, values
+from clonos import (
+    delta,
+    files,
+    iceberg,
+    kafka,
+    mqtt,
+    nats,
+    postgres,
+    rabbitmq,
+    redis,
+    secrets,
+    sockets,
+    sqlite,
+    values,
+    web,
+)
 from clonos.api.graph import JobGraph
 from clonos.core.model.errors import JobError
 from clonos.job.lineage.lineage_events import LineageEvents
@@ -32,6 +47,8 @@ from tests.speed import scaled
 from tests.waiting import await_condition
 
 wait_until = partial(await_condition, scaled(20.0))
+NUMBERS = pyarrow.schema([("n", pyarrow.int64())])
+CHANGES = partial(postgres.changes, "postgresql://db/shop", slot="shop")
 SECOND_NS = 1_000_000_000
 BEGAN_NS = 1_700_000_000 * SECOND_NS
 STARTED = DriverStarted(
@@ -90,6 +107,45 @@ def test_data_sets_have_the_names_of_openlineage_without_users_and_options(
     connector: object, datasets: list[tuple[str, str]]
 ) -> None:
     assert datasets_of(connector) == [Dataset(*each) for each in datasets]
+
+
+@pytest.mark.parametrize(
+    ("connector", "datasets"),
+    [
+        (CHANGES(table=["a", "x.b"]), "postgres://db:5432 shop.public.a, postgres://db:5432 shop.x.b"),
+        (CHANGES(table="a", snapshot=True), "postgres://db:5432 shop.public.a"),
+        (CHANGES(publication="all"), ""),
+        (postgres.table(secrets.env("DSN"), "sums"), "postgres://<secret from $DSN> sums"),
+        (nats.source("orders", url="nats://me:pw@n1,nats://n2"), "nats://n1:4222 orders"),
+        (nats.source("orders", url="nats://n1", subjects=["a.*", "b"]), "nats://n1:4222 a.*, nats://n1:4222 b"),
+        (nats.sink("a.b", url="tls://n1:99"), "nats://n1:99 a.b"),
+        (nats.sink(str, url="tls://n1:99"), ""),
+        (nats.sink("a", url="nats://[::1]"), "nats://[::1]:4222 a"),
+        (nats.sink("a", url="nats://me:pw@n1:http"), "nats://n1:http a"),
+        (mqtt.source(["$share/all/a/+", "b"], session="s", url="mqtt://m"), "mqtt://m:1883 a/+, mqtt://m:1883 b"),
+        (mqtt.sink("a/b", url="mqtts://m"), "mqtt://m:8883 a/b"),
+        (rabbitmq.queue("in", url="amqp://me:pw@r1/%2F"), "amqp://r1:5672 in"),
+        (rabbitmq.queue("in", url="amqps://r1/shop?heartbeat=5"), "amqp://r1:5671 shop/in"),
+        (rabbitmq.exchange("out", url="amqp://r1"), "amqp://r1:5672 out"),
+        (rabbitmq.exchange("", routing_key="in", url="amqp://r1"), "amqp://r1:5672 in"),
+        (rabbitmq.exchange("", routing_key=str, url="amqp://r1"), ""),
+        (redis.source(["a", "b"], url="redis://:pw@r1"), "redis://r1:6379 0/a, redis://r1:6379 0/b"),
+        (redis.sink("a", url="rediss://r1:7000/3"), "redis://r1:7000 3/a"),
+        (redis.sink("a", url=secrets.env("URL")), "redis://<secret from $URL> 0/a"),
+        (iceberg.read("shop.a", catalog="main"), "iceberg://main shop.a"),
+        (iceberg.changes("shop.a", catalog={"uri": "http://me:pw@cat:8181/v1/?x=y"}), "http://cat:8181/v1 shop.a"),
+        (iceberg.table("shop.a", catalog={"uri": "sqlite:////c.db"}, schema=NUMBERS), "sqlite:///c.db shop.a"),
+        (iceberg.read("shop.a", catalog={"uri": secrets.env("URI")}), "iceberg://<secret from $URI> shop.a"),
+        (web.poll("HTTPS://shop.com/orders?key=1", every="1s"), "https://shop.com orders"),
+        (web.post("https://shop.com/in?key=1"), "https://shop.com in"),
+        (web.websocket("wss://shop.com/feed?key=1"), "wss://shop.com feed"),
+        (sockets.lines("host", 99), "tcp://host:99 /"),
+    ],
+)
+def test_parts_of_brokers_catalogs_and_servers_have_one_name_however_they_are_reached(
+    connector: object, datasets: str
+) -> None:
+    assert ", ".join(f"{each.namespace} {each.name}" for each in datasets_of(connector)) == datasets
 
 
 def test_a_run_begins_with_its_data_sets_and_columns_and_ends_under_the_same_id() -> None:
