@@ -1,5 +1,5 @@
-"""Exporters of a running job: a file with one JSON line per second, an endpoint for Prometheus, spans and metrics
-for OpenTelemetry, and events of OpenLineage."""
+"""Exporters of a running job: a file with one JSON line per second, an endpoint for Prometheus, spans, metrics and
+alarms for OpenTelemetry, and events of OpenLineage."""
 
 from __future__ import annotations
 

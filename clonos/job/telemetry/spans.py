@@ -64,6 +64,11 @@ def span_id(key: str) -> int:
     return xxhash.xxh3_64_intdigest(key.encode()) or 1
 
 
+def run_key(event: Event) -> str:
+    """Returns the key of the span of a run, of which an event is."""
+    return f"{event.job_id}/{event.term}/job"
+
+
 @dataclass(slots=True)
 class _Rollback:
     """Rollback whose tasks are not all live yet. ``ended_ns``: when the last of those that are became so."""
@@ -90,7 +95,7 @@ class HistorySpans:
         match event:
             case DriverStarted():
                 self._started, self._tasks = event, sum(event.tasks.values())
-                run = self._key(event, "job")
+                run = run_key(event)
                 attributes = {"clonos.how": event.how, "clonos.checkpoint": event.checkpoint, "host.name": event.host}
                 yield self._span(event, "job start", f"{run}/start", event.at_ns, attributes, trace=run, parent=run)
                 while self._early:
@@ -99,7 +104,7 @@ class HistorySpans:
                 yield from self._rolled_back()
                 began_ns = event.at_ns if self._started is None else self._started.at_ns
                 attributes = {"clonos.how": event.how, "clonos.checkpoint": event.checkpoint}
-                yield self._span(event, f"job {self._job}", self._key(event, "job"), began_ns, attributes, event.error)
+                yield self._span(event, f"job {self._job}", run_key(event), began_ns, attributes, event.error)
             case CheckpointDone():
                 key = self._key(event, f"checkpoint/{event.number}")
                 attributes = {"clonos.checkpoint": event.number}
@@ -223,7 +228,7 @@ class HistorySpans:
         parent: str = "",
         ended_ns: int | None = None,
     ) -> Span:
-        run = self._key(event, "job")
+        run = run_key(event)
         shared: Attributes = {"clonos.job": self._job, "clonos.job_id": event.job_id, "clonos.term": event.term}
         return Span(
             name,

@@ -19,6 +19,7 @@ from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.trace_messages import TracedStep
 from clonos.job.metrics_export import ObservedJob, start_exporters
 from clonos.job.run_history.history_events import (
+    Alarmed,
     CheckpointDone,
     DriverStarted,
     Event,
@@ -230,6 +231,46 @@ def test_spans_and_the_metrics_of_the_endpoint_reach_a_collector(monkeypatch: py
         assert [bound for bound, count in zip(upper, durations.bucket_counts, strict=True) if count] == [0.25, 0.5]
 
 
+def test_alarms_and_the_error_of_a_job_are_log_records_in_the_span_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    with OtlpCollector() as collector:
+        exporter = _exporting(collector.url)
+        exporter.note(STARTED)
+        exporter.note(Alarmed(at_ns=7 * MS, job_id="sums-1", term=2, text="the store is away; trying again"))
+        exporter.note(RunEnded(at_ns=9 * MS, job_id="sums-1", term=2, how="failed", checkpoint=3, error="KeyError"))
+        exporter.note(RunEnded(at_ns=9 * MS, job_id="sums-1", term=3, how="finished", checkpoint=3))
+        exporter.close()
+        alarm, end = collector.logs
+        assert (alarm.time_unix_nano, alarm.severity_text, alarm.event_name) == (7 * MS, "WARN", "clonos.alarm")
+        assert alarm.body.string_value == "the store is away; trying again"
+        assert attributes(alarm.attributes) == {"clonos.job": "sums", "clonos.job_id": "sums-1", "clonos.term": 2}
+        assert (end.severity_text, end.event_name, end.body.string_value) == ("ERROR", "clonos.job_failed", "KeyError")
+        runs = {each.span_id for each in collector.named("job sums") if each.status.code == 2}
+        assert {alarm.span_id, end.span_id} == runs
+
+
+def test_a_collector_that_takes_no_logs_is_reported_for_these_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    with OtlpCollector() as collector, caplog.at_level(logging.WARNING):
+        collector.refused.add("/v1/logs")
+        exporter = _exporting(collector.url)
+        exporter.note(STARTED)
+        for requests in (1, 2):
+            exporter.note(Alarmed(at_ns=7 * MS, job_id="sums-1", term=2, text="lost"))
+            wait_until(lambda: collector.refusals == requests)  # noqa: B023 called in the same turn
+        exporter.note(_recovered("a/0", 140))
+        wait_until(lambda: bool(collector.named("recovery")))
+        collector.refused.clear()
+        exporter.note(Alarmed(at_ns=8 * MS, job_id="sums-1", term=2, text="taken"))
+        exporter.close()
+        assert [each.body.string_value for each in collector.logs] == ["taken"]
+    refusal, again = (each.message for each in caplog.records)
+    assert "does not take logs" in refusal
+    assert "takes logs again; 2 of them were dropped" in again
+
+
 def test_the_variables_of_opentelemetry_name_the_collector_the_service_and_what_is_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,7 +298,7 @@ def test_a_collector_that_is_down_is_reported_once_and_the_job_goes_on(
         wait_until(lambda: "does not take" in caplog.text)
         exporter.note(_recovered("a/0", 140))
         exporter.close()
-    assert [each.message for each in caplog.records] == [caplog.records[0].message]
+    assert sorted(each.message.split(";")[0].split()[-1] for each in caplog.records) == ["metrics", "spans"]
 
 
 def test_a_collector_that_does_not_answer_holds_up_the_end_for_a_limited_time(
