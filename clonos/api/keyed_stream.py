@@ -15,7 +15,7 @@ from clonos.api.joining.keyed_joins import KeyedJoins
 from clonos.api.step import AnySink
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import ProcessFunction, Stream
-from clonos.api.transforms.calling import check_count
+from clonos.api.transforms.calling import KeyedCalling, check_count
 from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
@@ -41,6 +41,7 @@ State = TypeVar("State")
 class KeyedStream(
     KeyedJoins[K, T],
     KeyedAggregating[K, T],
+    KeyedCalling[K, T],
     KeyedChoosing[K, T],
     KeyedFolding[K, T],
     GraphBuilder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from clonos.core.task.async_calls import OpenCalls
 from clonos.core.task.call_parts import PART_BYTES
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
 from clonos.testing import Outputs, crash_test
 from clonos_chaos.jobs.api_jobs import CountPerKey, Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob
@@ -47,6 +49,31 @@ def test_random_worlds_of_jobs_with_concurrent_calls_are_correct() -> None:
         asked += len(answers)
         repeated += len(answers) - len({answer.key for answer in answers})
     assert asked > repeated > 0, "no failure ever repeated a call with its key"
+
+
+def test_a_call_with_the_state_before_the_last_one_is_detected() -> None:
+    olds: dict[tuple[int, int], int | None] = {}
+
+    def submit(right: Any, step: Any, number: int, given: Any, request: bytes) -> None:
+        if isinstance(step, AsyncStatefulMap):
+            key, seen, row = given
+            given = key, olds.setdefault((id(step), key), seen), row
+        right(step, number, given, request)
+
+    mutation = Mutation()
+    mutation.wrap(AsyncMap, "_submit", submit)
+    try:
+        assert any(_is_wrong(seed) for seed in range(40))
+    finally:
+        mutation.undo()
+
+
+def _is_wrong(seed: int) -> bool:
+    try:
+        world(seed).run()
+    except (AssertionError, WorldFailed):
+        return True
+    return False
 
 
 def test_all_records_of_a_key_have_the_answer_in_the_cache_whatever_dies() -> None:

@@ -1,4 +1,7 @@
-"""Fuzz jobs with calls at once (``map_async``, ``enrich``, ``enrich_batch``): a record has the answer given to it."""
+"""Fuzz jobs with calls at once (``map_async``, ``stateful_map_async``, ``enrich``, ``enrich_batch``).
+
+A record has the answer given to it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,12 @@ class AsideJob(ApiJob):
         if rng.random() < 0.5:
             rows = rows.rebalance()
         for stage in (1, 3):
-            kinds = (self._enriched, self._enriched_in_batches, self._mapped, self._mapped_in_parts)
+            kinds = (
+                *(self._enriched, self._enriched_in_batches, self._mapped, self._mapped_in_parts),
+                *(self._mapped_in_turn, self._mapped_in_turn_in_parts),
+            )
             answered = rng.choice(kinds)(rows, stage, rng)
-            rows = answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(stage + 1, rng.choice((0, 15))))
+            rows = answered.key_by(_key).process(CountPerKey(stage + 1, rng.choice((0, 15))))
         if rng.random() < 0.5:
             rows.sink(Immediate())
         else:
@@ -41,6 +47,24 @@ class AsideJob(ApiJob):
             partial(self._answered_in_parts, stage),
             capacity=rng.choice((1, 3, 16)),
             ordered=rng.random() < 0.5,
+            retries=rng.choice((0, 2)),
+            parallelism=rng.choice((1, 2)),
+            log_calls=True,
+            effects=True,
+        )
+
+    def _mapped_in_turn(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.key_by(_key).stateful_map_async(
+            partial(self._answered_in_turn, stage),
+            capacity=rng.choice((1, 2, 16)),
+            retries=rng.choice((0, 2)),
+            parallelism=rng.choice((1, 2)),
+        )
+
+    def _mapped_in_turn_in_parts(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.key_by(_key).stateful_map_async(
+            partial(self._answered_in_turn_in_parts, stage),
+            capacity=rng.choice((1, 2, 16)),
             retries=rng.choice((0, 2)),
             parallelism=rng.choice((1, 2)),
             log_calls=True,
@@ -96,6 +120,26 @@ class AsideJob(ApiJob):
 
     def _answered(self, stage: int, row: Row, idempotency_key: str) -> Row:
         return _with_answer(stage, row, self._looked_up(stage, row[0], idempotency_key))
+
+    def _answered_in_turn(
+        self, stage: int, key: int, seen: int | None, row: Row, idempotency_key: str
+    ) -> tuple[int, Row]:
+        return _in_turn(stage, seen, row, self._looked_up(stage, row[0], idempotency_key))
+
+    def _answered_in_turn_in_parts(self, stage: int, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        _, lineage = self._answered_in_parts(stage, row)
+        return _in_turn(stage, seen, row, lineage[-1][-1])
+
+
+def _key(row: Row) -> int:
+    return row[0] % KEYS
+
+
+def _in_turn(stage: int, seen: int | None, row: Row, answer: int) -> tuple[int, Row]:
+    """Returns how many rows of the key have come, which is its state, and the row with that number."""
+    offset, lineage = row
+    now = (seen or 0) + 1
+    return now, (offset, (*lineage, (stage, 0, now, 0, 0, answer)))
 
 
 def _offset(row: Row) -> int:

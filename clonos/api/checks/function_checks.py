@@ -50,7 +50,7 @@ METHODS_OF_OTHERS: Final = (
 )
 """Methods by which other libraries give records to a class."""
 
-AWAITING: Final = frozenset({"map_async", "enrich", "enrich_batch"})
+AWAITING: Final = frozenset({"map_async", "stateful_map_async", "enrich", "enrich_batch"})
 """Methods that await ``async def`` functions."""
 
 COMPUTE_FIRST: Final = (

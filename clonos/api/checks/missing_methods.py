@@ -128,9 +128,10 @@ KEYED_HINTS: Final = {
     **STREAM_HINTS,
     "merge_ordered": "Call it on the stream before key_by.",
     **dict.fromkeys(
-        ("map", "filter", "flat_map", "map_async", "enrich", "enrich_batch", "map_batches", "rebalance", "broadcast"),
+        ("map", "filter", "flat_map", "enrich", "enrich_batch", "map_batches", "rebalance", "broadcast"),
         ON_KEYED,
     ),
+    "map_async": f"Use stateful_map_async(function), whose calls have the state of the key. {ON_KEYED}",
     **dict.fromkeys(("select", "with_columns", "drop", "rename"), ON_KEYED),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED

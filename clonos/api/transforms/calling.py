@@ -1,8 +1,9 @@
-"""Steps that make several calls at once: map_async, and map, filter and flat_map with ``par``."""
+"""Steps that make several calls at once: map_async, stateful_map_async, and map, filter and flat_map with ``par``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
@@ -14,25 +15,32 @@ from clonos.api.steps import GraphBuilder
 from clonos.api.themes import Theme
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
+from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
 from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
 
+K = TypeVar("K")
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class CallOptions(CommonWithEffects, Generic[T], total=False):
-    """Options of ``map_async`` for any function."""
+class KeyedCallOptions(CommonWithEffects, total=False):
+    """Options of ``stateful_map_async`` for any function."""
 
     capacity: int
-    ordered: bool
     retries: int
     retry_after: str | float | timedelta
+    log_calls: bool
+
+
+class CallOptions(KeyedCallOptions, Generic[T], total=False):
+    """Options of ``map_async`` for any function."""
+
+    ordered: bool
     key: Callable[[T], object] | str | None
     per_key: int
-    log_calls: bool
 
 
 class Calling(Theme, Generic[T]):
@@ -92,26 +100,86 @@ class Calling(Theme, Generic[T]):
             InvalidJob: an argument cannot be used.
         """
         step = common.get("name") or "map_async"
-        for what, number, least in (("capacity", capacity, 1), ("per_key", per_key, 1), ("retries", retries, 0)):
-            check_count(step, what, number, least)
-        _check_timeout(step, timeout, function)
-        policy = CallPolicy(
-            timeout_ns=None if timeout is None else duration_ns(timeout),
-            retries=retries,
-            retry_after_ns=duration_ns(retry_after),
-            key=itemgetter(key) if isinstance(key, str) else key,
-            per_key=per_key,
-        )
-        if not log_calls:
-            _check_unlogged(step, common)
-        arguments: dict[str, Any] = {
-            "function": function,
-            "capacity": capacity,
-            "is_ordered": ordered,
-            "policy": policy,
-            "logs_calls": log_calls,
-        }
+        check_count(step, "per_key", per_key, 1)
+        arguments = _call_arguments(step, function, capacity, timeout, retries, retry_after, log_calls, common)
+        by = {"key": itemgetter(key) if isinstance(key, str) else key, "per_key": per_key}
+        arguments |= {"is_ordered": ordered, "policy": replace(arguments["policy"], **by)}
         return self._stream(self._step("map_async", lambda given: AsyncMap.facts(given, function, **arguments), common))
+
+
+class KeyedCalling(Theme, Generic[K, T]):
+    """Base of ``KeyedStream`` with ``stateful_map_async``."""
+
+    @overload
+    def stateful_map_async(
+        self,
+        function: Callable[..., Coroutine[Any, Any, tuple[Any, U]]],
+        *,
+        timeout: str | float | timedelta | None = None,
+        **options: Unpack[KeyedCallOptions],
+    ) -> Stream[U]: ...
+
+    @overload
+    def stateful_map_async(
+        self, function: Callable[..., tuple[Any, U]], *, timeout: None = None, **options: Unpack[KeyedCallOptions]
+    ) -> Stream[U]: ...
+
+    def stateful_map_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        capacity: int = 16,
+        timeout: str | float | timedelta | None = None,
+        retries: int = 0,
+        retry_after: str | float | timedelta = "100ms",
+        log_calls: bool = False,
+        **common: Unpack[CommonWithEffects],
+    ) -> Stream[Any]:
+        """Applies ``function(key, state, value) -> (state, result)``, which waits for I/O, to each record.
+
+        The calls of a key run one after the other, in the order of its records; up to ``capacity`` keys run at once.
+        The state of a new key is None. Returning None as the state deletes the state of the key. A call that raises
+        leaves the state as it was. The results of a key keep the order of its records; those of other keys come between
+        as they arrive.
+
+        Args:
+            function: as for ``map_async``: runs in a thread, or in an event loop if it is ``async def``, and may have a
+                parameter ``idempotency_key``.
+            capacity: keys of one task whose calls run at once, at least 1. Further records wait.
+            timeout: as for ``map_async``.
+            retries: how often a call that raises is repeated, with the same state, before its exception counts.
+            retry_after: the pause before the first repetition; each further pause is twice as long.
+            log_calls: as for ``map_async``: True records each call that the function makes.
+
+        Raises:
+            InvalidJob: an argument cannot be used.
+        """
+        step = common.get("name") or "stateful_map_async"
+        arguments = _call_arguments(step, function, capacity, timeout, retries, retry_after, log_calls, common)
+        return self._stream(
+            self._step("stateful_map_async", lambda given: AsyncStatefulMap.facts(given, function, **arguments), common)
+        )
+
+
+def _call_arguments(
+    step: str,
+    function: Callable[..., Any],
+    capacity: int,
+    timeout: str | float | timedelta | None,
+    retries: int,
+    retry_after: str | float | timedelta,
+    log_calls: bool,
+    common: CommonWithEffects,
+) -> dict[str, Any]:
+    """Returns the arguments of the operator of a step that makes calls. Raises: InvalidJob: one cannot be used."""
+    check_count(step, "capacity", capacity, 1)
+    check_count(step, "retries", retries, 0)
+    _check_timeout(step, timeout, function)
+    if not log_calls:
+        _check_unlogged(step, common)
+    timeout_ns = None if timeout is None else duration_ns(timeout)
+    policy = CallPolicy(timeout_ns=timeout_ns, retries=retries, retry_after_ns=duration_ns(retry_after))
+    return {"function": function, "capacity": capacity, "policy": policy, "logs_calls": log_calls}
 
 
 def add_parallel(

@@ -58,7 +58,7 @@ class AsyncMap(Operator):
     """Results of a call in a thread per record. A watermark waits for the results of all records before it."""
 
     state = ()
-    called_with = (("record",),)
+    called_with: ClassVar[tuple[tuple[str, ...], ...]] = (("record",),)
     runs_user_code = True
     is_per_record = True
     has_calls: ClassVar[bool] = True
@@ -131,15 +131,19 @@ class AsyncMap(Operator):
         """Requests the calls again that were open when the state was taken."""
         for number, record in self._open.entries.items():
             if number not in self._done.entries:
-                self._submit(number, record, encode_value(record))
+                self._admit(number, record, encode_value(record))
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for record, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
             request = self._begin(record, timestamp_ns)
             if request is not None:
-                self._submit(self._number, record, request)
+                self._admit(self._number, record, request)
                 self._number += self._stride
         self._next.set(0, self._number)
+
+    def _admit(self, number: int, record: Any, request: bytes) -> None:
+        """Requests the call of a record that has come, or lets it wait."""
+        self._submit(number, (record,), request)
 
     def _begin(self, record: Any, timestamp_ns: int | None) -> bytes | None:
         """Stores a record until the call with the next number is complete. Returns its bytes, None if it has none."""
@@ -216,17 +220,18 @@ class AsyncMap(Operator):
             self._parts.set((number, name), data)
             self._part_names.setdefault(number, []).append(name)
 
-    def _submit(self, number: int, record: Any, request: bytes) -> None:
+    def _submit(self, number: int, given: tuple[Any, ...], request: bytes) -> None:
+        """Requests the call with these arguments. ``request``: what is asked, encoded."""
         parts = None
         if self._parts is not None:
             parts = {name: self._parts.entries[number, name] for name in self._part_names.get(number, ())}
-        key = self._recorder.submit(number, self._step, request, partial(self._perform, record), parts)
+        key = self._recorder.submit(number, self._step, request, partial(self._perform, given), parts)
         if parts is not None and OWN_KEY not in parts:
             self.take_part(number, OWN_KEY, key.encode())
 
-    def _perform(self, record: Any, key: str, inside: CallLife | None = None) -> object:
+    def _perform(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> object:
         """Makes a call, in a thread of its own."""
-        found = self._caller.call(record, key, inside)
+        found = self._caller.call(given, key, inside)
         if self._shape is ResultShape.FILTER:
             return bool(found)
         return found if self._shape is ResultShape.MAP else list(checked_items(found))

@@ -66,38 +66,38 @@ class Caller:
         if self._policy.rate is not None:
             self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
 
-    def call(self, record: Any, key: str, inside: CallLife | None = None) -> Any:
-        """Makes the call for a record; the attempts have the same idempotency key, and each gets a copy of the record.
+    def call(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> Any:
+        """Makes the call with these arguments; the attempts have the same idempotency key, and each gets copies.
 
-        The record itself stays as it came: it is state of the task until the call is complete. ``inside``: records the
+        The arguments stay as they came: they are state of the task until the call is complete. ``inside``: records the
         calls that the function makes.
         """
         of = self._policy.key
         if of is None:
-            return self._repeated(record, key, inside)
-        with self._turns.of(of(record)):
-            return self._repeated(record, key, inside)
+            return self._repeated(given, key, inside)
+        with self._turns.of(of(*given)):
+            return self._repeated(given, key, inside)
 
     def close(self) -> None:
         """Ends the event loop and all pauses."""
         self._is_closed.set()
         self._loop.close()
 
-    def _repeated(self, record: Any, key: str, inside: CallLife | None) -> Any:
+    def _repeated(self, given: tuple[Any, ...], key: str, inside: CallLife | None) -> Any:
         for attempt in range(self._policy.retries):
             try:
-                return self._once(record, key, inside, attempt)
+                return self._once(given, key, inside, attempt)
             except Exception:  # noqa: BLE001  the last attempt raises what it raises
                 pause_ns = self._policy.retry_after_ns << attempt
                 self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
-        return self._once(record, key, inside, self._policy.retries)
+        return self._once(given, key, inside, self._policy.retries)
 
-    def _once(self, record: Any, key: str, inside: CallLife | None, attempt: int) -> Any:
+    def _once(self, given: tuple[Any, ...], key: str, inside: CallLife | None, attempt: int) -> Any:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
         with self._recording(key, inside, attempt) as begin:
             begin()
-            called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
+            called = self._function(*copied(given), **({KEY_PARAMETER: key} if self._takes_key else {}))
             if not inspect.iscoroutine(called):
                 return called
             return self._loop.run(called if inside is None else _begun(called, begin), self._policy.timeout_ns)

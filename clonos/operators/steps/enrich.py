@@ -154,7 +154,7 @@ class Enrich(AsyncMap):
         self._asked[number] = stored
         if self._cache is not None:
             self._asking[stored] = number
-        self._submit(number, argument, encode_value(argument))
+        self._submit(number, (argument,), encode_value(argument))
 
     def _submit_open(self) -> None:
         for number, record in self._open.entries.items():

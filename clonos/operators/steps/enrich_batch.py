@@ -103,7 +103,7 @@ class EnrichBatch(Enrich):
     def _call(self, call: int, keys: Sequence[Any], arguments: list[Any]) -> None:
         if self._cache is not None:
             self._asking.update(dict.fromkeys(keys, call))
-        self._submit(call, arguments, encode_value(arguments))
+        self._submit(call, (arguments,), encode_value(arguments))
 
     def _submit_open(self) -> None:
         """Asks the open questions again, and gathers the keys that no call has asked for."""
@@ -121,9 +121,10 @@ class EnrichBatch(Enrich):
         for call, asked in arguments.items():
             self._call(call, list(asked), list(asked.values()))
 
-    def _perform(self, record: Any, key: str, inside: CallLife | None = None) -> object:
+    def _perform(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> object:
         """Asks for keys, in a thread of its own. The outcome of the call has that of each key."""
-        answers = answers_of(record, self._caller.call(record, key, inside), self._field)
+        (keys,) = given
+        answers = answers_of(keys, self._caller.call(given, key, inside), self._field)
         return [encode_outcome(self._step, answer) for answer in answers]
 
     # --- answers

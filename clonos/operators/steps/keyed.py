@@ -94,7 +94,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
         def consume(records: Iterator[Any]) -> None:
             nonlocal is_done
             places = table.entries, table.changed, results
-            is_done = fold_rows(records, rows, self._function, *places, table.delete, _pair_of, _beside)
+            is_done = fold_rows(records, rows, self._function, *places, table.delete, pair_of, beside)
 
         self.guard.run(consume, rows, pairs=rows)
         if is_done:
@@ -106,16 +106,16 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, self._getter()
         for key, (user_key, value) in records:
-            state, result = _pair_of(function(user_key, get(key), value))
+            state, result = pair_of(function(user_key, get(key), value))
             if state is None:
                 table.delete(key)
             else:
                 entries[key] = state
                 changed[key] = None
-            append(_beside(state, result))
+            append(beside(state, result))
 
 
-def _pair_of(found: Any) -> tuple[Any, Any]:
+def pair_of(found: Any) -> tuple[Any, Any]:
     """Returns what a function has returned as a pair. Raises: TypeError: it is not one."""
     try:
         state, result = found
@@ -124,7 +124,7 @@ def _pair_of(found: Any) -> tuple[Any, Any]:
     return state, result
 
 
-def _beside(state: Any, result: Any) -> Any:
+def beside(state: Any, result: Any) -> Any:
     """Returns a result that may be emitted beside a state, of which it may be a part."""
     try:
         immutability_check()(state)

@@ -125,6 +125,7 @@ def test_fused_steps_keys_and_tasks_are_those_of_the_compiled_plan() -> None:
 
 CALLS: dict[str, Callable[[Any], Any]] = {
     "map_async": lambda rows: rows.map_async(abs, name="call"),
+    "stateful_map_async": lambda rows: rows.key_by(abs).stateful_map_async(lambda _, seen, n: (n, n), name="call"),
     "enrich": lambda rows: rows.enrich(abs, on=abs, name="call"),
     "enrich_batch": lambda rows: rows.enrich_batch(sorted, on=abs, name="call"),
     "par": lambda rows: rows.map(abs, par=4, name="call"),

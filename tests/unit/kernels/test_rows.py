@@ -23,7 +23,7 @@ from clonos.core.values.rows import LazyRows, column_of, key_place, take_rows
 from clonos.kernels import choice
 from clonos.operators.kinds.object_pane_batch import by_pane
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.steps.keyed import _beside, _pair_of
+from clonos.operators.steps.keyed import beside, pair_of
 from clonos.operators.windows.grid import UtcGrid
 
 INTS, TUPLES, PLACE = 2, 7, 14
@@ -419,12 +419,12 @@ def test_a_receiver_may_be_dropped_with_its_key(native: Any) -> None:
 def by_hand(records: Iterator[Any], function: Any, table: Table, results: list[Any]) -> None:
     """Does what the kernel does."""
     for key, value in records:
-        state, result = _pair_of(function(key, table.entries.get(key), value))
+        state, result = pair_of(function(key, table.entries.get(key), value))
         if state is None:
             table.delete(key)
         else:
             table.set(key, state)
-        results.append(_beside(state, result))
+        results.append(beside(state, result))
 
 
 def folded(rows: list[Any], function: Any, native: Any, before: dict[Any, Any]) -> tuple[Any, ...]:
@@ -437,7 +437,7 @@ def folded(rows: list[Any], function: Any, native: Any, before: dict[Any, Any]) 
             by_hand(records, function, table, results)
         else:
             places = table.entries, table.changed, results
-            assert native.fold_rows(records, rows, function, *places, table.delete, _pair_of, _beside)
+            assert native.fold_rows(records, rows, function, *places, table.delete, pair_of, beside)
     except Exception as raised:  # noqa: BLE001  compared
         error = f"{type(raised).__name__}: {raised}"
     tables = list(table.entries.items()), list(table.changed), list(table.deleted)
@@ -527,7 +527,7 @@ def test_rows_whose_keys_do_not_represent_themselves_are_left_alone(native: Any,
     results: list[Any] = []
     records = iter(rows)
     places = table.entries, table.changed, results
-    assert not native.fold_rows(records, rows, listed, *places, table.delete, _pair_of, _beside)
+    assert not native.fold_rows(records, rows, listed, *places, table.delete, pair_of, beside)
     assert (results, table.entries, list(records)) == ([], {}, rows)
 
 

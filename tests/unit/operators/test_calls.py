@@ -110,7 +110,7 @@ def test_async_functions_run_in_one_loop_at_once() -> None:
         return number * 2
 
     caller = Caller("step", meet, CallPolicy())
-    assert sorted(in_threads([partial(caller.call, number, "key") for number in range(4)])) == [0, 2, 4, 6]
+    assert sorted(in_threads([partial(caller.call, (number,), "key") for number in range(4)])) == [0, 2, 4, 6]
     assert len(loops) == 1
     caller.close()
 
@@ -139,7 +139,7 @@ def test_an_async_function_is_cancelled_at_its_timeout() -> None:
 
     caller = Caller("step", hang, CallPolicy(timeout_ns=10_000_000))
     with pytest.raises(TimeoutError, match=r"longer than 0\.01 s"):
-        caller.call(7, "key")
+        caller.call((7,), "key")
     assert cancelled == [7]
     caller.close()
 
@@ -156,7 +156,7 @@ def test_the_end_of_a_step_cancels_its_async_calls() -> None:
 
     def call() -> None:
         try:
-            caller.call(1, "key")
+            caller.call((1,), "key")
         except RuntimeError as error:
             errors.append(error)
 
@@ -167,7 +167,7 @@ def test_the_end_of_a_step_cancels_its_async_calls() -> None:
     thread.join(FOREVER_S)
     assert "cancelled" in str(errors)
     with pytest.raises(RuntimeError, match="the calls of step have ended"):
-        caller.call(2, "key")
+        caller.call((2,), "key")
 
 
 @pytest.mark.parametrize("failures", [0, 2, 3])
@@ -183,9 +183,9 @@ def test_a_call_is_repeated_with_the_same_idempotency_key(failures: int) -> None
     caller = Caller("step", call, CallPolicy(retries=2, retry_after_ns=1))
     if failures > 2:
         with pytest.raises(OSError, match="busy"):
-            caller.call(5, "key")
+            caller.call((5,), "key")
     else:
-        assert caller.call(5, "key") == 5
+        assert caller.call((5,), "key") == 5
     assert keys == ["key"] * min(failures + 1, 3)
 
 
@@ -206,8 +206,8 @@ def test_calls_of_one_key_wait_for_each_other_and_those_of_others_do_not() -> No
             running[key] -= 1
 
     caller = Caller("step", call, CallPolicy(key=lambda record: record[0], per_key=1))
-    firsts = [partial(caller.call, (key, True), "key") for key in range(3)]
-    rest = [partial(caller.call, (key, False), "key") for key in range(3) for _ in range(5)]
+    firsts = [partial(caller.call, ((key, True),), "key") for key in range(3)]
+    rest = [partial(caller.call, ((key, False),), "key") for key in range(3) for _ in range(5)]
     in_threads(firsts + rest)
     assert highest == {0: 1, 1: 1, 2: 1}
 
@@ -295,7 +295,7 @@ def test_each_attempt_gets_the_record_as_it_came() -> None:
 
     caller = Caller("step", call, CallPolicy(retries=2, retry_after_ns=1))
     with pytest.raises(OSError, match="busy"):
-        caller.call({"n": 0}, "key")
+        caller.call(({"n": 0},), "key")
     assert seen == [1, 1, 1]
 
 
@@ -325,7 +325,7 @@ def test_a_record_whose_call_raises_goes_to_the_error_output_as_it_came(shape: s
 
 def test_a_built_in_class_that_shows_no_parameters_is_called() -> None:
     caller = Caller("step", int, CallPolicy())
-    assert caller.call("7", "key") == 7
+    assert caller.call(("7",), "key") == 7
 
 
 def test_effects_need_calls_that_are_logged() -> None:

@@ -25,7 +25,7 @@ from clonos_chaos.jobs.graphs.graph_choices import (
     Totalling,
 )
 from clonos_chaos.jobs.graphs.graph_joins import AsOf, Broadcasting, ConnectedBranches, Joining, LookingUp
-from clonos_chaos.jobs.graphs.graph_rows import GraphSource, GraphStep, Item, Row, same
+from clonos_chaos.jobs.graphs.graph_rows import GraphSource, GraphStep, Item, Row, in_turn, same
 from clonos_chaos.jobs.graphs.graph_windows import ByTheClock, Passing, Totals, Windowing
 
 Maker = Callable[[int, Random], GraphStep]
@@ -89,6 +89,8 @@ class GraphJob(ApiJob):
         for step in self.steps:
             if rng.random() < 0.1:
                 rows = rows.map_async(same, capacity=rng.choice((1, 4)), ordered=rng.random() < 0.5)
+            if rng.random() < 0.05:
+                rows = rows.key_by(lambda row: row[0] % 3).stateful_map_async(in_turn, capacity=rng.choice((1, 4)))
             rows = step.build(rows, late)
         sinks: list[Any] = rng.sample((Immediate(), Parts()), 2)
         rows.map(partial(_output, False)).sink(sinks[0])

@@ -63,6 +63,11 @@ def same(row: Any) -> Any:
     return row
 
 
+def in_turn(key: int, seen: int | None, row: Any) -> tuple[int, Any]:
+    """Returns how many rows of the key have come, which is its state, and the row."""
+    return (seen or 0) + 1, row
+
+
 class GraphStep:
     """Step of a random graph. ``build`` adds it to a stream, ``twin`` does to all items what it does to the stream."""
 

@@ -29,10 +29,23 @@ from clonos.core.model.errors import JobError
 METHODS: Final = frozenset(
     (
         *("map", "filter", "flat_map", "map_batches", "map_async", "key_by", "process", "reduce", "aggregate"),
-        *("stateful_map", "peek", "with_timestamps", "partition_custom", "divide", "side_output", "connect", "join"),
+        *(
+            "stateful_map",
+            "stateful_map_async",
+            "peek",
+            "with_timestamps",
+            "partition_custom",
+            "divide",
+            "side_output",
+            "connect",
+            "join",
+        ),
     )
 )
 """Methods of streams that take functions of the user."""
+
+RECORDED: Final = frozenset({"map_async", "stateful_map_async"})
+"""Methods whose calls have one outcome each in the log."""
 
 MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "builtins.list": list,
@@ -94,7 +107,7 @@ class StaticFile:
                     for of_frames in (False, True) if method == "map_batches" else (False,):
                         found = findings_from(
                             reached,
-                            is_recorded=method == "map_async" and not logs_calls,
+                            is_recorded=method in RECORDED and not logs_calls,
                             has_effects=has_effects,
                             intercepts=intercepts,
                             logs_calls=logs_calls,
