@@ -20,7 +20,7 @@ from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.rescale import BESIDE
 from clonos.core.coordinator.rescale_machine import Cutting, State, Steady, Switching
 from clonos.core.model.errors import JobError
-from clonos.core.model.plan import Plan, refusals
+from clonos.core.model.plan import Plan
 from clonos.job.continuing.start_widths import WidthsRefused, by_vertex
 from clonos.job.status_view import rescale_phase
 from clonos.operators.job_image import JobImage
@@ -124,7 +124,6 @@ class RequestedWidths:
             if self._driver.ask(lambda coordinator: not isinstance(coordinator.rescale, Steady)):
                 raise RescaleBusy(self._job, BESIDE)
             plan = self._driver.ask(_plan)
-            self._refuse_more_tasks_than_splits(plan, wanted)
             now = plan.widths
             if not is_placed_anew and wanted.items() <= now.items():
                 return 0
@@ -134,19 +133,6 @@ class RequestedWidths:
                 self._wait(None, "")
         self._check(request)
         return request
-
-    def _refuse_more_tasks_than_splits(self, plan: Plan, wanted: Mapping[str, int]) -> None:
-        """Refuses tasks of a source that would have no split: each would end at once, and after the end of a task the
-        job keeps its widths. Raises: RescaleRefused."""
-        if refusals(plan, wanted):  # then the coordinator gives the reason
-            return
-        for number, (now, then) in enumerate(zip(plan.vertices, plan.with_widths(wanted).vertices, strict=True)):
-            source = _source_with_splits(self._image, number)
-            splits = len(self._image.splits[source]) if source is not None else then.parallelism
-            if then.parallelism > max(now.parallelism, splits):
-                split = "split" if splits == 1 else "splits"
-                reason = f'"{source}" cannot have {then.parallelism} tasks: the source has only {splits} {split}'
-                raise RescaleRefused(self._job, reason)
 
     def _by_vertex(self, widths: Mapping[str, int]) -> dict[str, int]:
         """Returns numbers of tasks by the name of the vertex. Raises: RescaleRefused: there is no such step."""

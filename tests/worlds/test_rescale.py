@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clonos_chaos.sim.rare_situations import RESCALED
+from clonos_chaos.sim.rare_situations import RESCALED, RESCALED_AFTER_END
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 from tests.worlds.search import Search
@@ -30,6 +30,12 @@ def test_a_failure_after_the_metadata_is_begun_does_not_stop_the_change(scene: s
         assert is_done(world)
         assert world.outcome.reached[RESCALED] >= 1
         assert world.outcome.rollbacks == 0
+
+
+def test_a_source_without_a_split_ends_and_its_width_changes_again() -> None:
+    worlds = played_scene("53 source has more tasks than splits, and then fewer")
+    assert all(map(is_done, worlds))
+    assert any(world.outcome.reached.get(RESCALED_AFTER_END) for world in worlds), "the others ended during the change"
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(53) if scene not in MADE + ENDS_THE_CHANGE])

@@ -23,7 +23,7 @@ from clonos_chaos.checks.channel_watch import ChannelWatch
 from clonos_chaos.checks.log_watch import LogWatch
 from clonos_chaos.checks.situation_watch import Situations
 from clonos_chaos.checks.survival import Survival
-from clonos_chaos.sim.rare_situations import RESCALED
+from clonos_chaos.sim.rare_situations import RESCALED, RESCALED_AFTER_END
 from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
@@ -108,6 +108,8 @@ class Oracle:
     def _check_cut(self, before: View) -> None:
         """Checks that each task stands at the barrier of the cut: its log ends there, and its output is committed."""
         assert self._last is not None
+        if any(entry.final for entry in self._last.tasks):
+            self.world.count(RESCALED_AFTER_END)
         is_committed = self.world.committed_up_to >= self._last.checkpoint
         if not is_committed and any(entry.prepared for entry in self._last.tasks):
             self.world.fail(

@@ -90,7 +90,7 @@ def divided(
         snapshot, prepared = _snapshot_of(task, metadata, before, plan, restored)
         name = f"snapshots/{task}/{metadata.checkpoint:012d}-{term << 32:x}-full"
         store[name] = (encode_snapshot(snapshot),)
-        entries.append(TaskEntry(task, snapshot.incarnation, metadata.checkpoint, (name,), 0, False, prepared))
+        entries.append(TaskEntry(task, snapshot.incarnation, metadata.checkpoint, (name,), 0, snapshot.final, prepared))
     numbers = _next_rows(metadata, before, restored)
     retired = {name: number for name, number in numbers.items() if plan.task_named(name) is None}
     return structs.replace(metadata, tasks=tuple(entries), plan=shape_of(plan), retired=retired)
@@ -139,16 +139,25 @@ def _snapshot_of(
         previous=None,
         inputs=tuple((channel.id, 0) for channel in plan.inputs[task]),
         outputs=tuple((channel.id, written if channel.receiver is None else 0) for channel in plan.outputs[task]),
-        ended=(),
+        ended=tuple(each.id for each in plan.inputs[task] if _has_ended(each.sender, metadata, before, plan)),
         log_offset_bytes=0,
         instant_ns=max((each.snapshot.instant_ns for each in found if each is not None), default=0),
-        final=False,
+        final=_has_ended(task, metadata, before, plan),
         position=encode_value((position, 0, {})),
         changes=encode_value((state, [])),
         records_in=head.records_in if head is not None else 0,
         calls=head.calls if head is not None else (),
     )
     return snapshot, prepared
+
+
+def _has_ended(task: TaskId, metadata: CheckpointMetadata, before: Plan, plan: Plan) -> bool:
+    """Returns whether a task begins at the end of its stream: the task whose state it has ended, or all of them did."""
+    vertex = plan.vertex_of[task]
+    width, first = before.vertices[vertex].parallelism, before.first_task[vertex]
+    if width == plan.vertices[vertex].parallelism:
+        return metadata.tasks[first + plan.index_of(task)].final
+    return all(entry.final for entry in metadata.tasks[first : first + width])
 
 
 def _position_of(restored: RestoredState) -> Position:

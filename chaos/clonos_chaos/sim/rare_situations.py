@@ -35,4 +35,5 @@ SITUATIONS = (
 )
 
 RESCALED = "widths changed"
-"""Reached in worlds that ask for it only."""
+RESCALED_AFTER_END = "widths changed after the end of a task"
+"""These two are reached in worlds that ask for them only."""

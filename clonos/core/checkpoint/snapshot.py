@@ -1,4 +1,4 @@
-"""Snapshots as objects of the checkpoint store: their encoding, and the restoring of a state from them (protocol 5)."""
+"""Snapshots as objects of the checkpoint store: encoding, chains, and the restoring of state from them (protocol 5)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import structs
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import Snapshot, StateSource
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
@@ -165,3 +166,33 @@ def decode_snapshot(data: bytes | memoryview, name: str) -> Snapshot:
         return _decoder.decode(data)
     except DECODE_ERRORS as error:
         raise SnapshotMalformed(name, str(error)) from None
+
+
+class SnapshotChain:
+    """Chain of the snapshots that one incarnation takes, from the restored one on: what each builds on, and how many
+    restore it (protocol 5)."""
+
+    __slots__ = ("_previous", "length")
+
+    def __init__(self, restored: Snapshot | None) -> None:
+        self._previous = restored.checkpoint if restored and not restored.sources else None
+        self.length = restored.chain_length if restored else 0  # number of objects that restore the latest snapshot
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next snapshot is the first and must be full."""
+        return self._previous is None
+
+    def is_long(self, length_max: int) -> bool:
+        """Returns whether a new chain is due, because restoring the latest snapshot takes ``length_max`` objects."""
+        return not self.is_empty and self.length >= length_max
+
+    def append(self, checkpoint: CheckpointId, is_whole: bool) -> CheckpointId | None:
+        """Adds a snapshot and returns the checkpoint that it builds on.
+
+        ``is_whole``: the whole state is stored beside it, and later snapshots build on that.
+        """
+        is_base = self.is_empty or is_whole
+        previous, self._previous = self._previous, checkpoint
+        self.length = 1 if is_base else self.length + 1
+        return previous

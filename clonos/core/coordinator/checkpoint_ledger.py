@@ -155,11 +155,8 @@ def metadata_of(
     *,
     is_placed_anew: bool = False,
 ) -> CheckpointMetadata:
-    """Returns the metadata of checkpoint ``number``, from one acknowledgement per task.
-
-    It is no cut once a task has ended: nothing of it would go on in other tasks.
-    """
-    is_cut = bool(widths) and not any(message.final for message in messages.values())
+    """Returns the metadata of checkpoint ``number``, from one acknowledgement per task; with ``widths`` it is a cut."""
+    is_cut = bool(widths)
     return CheckpointMetadata(
         format=METADATA_FORMAT,
         job_id=ledger.completed.job_id,

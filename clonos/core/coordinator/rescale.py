@@ -65,14 +65,9 @@ def _refuse(state: CoordinatorState, request: int, reason: str) -> None:
 def _why_refused(state: CoordinatorState, event: RescaleRequested) -> str:
     if state.is_draining:
         return "the job is being stopped"
-    if state.ledger.finals:
-        return _ended_text(state)
+    if len(state.ledger.finals) == len(state.plan.tasks):
+        return "it has read all input"
     return refusal(state.plan, dict(event.widths))
-
-
-def _ended_text(state: CoordinatorState) -> str:
-    tasks = sorted(state.ledger.finals)
-    return f"{names_of(state.plan, tasks)} {'has' if len(tasks) == 1 else 'have'} read all input"
 
 
 def refusal(plan: Plan, widths: dict[str, int]) -> str:
@@ -144,9 +139,7 @@ def _holding_up(state: CoordinatorState, pending: Pending) -> list[TaskId]:
 def _cut(state: CoordinatorState, cutting: Cutting) -> None:
     """Names the cut once the job is quiet, and begins its checkpoint once every slot has the view with it."""
     if not cutting.checkpoint:
-        if state.ledger.finals:
-            give_up_rescale(state, _ended_text(state))
-        elif _is_quiet(state):
+        if _is_quiet(state):
             ledger = state.ledger
             if state.numbers_unknown_to > ledger.highest:
                 ledger = replace(ledger, highest=state.numbers_unknown_to)
@@ -159,7 +152,7 @@ def _cut(state: CoordinatorState, cutting: Cutting) -> None:
     elif all(pending.number != cutting.checkpoint for pending in state.ledger.pending) and isinstance(
         state.checkpoints, Collecting
     ):
-        give_up_rescale(state, _ended_text(state) if state.ledger.finals else "the checkpoint did not complete")
+        give_up_rescale(state, "the checkpoint did not complete")
 
 
 def _is_quiet(state: CoordinatorState) -> bool:
@@ -167,9 +160,10 @@ def _is_quiet(state: CoordinatorState) -> bool:
 
 
 def _what_is_under_way(state: CoordinatorState) -> str:
-    """Returns why a cut cannot be named yet, as a clause: a task is not live, or a view, checkpoint, commit, recovery,
-    move or end is under way. Empty if none is."""
-    not_live = [task for task in state.plan.tasks if state.phases.get(task) is not TaskPhase.LIVE]
+    """Returns why a cut cannot be named yet, as a clause: a task neither is live nor has ended, or a view, checkpoint,
+    commit, recovery, move or end is under way. Empty if none is."""
+    settled = TaskPhase.LIVE, TaskPhase.FINAL
+    not_live = [task for task in state.plan.tasks if state.phases.get(task) not in settled]
     clauses = {
         "a view was on its way": state.behind_view or state.is_placement_due,
         "the job is being stopped": state.is_draining,
@@ -178,7 +172,7 @@ def _what_is_under_way(state: CoordinatorState) -> str:
         f"{names_of(state.plan, list(state.recovering_tasks))} recovered": state.recovering_tasks,
         f"{names_of(state.plan, not_live)} did not run": not_live,
         "a checkpoint was under way": not isinstance(state.checkpoints, Collecting) or state.ledger.pending,
-        "sources are to end": sources_to_end(state),
+        "sources are to end": sources_to_end(state) - state.ledger.finals.keys(),
     }
     return next((clause for clause, is_so in clauses.items() if is_so), "")
 

@@ -25,6 +25,7 @@ SPLITS: Final = 11  # (description): a source learns of new splits
 LAST_TRIGGER: Final = 12  # (checkpoint): as TRIGGER, and the job stops at the barrier
 DRAIN: Final = 13  # what waits in the chain leaves, because the next barrier is that of a cut
 PART: Final = 14  # (id, what was asked, part): a call inside an asynchronous call is announced, or has an outcome
+HELD: Final = 15  # the next barrier waits for a DRAIN, because the end of an input completes the alignment at a cut
 STEP: Final = 0x80  # 0x80 | input for inputs below 127, else 0xFF and the input as varint; then n
 
 NAMES: Final = {
@@ -42,6 +43,7 @@ NAMES: Final = {
     LAST_TRIGGER: "LAST_TRIGGER",
     DRAIN: "DRAIN",
     PART: "PART",
+    HELD: "HELD",
     STEP: "STEP",
 }
 
@@ -71,7 +73,7 @@ def step(input_index: int, count: int) -> bytes:
 
 
 def numbers(tag: int, *values: int) -> bytes:
-    """Encodes an entry that has numbers only, or none: READ, END, CLOCK, TIMER, TRIGGER, LAST_TRIGGER, DRAIN."""
+    """Encodes an entry that has numbers only, or none: READ, END, CLOCK, TIMER, TRIGGER, LAST_TRIGGER, DRAIN, HELD."""
     return bytes((tag,)) + b"".join(map(varint, values))
 
 
@@ -107,7 +109,7 @@ def _of_call(tag: int, number: int, asked: int, data: bytes) -> bytes:
 
 _TWO_NUMBERS: Final = frozenset({READ})
 _ONE_NUMBER: Final = frozenset({CLOCK, TIMER, TRIGGER, LAST_TRIGGER})
-_NOTHING: Final = frozenset({END, DRAIN})
+_NOTHING: Final = frozenset({END, DRAIN, HELD})
 _BLOBS: Final = frozenset({INTENT, ROUTED, SPLITS})
 
 Entry = tuple[int, int, int, bytes]

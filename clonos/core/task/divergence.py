@@ -36,6 +36,7 @@ ASKED: Final = {
     d.TRIGGER: "a barrier",
     d.LAST_TRIGGER: "the last barrier",
     d.DRAIN: "the end of what waits before a change of widths",
+    d.HELD: "a barrier that waits before a change of widths",
     d.ROUTED: "the error output for a record",
     d.SPLITS: "new splits of a source",
     d.STEP: "the next step",

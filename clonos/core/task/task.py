@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT
+from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, SnapshotChain
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import LAST_BARRIER, ElementKind
 from clonos.core.model.errors import ReplayDiverged
@@ -63,6 +63,7 @@ class Task:
         self.is_suspended, self.suspension = False, 0
         self.cut = CheckpointId(0)  # checkpoint at whose barrier the task is suspended, 0: at none
         self._cut_trigger: Triggered | None = None  # of a source, which drains first
+        self._is_held = False  # the barrier of the next alignment waits until what waits in the chain has left
         self.pace = StepSize(options, port, activation.is_single_step, is_columnar=vertex.reads_columns)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
@@ -138,6 +139,9 @@ class Task:
             self.log.take()
             self.log.begin_step()
             self._let_go()
+        elif tag == d.HELD:
+            self.log.take()
+            self._is_held = True
         elif tag == d.CLOCK and self.options.clock_tick_ms:
             self.log.take()
             self.log.follow_tick(first)
@@ -172,7 +176,8 @@ class Task:
             self._hold_commands_until(lambda: not self.is_suspended, Resumed)
             return
         budget_bytes = self.port.budget_bytes()
-        if budget_bytes <= 0 and self._cut_trigger is None:  # above a soft limit, only the barrier frees memory
+        is_at_cut = self._cut_trigger is not None or self._is_held  # above a soft limit, only its barrier frees memory
+        if budget_bytes <= 0 and not is_at_cut:
             if self.reading is not None:
                 self.reading.hold_back()
             self.take(self.port.receive(None))
@@ -192,12 +197,8 @@ class Task:
             index = (self._turn + offset) % len(self.inputs)
             queue = self.inputs[index]
             if queue.pieces and queue.blocked_by is None:
-                if self._completes_cut(queue):
-                    if self.log.open_calls:
-                        continue
-                    self._drain()
-                    if self.log.open_calls:
-                        return
+                if self._completes_cut(queue) and not self._may_complete_cut(queue):
+                    continue
                 limit = self.pace.limit(budget_bytes, self.log.open_calls.room)
                 if queue.pieces[0].kind.is_data:
                     if not limit:
@@ -209,6 +210,9 @@ class Task:
                 self.log.append(d.step(index, count))
                 self._step(queue, count, is_begun=True)
                 return
+        if self._is_held and not self.log.open_calls and all(q.has_ended or q.blocked_by for q in self.inputs):
+            self._drain()
+            return
         self.take(self.port.receive(self.chain.next_timer_ns()))
 
     def _await_end(self) -> NoReturn:
@@ -231,11 +235,22 @@ class Task:
         return self.cut > 0 and self.checkpoint == self.cut
 
     def _completes_cut(self, queue: InputQueue) -> bool:
-        """Whether the next element of an input would complete the alignment at the cut."""
-        if not self.cut or queue.pieces[0].kind is not ElementKind.BARRIER:
+        """Whether the next element of an input, a barrier or its end, would complete the alignment at the cut."""
+        if not self.cut or queue.pieces[0].kind not in (ElementKind.BARRIER, ElementKind.END):
             return False
-        others = [other for other in self.inputs if other is not queue and not other.has_ended]
-        return queue.pieces[0].checkpoint == self.cut and all(other.blocked_by is not None for other in others)
+        others = [other.blocked_by for other in self.inputs if other is not queue and not other.has_ended]
+        is_end = queue.pieces[0].kind is ElementKind.END
+        return None not in others and (self.cut in others if is_end else queue.pieces[0].checkpoint == self.cut)
+
+    def _may_complete_cut(self, queue: InputQueue) -> bool:
+        """Lets the rows go that wait in the chain. Returns False while a call is open."""
+        if queue.pieces[0].kind is ElementKind.END:  # it may fire timers, so what waits leaves after it
+            self.log.append(d.numbers(d.HELD))
+            self._is_held = True
+            return True
+        if not self.log.open_calls:
+            self._drain()
+        return not self.log.open_calls
 
     def _drain_before(self, trigger: Triggered) -> None:
         """Lets a source put the barrier of the cut once no call is open and nothing waits; it reads nothing before."""
@@ -266,6 +281,9 @@ class Task:
         self.at = None
         self.chain.drain()
         self.emit()
+        if self._is_held and not self.log.open_calls:
+            self._is_held = False
+            self._align_or_end()
 
     def _fire_if_due(self) -> bool:
         due_ns = self.chain.next_timer_ns()
@@ -442,7 +460,7 @@ class Task:
         if not open_queues:
             self.end_or_emit()
             return
-        if any(queue.blocked_by is None for queue in open_queues):
+        if self._is_held or any(queue.blocked_by is None for queue in open_queues):
             self.emit()
             return
         earliest = min(CheckpointId(queue.blocked_by or 0) for queue in open_queues)
@@ -557,33 +575,3 @@ def encode_now(changes: ChainSnapshot) -> ChainSnapshot:
     ready = ReadyPieces(changes.more)
     changes.more.release()
     return changes._replace(more=ready)
-
-
-class SnapshotChain:
-    """Chain of the snapshots that one incarnation takes, from the restored one on: what each builds on, and how many
-    restore it (protocol 5)."""
-
-    __slots__ = ("_previous", "length")
-
-    def __init__(self, restored: Snapshot | None) -> None:
-        self._previous = restored.checkpoint if restored and not restored.sources else None
-        self.length = restored.chain_length if restored else 0  # number of objects that restore the latest snapshot
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the next snapshot is the first and must be full."""
-        return self._previous is None
-
-    def is_long(self, length_max: int) -> bool:
-        """Returns whether a new chain is due, because restoring the latest snapshot takes ``length_max`` objects."""
-        return not self.is_empty and self.length >= length_max
-
-    def append(self, checkpoint: CheckpointId, is_whole: bool) -> CheckpointId | None:
-        """Adds a snapshot and returns the checkpoint that it builds on.
-
-        ``is_whole``: the whole state is stored beside it, and later snapshots build on that.
-        """
-        is_base = self.is_empty or is_whole
-        previous, self._previous = self._previous, checkpoint
-        self.length = 1 if is_base else self.length + 1
-        return previous

@@ -157,14 +157,38 @@ def test_the_status_names_the_checkpoint_at_which_tasks_stop_until_they_begin_ag
     assert shown_checkpoint(harness) == 0
 
 
-def test_a_cut_at_which_a_task_has_ended_is_an_ordinary_checkpoint() -> None:
+def test_tasks_that_have_ended_do_not_keep_the_widths_from_changing() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.acknowledge(CheckpointId(1), 0, final=True)
+    harness.slots[harness.of(0).hosting_slot].phase = TaskPhase.FINAL
+    harness.do(RescaleRequested(7, (("map", 1),)))
+    while not harness.view.cut:
+        harness.tick(100)
+    harness.tick(300)
+    metadata = written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5))
+    assert (metadata.is_cut, metadata.tasks[0].final) == (True, True)
+    harness.durable(CUT)
+    assert harness.view.begins_at_cut
+    assert len(harness.view.placements) == 5
+
+
+def test_a_task_that_ends_before_its_barrier_does_not_give_the_cut_up() -> None:
     harness = cutting()
     harness.tick(300)
     harness.acknowledge(CheckpointId(CUT - 1), 0, final=True)
-    assert not written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).is_cut
+    assert written_metadata(harness.acknowledge(CUT, 1, 2, 3, 4, 5)).is_cut
     harness.durable(CUT)
-    harness.tick(300)
-    assert (harness.view.cut, refusal_of(harness)) == (0, "source/0 has read all input")
+    assert (harness.view.begins_at_cut, harness.view.cut) == (True, 0)
+
+
+def test_widths_of_a_job_whose_tasks_have_all_ended_are_refused() -> None:
+    harness = live_chain()
+    harness.complete(1)
+    harness.acknowledge(CheckpointId(1), final=True)
+    harness.do(RescaleRequested(7, (("map", 1),)))
+    assert refusal_of(harness) == "it has read all input"
 
 
 def test_a_cut_that_takes_too_long_is_given_up() -> None:

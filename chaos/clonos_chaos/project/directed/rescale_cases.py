@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from clonos.core.coordinator.rescale_machine import Steady
 from clonos.core.wire.control_messages import View
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import KEYS
@@ -62,6 +63,11 @@ def is_cut(world: SimCluster, _reached: PointReached) -> bool:
 def has_switched(world: SimCluster, _reached: PointReached) -> bool:
     """Holds once a generation has begun at a cut."""
     return world.view.begins_at_cut
+
+
+def has_settled(world: SimCluster, reached: PointReached) -> bool:
+    """Holds once all tasks of a generation that has begun at a cut run."""
+    return isinstance(world.coordinator.machine.rescale, Steady) and has_switched(world, reached)
 
 
 def has_switched_twice(world: SimCluster, reached: PointReached) -> bool:
@@ -217,6 +223,12 @@ DIRECTED_TESTS["53 sink has fewer tasks for a while, and dies with its keepers w
     "sink", at(FaultPoint.SINK_WRITTEN, kills_with_keepers("sink/1"), both(about("sink/1"), has_switched_twice), nth=2)
 )
 DIRECTED_TESTS["53 source has fewer tasks for a while"] = _returning("source")
+DIRECTED_TESTS["53 source has more tasks than splits, and then fewer"] = lambda seed: _world(
+    seed,
+    lambda rng: KeyedJob("keyed", Random(rng.getrandbits(64)), 600, None),
+    at(FaultPoint.COMPLETE, sets_width("source", KEYS + 1)),
+    at(FaultPoint.COMPLETE, sets_width("source", 2), has_settled),
+)
 DIRECTED_TESTS["53 keyed steps change their widths twice"] = _keyed()
 DIRECTED_TESTS["53 keyed steps change their widths, and a task dies before its first checkpoint"] = _keyed(
     (FaultPoint.LIVE, kills("b/0"), has_switched)

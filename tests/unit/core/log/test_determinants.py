@@ -28,7 +28,7 @@ entries: st.SearchStrategy[tuple[bytes, d.Entry]] = st.one_of(
         st.sampled_from((d.CLOCK, d.TIMER, d.TRIGGER, d.LAST_TRIGGER)),
         numbers,
     ),
-    st.builds(lambda tag: (d.numbers(tag), (tag, 0, 0, b"")), st.sampled_from((d.END, d.DRAIN))),
+    st.builds(lambda tag: (d.numbers(tag), (tag, 0, 0, b"")), st.sampled_from((d.END, d.DRAIN, d.HELD))),
     st.builds(lambda bits: (d.seed(bits), (d.SEED, 0, 0, bits)), st.binary(min_size=16, max_size=16)),
     st.builds(
         lambda tag, data: (d.blob(tag, data), (tag, 0, 0, data)),
@@ -70,6 +70,7 @@ def test_every_determinant_that_is_read_has_a_name() -> None:
         d.LAST_TRIGGER,
         d.DRAIN,
         d.PART,
+        d.HELD,
         d.STEP,
     }
 
@@ -83,7 +84,7 @@ def test_a1_an_entry_cut_short_anywhere_is_malformed(written: tuple[bytes, d.Ent
             read_all(data[:end])
 
 
-@pytest.mark.parametrize("tag", [0, 15, 100, 127])
+@pytest.mark.parametrize("tag", [0, 16, 100, 127])
 def test_a1_an_unknown_tag_is_malformed_and_named_with_its_place(tag: int) -> None:
     reader = d.LogReader(d.numbers(d.END) + bytes((tag,)) + bytes(20), base_bytes=1000)
     reader.next()

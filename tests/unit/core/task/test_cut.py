@@ -9,9 +9,23 @@ import pytest
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import CheckpointId
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.task_port import Command, CutAt, TaskEmission, TaskStopped, Triggered
-from tests.harnesses.task_harness import Job, ScriptedTask, Start, check_continuation, check_repeats, tags_of
-from tests.unit.core.task.test_task_replay import JOBS
+from tests.harnesses.recording_chain import DRAINED_CALL, EVERYTHING, RecordingChain, Use
+from tests.harnesses.task_harness import (
+    END,
+    Job,
+    ScriptedTask,
+    Start,
+    barrier,
+    check_continuation,
+    check_repeats,
+    ends_of_entries,
+    rows,
+    tags_of,
+    watermark,
+)
+from tests.unit.core.task.test_task_replay import ASIDE, JOBS, timed
 
 
 class CutTask(ScriptedTask):
@@ -84,6 +98,52 @@ def test_rows_that_wait_leave_just_before_the_barrier_of_a_cut_in_a_replay_too(j
     assert before.count(d.DRAIN) == 1 + ("aside" in job), "what waited may make calls, after which more may wait"
     assert d.DRAIN not in tags_of(life.log[end_bytes:])
     check_repeats(life, ScriptedTask(made, 50, Start(life.log)).run())
+
+
+class AskingChain(RecordingChain):
+    """User code that makes a call when event time rises, as a call behind a window does."""
+
+    def advance_watermark(self, watermark: Watermark) -> None:
+        super().advance_watermark(watermark)
+        if not isinstance(watermark, Activity):
+            number = DRAINED_CALL + 1_000 + watermark
+            self.asked[number] = watermark
+            self.submit(number, watermark)
+
+
+def ending(chain: type[RecordingChain], uses: tuple[Use, ...]) -> Job:
+    """Inputs of which one ends without the barrier that the others have."""
+    inputs = {
+        0: [*rows(1, 2, 3), *watermark(4), *barrier(1), *rows(4, 5), *watermark(30), *END],
+        1: [*rows(10), *watermark(6), *barrier(1), *rows(11, 12), *watermark(40), *END],
+        2: [*rows(*range(20, 26)), *watermark(2), *rows(27), *END],
+    }
+    return replace(timed(), new_chain=lambda rng: chain(uses, lambda row, key: rng.random()), inputs=inputs)
+
+
+@pytest.mark.parametrize("chain", [RecordingChain, AskingChain])
+@pytest.mark.parametrize("uses", [EVERYTHING, ASIDE])
+def test_a_cut_that_the_end_of_an_input_completes_has_nothing_waiting_and_a_replay_repeats_it(
+    chain: type[RecordingChain], uses: tuple[Use, ...]
+) -> None:
+    made = ending(chain, uses)
+    lives = [CutTask(made, seed, 1) for seed in range(8)]
+    for life in lives:
+        life.run()
+        assert life.task.is_final
+        assert life.waits > 0
+    held = [life for life in lives if d.HELD in tags_of(life.log)]
+    assert 0 < len(held) < len(lives), "the end of the input comes last in some of the orders of arrival"
+    for life in held:
+        end_bytes = next(snapshot.log_offset_bytes for snapshot in life.snapshots if snapshot.checkpoint == 1)
+        before = [tag for tag in tags_of(life.log[:end_bytes]) if tag != d.CLOCK]
+        assert before[-1] == d.DRAIN
+        assert before[before.index(d.HELD) + 1] == d.STEP
+        check_repeats(life, ScriptedTask(made, 50, Start(life.log)).run())
+    ends = ends_of_entries(held[0].log)
+    first = tags_of(held[0].log).index(d.HELD)
+    for number, end in enumerate(ends[first : first + 8], 100):
+        check_continuation(held[0], ScriptedTask(made, number, Start(held[0].log[:end])).run())
 
 
 class HeldBackTask(CutTask):

@@ -372,6 +372,6 @@ def test_a_log_with_other_choices_is_a_divergence() -> None:
 
 
 def test_the_test_incarnations_write_every_determinant_except_effects() -> None:
-    """INTENT, ROUTED, LAST_TRIGGER and DRAIN have tests of their own."""
+    """INTENT, ROUTED, LAST_TRIGGER, DRAIN and HELD have tests of their own."""
     written = {tag for made in JOBS.values() for tag in tags_of(ScriptedTask(made(), 1).run().log)}
-    assert written == set(d.NAMES) - {d.INTENT, d.ROUTED, d.LAST_TRIGGER, d.DRAIN}
+    assert written == set(d.NAMES) - {d.INTENT, d.ROUTED, d.LAST_TRIGGER, d.DRAIN, d.HELD}
