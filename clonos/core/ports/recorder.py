@@ -274,6 +274,20 @@ class ServiceWhileOpening(JobError):
         )
 
 
+class ClockReadTooOften(JobError):
+    """Error for user code that reads the clock in a loop: each reading is an entry of the task's log."""
+
+    task: str
+    readings_max: int
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task} has read the clock more than {self.readings_max:,} times in one step. Each reading is an"
+            " entry of its causal log. Wait with time.sleep in place of a loop over the clock, read it once per record,"
+            " or use clock.time() of clonos without exact=True, which has one entry per step."
+        )
+
+
 class EffectUndeclared(JobError):
     """Error for user code that calls a service with an external effect in a step that does not declare effects."""
 

@@ -18,7 +18,7 @@ from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_ou
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
-from clonos.core.ports.recorder import EffectUndeclared, ServiceWhileOpening, tick_due_ns
+from clonos.core.ports.recorder import ClockReadTooOften, EffectUndeclared, ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import TaskEmission, TaskPort
 from clonos.core.task.async_calls import OpenCalls
 from clonos.core.task.divergence import asked_text, cause_of, logged_text
@@ -26,12 +26,15 @@ from clonos.core.task.divergence import asked_text, cause_of, logged_text
 CALLS_AHEAD_NS_MAX = 1_000_000
 """Duration of a call from which its outcome is shipped at once, because the extra message is negligible beside it."""
 
+CLOCK_READINGS_MAX = 1_000_000
+"""Entries of readings of the clock in one step, of some 3 bytes each: 60 per record of the largest step."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
     """Rules of recording, the same in every incarnation of a generation.
 
-    ``key_space`` is the prefix of idempotency keys.
+    ``key_space`` is the prefix of idempotency keys. ``readings_max``: readings of the clock in one step.
     """
 
     task_name: str
@@ -40,6 +43,7 @@ class LogRules:
     clock_tick_ms: int = 0
     is_logging: bool = True
     calls_ahead_max: int = 1
+    readings_max: int = CLOCK_READINGS_MAX
 
 
 class Recovered(NamedTuple):
@@ -87,6 +91,7 @@ class TaskLog:
         self._calls_ahead = 0  # outcomes of plain calls in the buffer
         self._calls_ahead_ns = 0  # when the first of them was requested
         self._step_instant = False
+        self._readings_max, self._readings = rules.readings_max, 0  # of the clock in this step
         self._seed = b""
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
@@ -201,7 +206,7 @@ class TaskLog:
 
     def begin_step(self) -> None:
         """Begins a step, in which the clock has a new timestamp. A due tick of the coarse clock is recorded first."""
-        self._step_instant = False
+        self._step_instant, self._readings = False, 0
         if self._tick_ns and self._reader is None:
             due_ns = tick_due_ns(self.instant_ns_last, self._port.now_ns(), self._tick_ns)
             if due_ns is not None:
@@ -213,6 +218,7 @@ class TaskLog:
 
     def advance_to(self, instant_ns: int) -> None:
         """Sets the clock to the timestamp at which timers fire."""
+        self._readings = 0
         self.instant_ns_last = instant_ns
         self._step_instant = True
 
@@ -275,10 +281,16 @@ class TaskLog:
         return self._epoch
 
     def instant_ns(self, exact: bool) -> int:
-        """Returns the wall clock in ns since the Unix epoch: one timestamp per step, or per call if ``exact``."""
+        """Returns the wall clock in ns since the Unix epoch: one timestamp per step, or per call if ``exact``.
+
+        Raises: ClockReadTooOften, at the same reading in every incarnation.
+        """
         self._check_opened("the clock")
         if not exact and (self._step_instant or (self._tick_ns and self.instant_ns_last)):
             return self.instant_ns_last
+        if self._readings >= self._readings_max:
+            raise ClockReadTooOften(self.task_name, self._readings_max)
+        self._readings += 1
         entry = self.follow(d.CLOCK)
         if entry is None:
             self._record_instant(self._port.now_ns())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random as stdlib
+import secrets
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,13 +16,18 @@ import pytest
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.log.determinants import INTENT, LogReader
-from clonos.core.ports.recorder import EffectUndeclared, running
+from clonos.core.ports.recorder import ClockReadTooOften, EffectUndeclared, running
 from clonos.core.ports.task_port import Command, TaskEmission, TaskPort
 from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
+from clonos.io.interception.answers import answered_with
+from clonos.io.interception.patches import install
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
+from clonos_services.interception import ANSWERS
 from clonos_services.service import service
 from tests.harnesses.fake_recorder import FIRST_INSTANT_NS
+
+install()
 
 EPOCHS = 3
 DAY_NS = 86_400 * 10**9
@@ -218,3 +226,37 @@ def test_c14_an_effect_interrupted_by_a_death_is_in_doubt_in_the_next_incarnatio
 def test_an_effect_in_a_step_that_does_not_declare_it_is_refused() -> None:
     with pytest.raises(EffectUndeclared, match="effects=True"):
         live_through(b"", life=0, has_effects=False)
+
+
+def readings_before_the_limit(log: bytes, life: int) -> tuple[list[int], bytes]:
+    """Reads the clock as a loop over it does, once in a first step and without end in a second one."""
+    port = Port(life)
+    task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects=False, readings_max=4), port, Recovered(log))
+    read: list[int] = []
+    with running(task_log):
+        task_log.begin_step()
+        read.append(clock.time_ns(exact=True))
+        task_log.begin_step()
+        with pytest.raises(ClockReadTooOften, match="map/0 has read the clock more than 4 times in one step"):
+            read.extend(iter(lambda: clock.time_ns(exact=True), 0))
+        with pytest.raises(ClockReadTooOften):  # code that has caught the error gets it again
+            clock.time_ns(exact=True)
+    return read, log + port.log + task_log.drain()
+
+
+def test_a_loop_over_the_clock_ends_at_the_same_reading_in_every_incarnation() -> None:
+    read, log = readings_before_the_limit(b"", 0)
+    assert len(read) == 1 + 4
+    for cut in ends_of_entries(log):
+        again, whole = readings_before_the_limit(log[:cut], 1)
+        assert (len(again), len(ends_of_entries(whole))) == (len(read), len(ends_of_entries(log)))
+    assert readings_before_the_limit(log, 1) == (read, log)
+
+
+def test_random_numbers_add_one_entry_to_the_log_however_many_are_drawn() -> None:
+    port = Port(0)
+    task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects=False), port)
+    with running(task_log), answered_with(ANSWERS):
+        for _ in range(1_000):
+            stdlib.random(), secrets.token_hex(), uuid.uuid4(), os.urandom(8), stdlib.Random().random()
+    assert len(ends_of_entries(task_log.drain())) - 1 == 1
