@@ -49,7 +49,7 @@ def _called(
         try:
             return (tuple(send(key)), None)
         except Exception as error:  # noqa: BLE001  the library's own, which user code gets live and in a replay
-            return (None, _described(error, families, DEPTH_MAX))
+            return (None, described_error(error, families, DEPTH_MAX))
 
     method = method.upper()
     recorded = recorded_call(
@@ -71,7 +71,7 @@ async def _called_inside(
         try:
             return (tuple(await send(key)), None)
         except Exception as error:  # noqa: BLE001  the library's own, which user code gets live and in a replay
-            return (None, _described(error, families, DEPTH_MAX))
+            return (None, described_error(error, families, DEPTH_MAX))
 
     method = method.upper()
     recorded = await recorded_call_inside(
@@ -89,11 +89,11 @@ def _reply_of(recorded: Any, families: Any) -> ClientReply:
     """Returns the recorded reply. Raises: the recorded error of the library."""
     reply, failure = recorded  # as `perform` returns them
     if failure is not None:
-        raise _rebuilt(failure, families)
+        raise rebuilt_error(failure, families)
     return ClientReply(*reply)
 
 
-def _described(error: BaseException, families: tuple[Any, ...], depth: int) -> tuple[Any, ...]:
+def described_error(error: BaseException, families: tuple[Any, ...], depth: int) -> tuple[Any, ...]:
     """Describes an exception by plain values: class, arguments, attributes and exceptions in them.
 
     Raises: the exception, if it is not of the library.
@@ -110,14 +110,15 @@ def _described(error: BaseException, families: tuple[Any, ...], depth: int) -> t
         attributes = vars(error)
     plain = {key: value for key, value in attributes.items() if isinstance(value, SCALARS)}
     nested = {
-        key: _described(value, families, depth - 1)
+        key: described_error(value, families, depth - 1)
         for key, value in attributes.items()
         if isinstance(value, BaseException) and depth
     }
     return name, args, plain, nested
 
 
-def _rebuilt(described: Any, families: tuple[Any, ...]) -> BaseException:
+def rebuilt_error(described: Any, families: tuple[Any, ...]) -> BaseException:
+    """Returns an exception from its description, without a call of its constructor."""
     name, args, plain, nested = described
     found = next((cls for family in families if (cls := getattr(family, name, None)) is not None), Exception)
     cls = found if isinstance(found, type) and issubclass(found, BaseException) else Exception
@@ -125,7 +126,7 @@ def _rebuilt(described: Any, families: tuple[Any, ...]) -> BaseException:
     error.args = tuple(args)
     vars(error).update(plain)
     for key, value in nested.items():
-        setattr(error, key, _rebuilt(value, families))
+        setattr(error, key, rebuilt_error(value, families))
     return error
 
 

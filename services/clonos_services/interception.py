@@ -21,6 +21,7 @@ from clonos.io.system.wall_clock import UTC, local_time
 from clonos_services import random
 from clonos_services.calls import recorded_call
 from clonos_services.epoch_rng import source_of
+from clonos_services.intercepted_aiohttp import aiohttp_request_inside
 from clonos_services.intercepted_http import httpx_request, httpx_request_inside, urllib3_request, urllib_request
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
@@ -203,8 +204,9 @@ _THREAD: Final = "the log does not have which of two threads came first. Use pla
 _CONNECTION: Final = "it goes past the clients of HTTP that are recorded. Put @service above the function that uses it"
 _ASYNC: Final = (
     "its calls end in an order of their own. Use map_async, which records the outcome of an async function; with"
-    " log_calls=True it records each request of httpx"
+    " log_calls=True it records each request of httpx and aiohttp"
 )
+_WEBSOCKET: Final = "its messages come in an order of their own. Put @service above the function that uses it"
 _NUMPY: Final = "numpy keeps this generator in C. Use numpy.random.default_rng(), or random.numpy() of clonos"
 _CPU: Final = "a successor needs another time for the same work. Leave it out"
 _PROGRAM: Final = "it starts another program. Put @service above the function that does it"
@@ -217,7 +219,7 @@ _REFUSED: Final = {
     **dict.fromkeys((f"numpy.random.{name}" for name in NUMPY_DRAWS), _NUMPY),
     "os.fork": _PROGRAM,
     "subprocess.Popen.__init__": _PROGRAM,
-    "aiohttp.ClientSession._request": _ASYNC,
+    "aiohttp.ClientSession._ws_connect": _WEBSOCKET,
     **dict.fromkeys(
         (
             *("socket.socket.connect", "socket.socket.connect_ex", "socket.socket.sendto", "socket.getaddrinfo"),
@@ -251,6 +253,7 @@ ANSWERS: Final[Answers] = {
     "urllib.request.AbstractHTTPHandler.do_open": _in_task(urllib_request),
     **{name: _refused(name, reason) for name, reason in _REFUSED.items()},
     "threading.Thread.start": _refused("threading.Thread.start", _THREAD, _as_it_is),
+    "aiohttp.ClientSession._request": _refused("aiohttp.ClientSession._request", _ASYNC, aiohttp_request_inside),
     **{
         name: _refused(name, _ASYNC, httpx_request_inside)
         for name in (f"{library}.AsyncHTTPTransport.handle_async_request" for library in HTTPX)

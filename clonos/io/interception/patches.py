@@ -79,7 +79,7 @@ PATCHES: Final = (
     *_functions("urllib3.connectionpool", ("HTTPConnectionPool.urlopen",), exempts=False),
     *_functions("httpx", ("HTTPTransport.handle_request", "AsyncHTTPTransport.handle_async_request"), exempts=False),
     *_functions("httpx2", ("HTTPTransport.handle_request", "AsyncHTTPTransport.handle_async_request"), exempts=False),
-    *_functions("aiohttp", ("ClientSession._request",), exempts=False),
+    *_functions("aiohttp", ("ClientSession._request", "ClientSession._ws_connect"), exempts=False),
     *_functions("numpy.random", NUMPY_DRAWS),
     *_functions("psycopg", ("connect", "Connection.connect"), exempts=False),
     *_functions("psycopg2", ("connect",), exempts=False),
