@@ -36,7 +36,7 @@ def run(reported: dict[bytes, bytes], code: Callable[[], Any], dies_after: int =
     caller = Caller("step", lambda record: code(), CallPolicy())
     caller.answers = ANSWERS
     try:
-        return caller.call(None, "key", life(reported, dies_after, **effects))
+        return caller.call((None,), "key", life(reported, dies_after, **effects))
     finally:
         caller.close()
 
