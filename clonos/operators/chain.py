@@ -230,7 +230,7 @@ class OperatorChain:
     def pending(self) -> PendingInput | None:
         """Returns how much input of a source waits in the external system; None if that is not known. Any thread may
         call this."""
-        return self._source.pending() if isinstance(self._source, SourceHead) else None
+        return None if self._source is None else self._source.pending()
 
     # --- data
 

@@ -15,7 +15,7 @@ import msgspec
 from clonos.core.model.errors import InternalError
 from clonos.core.ports.operator_chain import NothingToRead
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connector_contract import PartlyMalformed, ProducerConnection, PushSource
+from clonos.operators.connector_contract import PartlyMalformed, PendingInput, ProducerConnection, PushSource
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec
@@ -64,6 +64,16 @@ class ContinuedSource(Protocol):
 
     def cursor(self, record: bytes) -> bytes:
         """Returns where the producer continues after a record, the last one of a ``receive``."""
+
+
+@runtime_checkable
+class PendingProducer(Protocol):
+    """``PushSource`` that knows how much its producer has not sent yet, from the connection in this process."""
+
+    def pending_records(self) -> int | None:
+        """Returns how many records wait at the producer; None while that is not known. Any thread may call this. It
+        must not wait: the connection notes what it learns while it receives.
+        """
 
 
 def connected(source: PushSource[Any], offset_bytes: int, cursor: bytes | None) -> ProducerConnection:
@@ -156,6 +166,12 @@ class JournalHead(Operator):
             self._end_bytes += len(data)
             self._cursor = cursor_after(self._source, data, self._cursor)
         return not self._has_ended
+
+    def pending(self) -> PendingInput | None:
+        """Returns how many records wait, those too that were received and not read; None if it is not known. Any thread
+        may call this."""
+        found = self._source.pending_records() if isinstance(self._source, PendingProducer) else None
+        return None if found is None else PendingInput(found + len(self._records))
 
     def unread_bytes(self) -> int:
         """See ``operator_chain.JournalledChain.unread_bytes``."""

@@ -21,11 +21,15 @@ from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.io.system.wall_clock import monotonic_ns
 from clonos.operators.lineage import Dataset
 
 CONNECTOR: Final = "rabbitmq.queue"
 EMPTY_ANSWERS: Final = 2
 """How often the broker must say that nothing is left: its first answer may overtake deliveries."""
+
+COUNT_EVERY_NS: Final = 2_000_000_000
+"""Nanoseconds after which the broker is asked again how many messages wait."""
 
 T = TypeVar("T")
 
@@ -50,6 +54,10 @@ class RabbitQueue(QueuedJournal, Generic[T]):
         self.prefetch, self.identities_retained = limits.prefetch, limits.identities_retained
         self.identified_by = identity
         self.is_bounded = is_bounded
+        self.consumer: QueueFeed | None = None  # in the process that reads the queue
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "consumer": None}
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.name!r}, url={self.broker.place!r})"
@@ -61,6 +69,11 @@ class RabbitQueue(QueuedJournal, Generic[T]):
     def feed(self, offset_bytes: int, waits_for_checkpoints: bool) -> QueueFeed:
         """Connects and begins to consume, as the only consumer of the queue. Raises: as ``QueuedJournal``."""
         return QueueFeed(self, offset_bytes, waits_for_checkpoints)
+
+    def pending_records(self) -> int | None:
+        """See ``journal_source.PendingProducer``: messages in the queue, and those that it has sent ahead."""
+        consumer = self.consumer
+        return None if consumer is None else consumer.waiting_count
 
     def message(self, record: bytes) -> Message:
         """See ``JournalledSource``."""
@@ -88,6 +101,9 @@ class QueueFeed(QueuedFeed[int]):
         self._source = source
         self._has_warned = False
         self._empty_answers = 0
+        self._asked_ns: int | None = None
+        self._delivered_count = self._delivered_at_count = 0
+        self._counted: int | None = None  # in the queue, when the broker was last asked
         self._link = Link(source.broker)
         try:
             doing = f"consuming from the queue {source.name!r}"
@@ -98,6 +114,7 @@ class QueueFeed(QueuedFeed[int]):
         except BaseException:
             self._link.close()
             raise
+        source.consumer = self
 
     def _consume(self, channel: Any, reply: Callable[..., None]) -> None:
         channel.basic_consume(self._source.name, self._on_message, exclusive=True, callback=reply)
@@ -114,6 +131,7 @@ class QueueFeed(QueuedFeed[int]):
                 logger.warning(
                     "the queue %s delivers a message again that has no %s: it may count twice", self._source.name, by
                 )
+        self._delivered_count += 1
         self.arrived(method.delivery_tag, journalled(message, identity))
 
     def check(self) -> None:
@@ -122,6 +140,10 @@ class QueueFeed(QueuedFeed[int]):
 
     def receive(self, wait_ms: int) -> bytes | None:
         """Returns None if the queue is empty and is read only up to its end, else as ``QueuedFeed``."""
+        now_ns = monotonic_ns()
+        if self._asked_ns is None or now_ns - self._asked_ns >= COUNT_EVERY_NS:
+            self._asked_ns = now_ns
+            self._count()
         found = super().receive(wait_ms)
         if found:
             self._empty_answers = 0
@@ -135,15 +157,33 @@ class QueueFeed(QueuedFeed[int]):
 
     def close(self) -> None:
         """Closes the connection, after the acknowledgements."""
+        if self._source.consumer is self:
+            self._source.consumer = None
         self._link.close()
+
+    @property
+    def waiting_count(self) -> int | None:
+        """Messages that wait for ``receive``: those in the queue when last counted, and those that have come since."""
+        if self._counted is None:
+            return None
+        left = self._counted - (self._delivered_count - self._delivered_at_count)
+        return max(0, left) + self._arrived.qsize()
+
+    def _count(self) -> int:
+        """Returns how many messages the broker has to deliver."""
+
+        def ask(channel: Any, reply: Callable[..., None]) -> None:
+            def counted(frame: Any) -> None:
+                self._counted, self._delivered_at_count = int(frame.method.message_count), self._delivered_count
+                reply(frame)
+
+            channel.queue_declare(self._source.name, passive=True, callback=counted)
+
+        return int(self._link.ask("counting its messages", ask).method.message_count)
 
     def _is_empty(self) -> bool:
         """Returns whether the broker has said often enough that it has nothing more to deliver."""
-        asked = self._link.ask(
-            "counting its messages",
-            lambda channel, reply: channel.queue_declare(self._source.name, passive=True, callback=reply),
-        )
-        is_empty = asked.method.message_count == 0 and self._arrived.empty()
+        is_empty = self._count() == 0 and self._arrived.empty()
         self._empty_answers = self._empty_answers + 1 if is_empty else 0
         return self._empty_answers >= EMPTY_ANSWERS
 

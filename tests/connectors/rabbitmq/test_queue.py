@@ -6,12 +6,13 @@ import json
 from contextlib import closing
 from typing import Any
 
+import cloudpickle
 import pika
 import pytest
 
 from clonos.connectors import rabbitmq
 from clonos.connectors.kit.external_system import PayloadMalformed, SystemRefused, SystemUnreachable
-from clonos.operators.connector_contract import MalformedRecord, PushSource, Source
+from clonos.operators.connector_contract import MalformedRecord, PendingInput, PushSource, Source
 from clonos.operators.journal_source import IdentifiedSource, JournalHead
 from tests.connectors.rabbitmq.messages import await_end, count, declare, publish, taken
 from tests.connectors.servers.rabbitmq import RabbitServer
@@ -49,6 +50,25 @@ def test_messages_arrive_in_order_with_their_properties(rabbit: RabbitServer) ->
     assert messages[7].message_id == "m-7"
     assert (messages[0].routing_key, messages[0].exchange, messages[0].redelivered) == (name, "", False)
     assert taken(rabbit, name) == []
+
+
+def test_the_messages_that_wait_in_the_queue_are_known_with_those_that_were_not_read(rabbit: RabbitServer) -> None:
+    name = declare(rabbit, "waiting")
+    publish(rabbit, name, range(50))
+    # A job is pickled as a whole, so that the connection and the task have one source.
+    source, head = cloudpickle.loads(
+        cloudpickle.dumps((given := rabbitmq.queue(name, url=rabbit.full_url, prefetch=10), JournalHead("read", given)))
+    )
+    assert head.pending() is None
+    with closing(source.connect(0)) as feed:
+        data = received(feed, 10)
+        for _ in range(TURNS):
+            if source.pending_records() == 40:
+                break
+            feed.receive(WAIT_MS)
+        head.feed(data)
+        assert head.pending() == PendingInput(50)
+    assert head.pending() is None
 
 
 def test_headers_of_all_types_travel(rabbit: RabbitServer) -> None:
