@@ -11,9 +11,12 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
+from clonos.core.model.errors import JobError
+
 if TYPE_CHECKING:
     from clonos.replay.epoch import Epoch
     from clonos.replay.replay_report import ReplayReport
+    from clonos_services.stand_ins import StandIns
 
 TEXT: Final = "text"
 HASH_SEED: Final = "PYTHONHASHSEED"
@@ -31,7 +34,11 @@ def add_replay(commands: Any) -> None:
     stops.add_argument("--step", action="store_true", help="go forwards and backwards by records, and see the state")
     command.add_argument("--pdb", action="store_true", help="debug where user code has raised")
     others.add_argument(
-        "--elsewhere", action="store_true", help="compare with a replay with other hashes, time zone and folder"
+        "--elsewhere", action="store_true", help="compare with replays with other hashes, time zones and folders"
+    )
+    others.add_argument("--go-on", action="store_true", help="go on where the log ends, with the rest of the input")
+    command.add_argument(
+        "--stand-ins", metavar="FILE", help="answer calls of --go-on by services and http of this Python file"
     )
     command.add_argument(
         "--allow", metavar="KIND,...", default="", help="let user code ask time, random, network, processes or files"
@@ -67,19 +74,34 @@ def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
     from clonos.replay.stepping import Stepper
 
     allowed = frozenset(filter(None, parsed.allow.split(",")))
+    stand_ins = _stand_ins(parsed)
     epoch, code = with_code(epoch, parsed.code)
     if parsed.step:
         Stepper(epoch, allowed).run()
         return 0
     with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
         hook = hook_of(epoch, code, allowed, parsed.at, parsed.before_failure)
-        report = report_on(epoch, code, allowed, elsewhere=parsed.elsewhere, hook=hook)
+        report = report_on(epoch, code, allowed, elsewhere=parsed.elsewhere, hook=hook, go_on=stand_ins)
     if report.replayed.was_quit:
         return 0
     _print(report, parsed.format)
     if parsed.pdb and report.error is not None:
         examine(report.error)
-    return 0 if report.is_as_recorded else 1
+    has_failed_since = report.replayed.gone_on is not None and report.error is not None
+    return 0 if report.is_as_recorded and not has_failed_since else 1
+
+
+def _stand_ins(parsed: argparse.Namespace) -> StandIns | None:
+    from clonos.replay.going_on import stand_ins_of
+    from clonos_services.stand_ins import StandIns
+
+    if parsed.stand_ins is not None and not parsed.go_on:
+        raise JobError("--stand-ins answers calls behind the end of the log: give --go-on with it")
+    if parsed.go_on and parsed.step:
+        raise JobError("--step ends with the log: give --go-on or --step")
+    if not parsed.go_on:
+        return None
+    return StandIns() if parsed.stand_ins is None else stand_ins_of(parsed.stand_ins)
 
 
 def _print(report: ReplayReport, how: str) -> None:

@@ -54,7 +54,7 @@ class RecordedPort:
             return self._commands.popleft()
         if until_ns == 0:
             return None
-        self._end()
+        self.end()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Delivers the elements of a channel up to ``next_seq``. Raises: RecordTorn."""
@@ -71,17 +71,24 @@ class RecordedPort:
             end = f"its input from channel {channel} ends at element {reached:,}, and the log reads up to {next_seq:,}"
             raise RecordTorn(self._epoch.task, end, self._epoch.head.missing)
 
+    def deliver_rest(self) -> None:
+        """Delivers the elements that no step of the log has taken."""
+        for channel, waiting in self._waiting.items():
+            if waiting:
+                self.needs(channel, waiting[-1].first_seq + waiting[-1].count)
+
     def emit(self, emission: TaskEmission) -> None:
         """Takes an emission."""
         if self.ended is not None:  # user code has caught the end of the log
             raise RecordEnded
         self.emitted(emission)
 
-    def go_live(self, positions: dict[ChannelId, int]) -> NoReturn:
+    def go_live(self, positions: dict[ChannelId, int]) -> None:
         """Ends the replay, because the log has ended. Raises: RecordEnded."""
-        self._end()
+        self.end()
 
-    def _end(self) -> NoReturn:
+    def end(self) -> NoReturn:
+        """Ends the replay. Raises: RecordEnded."""
         if self.ended is not None:
             raise RecordEnded
         self.ended = RecordEnded()
@@ -99,45 +106,45 @@ class RecordedPort:
         """Returns 0: a replay measures no step."""
         return 0
 
-    def await_replicated(self, log_end_bytes: int) -> NoReturn:
+    def await_replicated(self, log_end_bytes: int) -> None:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
-    def announce_step(self, channel: ChannelId | None, first_seq: int) -> NoReturn:
+    def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
     def open_journal(self) -> NoReturn:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
     def lose_journal(self) -> NoReturn:
         """Raises: RecordTorn."""
         what = "its journal ends before the log has read all of it"
         raise RecordTorn(self._epoch.task, what, self._epoch.head.missing)
 
-    def entropy(self, count: int) -> NoReturn:
+    def entropy(self, count: int) -> bytes:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
-    def perform(self, function: Any, key: str) -> NoReturn:
+    def perform(self, function: Any, key: str) -> object:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
-    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> NoReturn:
+    def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
-    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> NoReturn:
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
     def end_calls(self) -> None:
         """Does nothing: a replay makes no call."""
 
-    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> NoReturn:
+    def when_replicated(self, log_end_bytes: int, act: Callable[[], None]) -> None:
         """Raises: RecordEnded."""
-        self._end()
+        self.end()
 
 
 def _delivered(channel: ChannelId, element: Elements, skip: int) -> Delivered:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from clonos.core.ports.operator_chain import ChainContext, Mirror, StepFailed
 from clonos.io.epochs.record_parts import SourceRecords
@@ -19,7 +19,7 @@ from clonos.operators.split_source import OpenSplit, SourceHead
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
 from clonos.replay.epoch import Epoch
-from clonos.replay.port import RecordTorn
+from clonos.replay.port import RecordEnded, RecordTorn
 from clonos.replay.record_hooks import Hook, HookedGuard, RecordAt, methods_for_batches
 
 
@@ -90,6 +90,10 @@ class ReplayChain(OperatorChain):
     def add_splits(self, splits: bytes) -> None:
         super().add_splits(splits)
         self._take_recorded()
+
+    def poll(self, records_max: int) -> NoReturn:
+        """Ends a replay that has gone on: a source reads nothing new. Raises: RecordEnded."""
+        raise RecordEnded
 
     def _take_recorded(self) -> None:
         if isinstance(self._source, SourceHead):

@@ -10,9 +10,11 @@ from typing import Any
 from clonos.core.model.code_location import user_frames, user_frames_of
 from clonos.core.model.suspect import likely_cause
 from clonos.core.task.divergence import OTHER_OUTPUT
+from clonos.core.values.column_rows import rows_of_columns
 from clonos.replay.changed_code import ResultChanges
 from clonos.replay.epoch import Epoch, LogFigures, figures_of
-from clonos.replay.output_comparison import Difference, EpochComparison
+from clonos.replay.going_on import HTTP, GoneOn
+from clonos.replay.output_comparison import ROWS_SHOWN, Difference, EpochComparison, shown
 from clonos.replay.replaying import Replayed, described
 
 DIFFERENCES_SHOWN = 3
@@ -69,9 +71,21 @@ class ReplayReport:
     def ended_as_recorded(self) -> bool:
         """Whether the replay has ended as the live task did: with the same error, or at the end of the log."""
         failure, error = self.epoch.head.failure, self.error
+        if self.replayed.gone_on is not None:
+            return failure is None  # what came behind the end of the log is not in the record
         if failure is None or error is None:
             return failure is None and error is None
         return _same_error(failure.error, error)
+
+    @property
+    def rows_gone_on(self) -> list[tuple[Any, Any]]:
+        """Rows that were made behind the end of the log, each with its key, None without one."""
+        gone_on = self.replayed.gone_on
+        found: list[tuple[Any, Any]] = []
+        for made in self.replayed.made[gone_on.results :] if gone_on is not None else ():
+            rows = made.rows if isinstance(made.rows, list) else rows_of_columns(made.rows)
+            found += zip(made.keys or [None] * len(rows), rows, strict=True)
+        return found
 
     @property
     def likely_cause(self) -> str:
@@ -124,17 +138,34 @@ class ReplayReport:
 
     def _end(self) -> Iterator[str]:
         found = self.replayed
+        if found.gone_on is not None:
+            yield self._what_came_behind(found.gone_on)
+            yield from (f"  {shown(row if key is None else (key, row))}" for key, row in self.rows_gone_on[:ROWS_SHOWN])
         if self.error is not None:
             at = "" if found.number is None else f" at record {found.number:,}"
             same = ", as it happened" if self.epoch.head.failure is not None and self.ended_as_recorded else ""
             yield f"then{at} {described(self.error)}{same}"
             if frames := user_frames(self.error):
                 yield frames
+        elif found.open_call and found.gone_on is not None:
+            at = f" at {found.place}" if found.place else ""
+            name = found.open_call
+            yield f"then{at} it calls {name}, which has no stand-in: give one by {_stand_in_for(name)}"
+        elif found.gone_on is not None:
+            yield "then the recorded input ends"
         elif found.open_call:
             at = f" at {found.place}" if found.place else ""
             yield f"then the log ends{at}, which calls {found.open_call}: its outcome is not in the record"
         elif found.place:
             yield f"then the log ends in the middle of a step, at {found.place}"
+
+    def _what_came_behind(self, gone_on: GoneOn) -> str:
+        records, rows = self.replayed.records - gone_on.records, len(self.rows_gone_on)
+        answered = ", ".join(f"{name} ({count:,})" for name, count in sorted(gone_on.answered.items()))
+        return (
+            f"behind the end of the log: {_counted(records, 'further record')}, {_counted(rows, 'row')} made;"
+            f" stand-ins answered {answered or 'no call'}"
+        )
 
     def _differences(self) -> Iterator[str]:
         differences = self.differences
@@ -159,6 +190,17 @@ class ReplayReport:
         if not isolation.refused and not self.read_files:
             yield "nothing outside was asked"
 
+    def _gone_on_json(self) -> dict[str, Any] | None:
+        gone_on = self.replayed.gone_on
+        if gone_on is None:
+            return None
+        rows = [shown(row if key is None else (key, row)) for key, row in self.rows_gone_on]
+        return {
+            "records": self.replayed.records - gone_on.records,
+            "answered": dict(gone_on.answered),
+            "rows": rows,
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Returns the report for a program."""
         head, figures, error = self.epoch.head, figures_of(self.epoch), self.error
@@ -181,12 +223,19 @@ class ReplayReport:
             if error is None
             else {"text": described(error), "at": _place(error), "record": self.replayed.number},
             "open_call": self.replayed.open_call or None,
+            "gone_on": self._gone_on_json(),
             "refused": [
                 {"kind": each.kind, "what": each.what, "at": each.place} for each in self.replayed.isolation.refused
             ],
             "read_files": self.read_files,
             "notes": [*self.notes, *head.missing, *head.redacted],
         }
+
+
+def _stand_in_for(service: str) -> str:
+    if service.startswith(HTTP):
+        return "http=, or in the file of --stand-ins by http"
+    return f"services={{{service!r}: ...}}, or in the file of --stand-ins by services"
 
 
 def _difference_json(difference: Difference) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from clonos.replay.output_comparison import EpochComparison, compared
 from clonos.replay.record_condition import condition_of
 from clonos.replay.replay_report import ReplayReport
 from clonos.replay.replaying import Replayed, replay_epoch, task_named
+from clonos_services.stand_ins import HttpAnswer, Services, StandIns
 
 if TYPE_CHECKING:
     from clonos.job import Job
@@ -52,6 +53,9 @@ def replay(
     elsewhere: bool = False,
     at: str | None = None,
     before_failure: bool = False,
+    go_on: bool = False,
+    http: HttpAnswer | None = None,
+    services: Services | None = None,
     trust: bool = False,
     anyway: bool = False,
 ) -> ReplayReport:
@@ -67,15 +71,19 @@ def replay(
             and another folder, until one differs.
         at: opens the debugger in front of a record: ``record=N``, ``key=K``, ``step=NAME`` or an expression.
         before_failure: opens the debugger in front of the record that raised.
+        go_on: goes on where the log ends, with the rest of the recorded input. A call without a stand-in ends it.
+        http, services: stand-ins for ``go_on``, as for ``crash_test``.
         trust, anyway: see ``load_epoch``.
 
     Raises: RecordRefused, RecordDamaged, TaskNotInJob, ChannelsChanged, JobError: it cannot begin. Errors of user code
         are in the report.
     """
     epoch, code = with_code(load_epoch(folder, trust=trust, anyway=anyway), code)
-    return report_on(
-        epoch, code, frozenset(allow), elsewhere=elsewhere, hook=hook_of(epoch, code, allow, at, before_failure)
-    )
+    if not go_on and (http is not None or services):
+        raise JobError("http and services answer calls behind the end of the log: give go_on=True with them")
+    stand_ins = StandIns(http, services or {}) if go_on else None
+    hook = hook_of(epoch, code, allow, at, before_failure)
+    return report_on(epoch, code, frozenset(allow), elsewhere=elsewhere, hook=hook, go_on=stand_ins)
 
 
 def with_code(epoch: Epoch, code: Job | str | None) -> tuple[Epoch, Job | str | None]:
@@ -122,12 +130,15 @@ def report_on(
     *,
     elsewhere: bool = False,
     hook: StoppingHook | None = None,
+    go_on: StandIns | None = None,
     tries_max: int = TRIES_MAX,
 ) -> ReplayReport:
     """Replays an epoch and returns the report, see ``replay``. ``tries_max``: other processes for ``elsewhere``.
 
-    Raises: JobError: both ``code`` and ``elsewhere``.
+    Raises: JobError: two of ``code``, ``elsewhere`` and ``go_on``.
     """
+    if go_on is not None and (code is not None or elsewhere):
+        raise JobError("go_on continues the recorded code, and code and elsewhere compare it: give one of them")
     if code is not None and elsewhere:
         raise JobError("code and elsewhere compare the results with those of different replays: give one of them")
     if elsewhere and epoch.head.options is not None:
@@ -135,7 +146,7 @@ def report_on(
     notes = [*_notes(epoch), *([CODE_GIVEN] if epoch.head.options is not None else [])]
     image = None if code is None else changed_image(epoch, code)
     if image is None:
-        replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=elsewhere)
+        replayed = replay_epoch(epoch, allowed=allowed, hook=hook, records_results=elsewhere, go_on=go_on)
         found = None
         if elsewhere and not replayed.was_quit:
             found = _compared_elsewhere(epoch, replayed, allowed, tries_max, notes)

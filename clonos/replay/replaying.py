@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,11 +21,13 @@ from clonos.core.task.task import Task
 from clonos.kernels import choice
 from clonos.operators.job_image import JobImage
 from clonos.replay.epoch import Epoch
+from clonos.replay.going_on import GoingOnPort, GoneOn
 from clonos.replay.isolation import AccessRefused, Isolation, isolated
 from clonos.replay.loading import image_of, show_recorded_lines
 from clonos.replay.port import RecordedPort, RecordEnded, call_without_outcome
 from clonos.replay.record_hooks import Hook
 from clonos.replay.replay_chain import Made, ReplayChain
+from clonos_services.stand_ins import StandIns
 
 
 class Sent(NamedTuple):
@@ -59,7 +62,7 @@ class Replayed:
 
     ``error``: what ended it, None at the end of the log. ``number``: of the record that raised, if it is known.
     ``open_call``: the service whose call has no outcome in the log, "" if none ended the replay; ``place``: the line of
-    user code that was running then.
+    user code that was running then. ``gone_on``: what it did behind the end of the log, None if it has not come there.
     """
 
     image: JobImage
@@ -75,6 +78,7 @@ class Replayed:
     place: str = ""
     replayed_calls: int = 0
     was_quit: bool = False  # by the user, in the debugger
+    gone_on: GoneOn | None = None
 
     @property
     def user_error(self) -> BaseException | None:
@@ -101,6 +105,7 @@ def replay_epoch(
     hook: Hook | None = None,
     records_results: bool = False,
     one_by_one: bool = False,
+    go_on: StandIns | None = None,
     started: Callable[[Replayed], None] | None = None,
 ) -> Replayed:
     """Replays an epoch to the end of its log, or to the first error.
@@ -112,6 +117,7 @@ def replay_epoch(
         hook: is called in front of each record of each step with user code.
         records_results: whether ``made`` gets the rows that leave the chain.
         one_by_one: the chain gets each record as a batch of its own, so that ``made`` has it beside its results.
+        go_on: what answers calls behind the end of the log; None ends the replay there.
         started: gets the result before the task runs, for a debugger.
 
     Raises: RecordRefused, RecordDamaged, TaskNotInJob: it cannot begin. Errors of user code are in the result.
@@ -121,11 +127,12 @@ def replay_epoch(
     plan = used.plan
     task = task_named(plan, epoch.task)
     mirror, snapshot = _restored(epoch, used, plan.vertex_of[task])
-    port = RecordedPort(epoch, dict(snapshot.inputs) if snapshot is not None else {})
+    positions = dict(snapshot.inputs) if snapshot is not None else {}
+    port = RecordedPort(epoch, positions) if go_on is None else GoingOnPort(epoch, positions, go_on)
     chain = ReplayChain(used.vertices[plan.vertex_of[task]], epoch, hook)
     chain.one_by_one = one_by_one
     found = Replayed(used, task, chain, Isolation(allowed))
-    if records_results:
+    if records_results or go_on is not None:
         chain.made = found.made
     _Taker(found, port, snapshot).take_emissions()
     if started is not None:
@@ -134,13 +141,27 @@ def replay_epoch(
     if hook is not None:
         choice.native = None  # loops in C take all rows of a batch before the first one is processed
     try:
-        _run(found, port, lambda: _task(epoch, found, port, mirror, snapshot))
+        with _answering(found, port):
+            _run(found, port, lambda: _task(epoch, found, port, mirror, snapshot))
     finally:
         choice.native = native
     if found.error is None and found.isolation.refused:  # user code has caught it
         found.error = found.isolation.refused[0]
     found.number = chain.failed_number
     return found
+
+
+@contextmanager
+def _answering(found: Replayed, port: RecordedPort) -> Iterator[None]:
+    """Lets a replay go on where the log ends, if its port does, and takes down what it did there."""
+    if not isinstance(port, GoingOnPort):
+        yield
+        return
+    port.begin = lambda: GoneOn(found.records, len(found.made))
+    with port.answering():
+        yield
+    found.gone_on = port.gone_on
+    found.open_call = port.unanswered or found.open_call
 
 
 def _task(epoch: Epoch, found: Replayed, port: RecordedPort, mirror: Mirror | None, snapshot: Snapshot | None) -> Task:

@@ -11,9 +11,9 @@ from clonos_chaos.user import crash_testing
 if TYPE_CHECKING:
     from clonos_chaos.user.comparing import Compare
     from clonos_chaos.user.crash_testing import CrashReport
-    from clonos_chaos.user.user_calls import HttpAnswer, Services
     from clonos_chaos.user.user_graph import Inputs, JobLike
     from clonos_chaos.user.user_world import Check
+    from clonos_services.stand_ins import HttpAnswer, Services
 
 
 def crash_test(

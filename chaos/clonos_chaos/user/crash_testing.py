@@ -21,9 +21,9 @@ from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
 from clonos_chaos.swarm.shrinking import Failure, Shrunk, chosen, failure_of, shrink
 from clonos_chaos.swarm.world import World
 from clonos_chaos.user.comparing import Compare, OutputComparison
-from clonos_chaos.user.user_calls import HttpAnswer, Services, StandIns
 from clonos_chaos.user.user_graph import Inputs, JobLike, Ready, given_inputs, ready
 from clonos_chaos.user.user_world import Check, Judging, Outputs, UserWorld
+from clonos_services.stand_ins import HttpAnswer, Services, StandIns
 
 SEEDS_USUAL: Final = range(200)
 SHRINK_SECONDS_MAX: Final = 60.0

@@ -43,8 +43,9 @@ from clonos_chaos.user.harness_steps import (
     compiled,
 )
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
-from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
+from clonos_chaos.user.user_calls import Call, CallWatch
 from clonos_chaos.user.user_job import WatchedChain
+from clonos_services.stand_ins import HttpAnswer, Services, StandIns
 
 T = TypeVar("T")
 

@@ -23,10 +23,11 @@ from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS
 from clonos_chaos.sim.world_settings import KINDS, SHORT_PAUSE, DiskEnvironment, WorldOutcome, WorldSettings
 from clonos_chaos.swarm.random_options import draw_budgets, draw_calls_ahead, draw_options
 from clonos_chaos.swarm.world import World
-from clonos_chaos.user.user_calls import Call, CallWatch, StandIns
+from clonos_chaos.user.user_calls import Call, CallWatch
 from clonos_chaos.user.user_graph import Ready
 from clonos_chaos.user.user_job import UserJob
 from clonos_chaos.user.user_sinks import RecordedRows, UserExternalSystem, held_wrongly
+from clonos_services.stand_ins import StandIns
 
 VIRTUAL_SECONDS_MAX: Final = 300
 SHORT_PAUSES: Final = 8

@@ -39,6 +39,11 @@ def code_of_service(service: str) -> bytes:
     return code
 
 
+def names_of_services() -> tuple[str, ...]:
+    """Returns the names of the services that this process has used or declared."""
+    return tuple(_code_of)
+
+
 def asked_of(service: str, digest: bytes) -> int:
     """Returns what a call asks for, of the ``request_digest`` of its request."""
     return int.from_bytes(code_of_service(service) + digest[: ASKED_BYTES - SERVICE_BYTES], "big")
