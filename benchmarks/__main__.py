@@ -26,7 +26,7 @@ from benchmarks.workloads.staged_job import Stages
 
 FAILOVER: Final = "failover"
 NAMES: Final = (
-    *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead", "metrics_overhead"),
+    *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead", "metrics_overhead", "recording"),
     *(
         "watermarks",
         "window_latency",
@@ -60,6 +60,7 @@ BY_NAME: Final = (NEXMARK, NEXMARK_KILLS, KAFKA)
 MODULES: Final = {
     "logging_overhead": "overheads.logging_overhead",
     "metrics_overhead": "overheads.metrics_overhead",
+    "recording": "overheads.recording",
     "watermarks": "event_time.watermarks",
     "window_latency": "event_time.window_latency",
     NEXMARK: "nexmark.measure",

@@ -68,9 +68,14 @@ class LineReader:
         if self._stages is not None:
             self._stages.begin()
         self._report = Path(self._workload.folder) / f"read-{split.decode()}"
-        share = self._workload.share(int(split))
-        self._after: Callable[[int, int], Any] = share.columns().after if self._is_columnar else share.after
+        self._after = self.lines_of(split)
         self._next = int.from_bytes(mark or b"", "big")
+
+    def lines_of(self, split: bytes) -> Callable[[int, int], Any]:
+        """Loads the lines of a split; returns what gives those after a position."""
+        share = self._workload.share(int(split))
+        found: Callable[[int, int], Any] = share.columns().after if self._is_columnar else share.after
+        return found
 
     def read(self, records_max: int) -> Any:
         """Returns a slice; None at the end."""

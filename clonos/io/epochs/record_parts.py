@@ -176,9 +176,9 @@ class RecordDamaged(EnvironmentFault):
 LENGTH_BYTES: Final = 4
 
 
-def frame(content: bytes) -> bytes:
-    """Returns the content with its length in front, as the parts of many pieces have it."""
-    return len(content).to_bytes(LENGTH_BYTES, "little") + content
+def length_of(content: bytes) -> bytes:
+    """Returns what is in front of each piece in the parts of many pieces."""
+    return len(content).to_bytes(LENGTH_BYTES, "little")
 
 
 def frames_in(path: Path) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from clonos.io.epochs.record_parts import (
     RecordPart,
     SourceFile,
     StatePiece,
-    frame,
+    length_of,
 )
 from clonos.io.system.wall_clock import wall_ns
 
@@ -100,7 +100,8 @@ class RecordWriter:
         self._append(RecordPart.SOURCES, _encoder.encode(file))
 
     def _append(self, part: RecordPart, content: bytes) -> None:
-        self._files[part].write(frame(content))
+        self._files[part].write(length_of(content))
+        self._files[part].write(content)
         self.written_bytes += len(content)
 
     def finish(self, head: RecordHead) -> None:
