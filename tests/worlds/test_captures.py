@@ -21,6 +21,17 @@ def test_a_captured_epoch_repeats_the_output_of_the_task(topology: str) -> None:
     assert any(epoch.capture.log.data for epoch in world.captured)
 
 
+@pytest.mark.parametrize("seed", [91_000_041, 91_000_045])
+def test_an_epoch_with_joined_logs_is_captured_before_and_after_a_rollback(seed: int) -> None:
+    world = CapturingWorld(seed)
+    world.run()
+    assert world.plan.replicas, "the logs were not limited to some holders"
+    assert world.outcome.rollbacks
+    assert len({epoch.generation for epoch in world.captured}) > 1
+    assert world.begun > len(world.captured), "no capture began again"
+    assert [complaint for epoch in world.captured for complaint in complaints_of(world, epoch)] == []
+
+
 def test_captures_do_not_change_what_comes_out() -> None:
     world = CapturingWorld(75_000_002)
     world.run()  # the oracle of the world raises if output is wrong, and the world if a process does not end

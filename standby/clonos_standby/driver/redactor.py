@@ -27,7 +27,7 @@ from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.elements import TimedRows, decode_elements
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.io.epochs.record_parts import Elements, EpochContent, Input, JournalBytes, SourceRecords, StatePiece
-from clonos.io.process.pickling import pickled
+from clonos.io.process.pickling import UNPICKLABLE, pickled
 from clonos.operators.connector_contract import PartlyMalformed
 from clonos.operators.state.state_changes import Section, decode_piece, encode_piece
 from clonos.operators.steps.async_map import PARTS
@@ -81,7 +81,7 @@ class Redactor:
                 [self._input(each) for each in content.input],
                 content.expected,
             )
-        except ClonosError as error:
+        except (ClonosError, *UNPICKLABLE) as error:
             if isinstance(error, NotRedacted):
                 raise
             raise NotRedacted(f"a value cannot be read or written by redact: {type(error).__name__}") from None
@@ -96,7 +96,7 @@ class Redactor:
     def _value(self, origin: RedactedOrigin, value: Any) -> Any:
         try:
             redacted = self._redact(origin, value)
-        except Exception as error:  # noqa: BLE001  whose text may have what was to be redacted
+        except BaseException as error:  # noqa: BLE001  any would end the thread that records; its text may have the value
             frames = user_frames_of(error)
             place = f" ({frames[-1].place})" if frames else ""
             raise NotRedacted(f"redact raised {type(error).__name__} for {_described(origin)}{place}") from None

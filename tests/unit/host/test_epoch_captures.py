@@ -106,6 +106,20 @@ def test_the_end_of_a_job_waits_for_the_epoch_of_the_failed_task_for_a_limited_t
     assert last.epoch.startswith("Note: the epoch of" if is_silent else "The epoch of")
 
 
+def test_an_epoch_that_cannot_be_written_changes_nothing_of_the_error_of_the_job(tmp_path: Path) -> None:
+    slots, root = AnsweringSlots(tmp_path), tmp_path / "epochs"
+    root.touch()
+    ended = SimpleQueue[list[Effect]]()
+    epoch, failed = FailedEpoch(slots.captures, root, ended.put, time_s=LIMIT_S), failure(slots)
+    assert epoch.takes([failed], slots.coordinator.plan)
+    (last,) = ended.get(timeout=LIMIT_S)
+    epoch.close()
+    assert isinstance(last, JobFailed)
+    assert (last.reason, last.error) == (failed.reason, failed.error)
+    assert last.epoch.startswith("Note: the epoch of ")
+    assert "cannot be written: " in last.epoch
+
+
 def test_the_release_of_a_slot_after_the_failure_waits_for_the_epoch_too(tmp_path: Path) -> None:
     slots = AnsweringSlots(tmp_path, is_silent=True)
     ended = SimpleQueue[list[Effect]]()

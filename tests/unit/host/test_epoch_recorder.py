@@ -9,14 +9,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.checkpoint.snapshot import encode_snapshot
 from clonos.core.coordinator.coordinator_effects import Alarm, Effect, Ending, JobDone, JobFailed, ReleaseSlot
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.control_messages import Completed
 from clonos.io.epochs.record_writer import GIVEN_UP
+from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.epoch_recorder import EpochRecorder, Recording
 from tests.speed import scaled
-from tests.unit.host.test_epoch_captures import TASK, AnsweringSlots
+from tests.unit.host.test_epoch_captures import LOG, TASK, AnsweringSlots
+from tests.unit.inflight.samples import snapshot
 
 LIMIT_S = scaled(30.0)
 
@@ -24,22 +27,24 @@ LIMIT_S = scaled(30.0)
 class Recorded:
     """Recorder whose slots answer, and whose store lacks the snapshots of the later checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bytes_max: int = 1 << 20) -> None:
         slots = AnsweringSlots(folder)
         self.begun: CheckpointMetadata = slots.coordinator.completed
         self.plan = slots.coordinator.plan
         self.root = folder / "recorded"
+        self.store = CheckpointStore(str(folder / "store"))
         self.performed: list[Effect] = []
         self._calls = SimpleQueue[tuple[Any, ...]]()
-        recording = Recording(self.root, lambda _plan: (TASK,), 20, 1 << 20)
+        recording = Recording(self.root, lambda _plan: (TASK,), 20, bytes_max)
         self.recorder = EpochRecorder(
             slots.captures, recording, lambda *call: self._calls.put(call), self.performed.extend
         )
         self.recorder.begin(self.begun)
 
-    def ended(self, number: int) -> CheckpointMetadata:
-        missing = f"{number}-2-0.{'0' * 64}"
-        tasks = tuple(replace(entry, objects=(missing,)) for entry in self.begun.tasks)
+    def ended(self, number: int, stored: str = "") -> CheckpointMetadata:
+        """The metadata of a later checkpoint. ``stored``: the snapshot of each task; "": it is missing."""
+        name = stored or f"{number}-2-0.{'0' * 64}"
+        tasks = tuple(replace(entry, objects=(name,), log_offset_bytes=len(LOG)) for entry in self.begun.tasks)
         return replace(self.begun, checkpoint=CheckpointId(number), tasks=tasks)
 
     def knows(self, number: int) -> bool:
@@ -74,6 +79,21 @@ def test_an_epoch_that_cannot_be_read_is_given_up_with_an_alarm_and_a_note(tmp_p
     assert recorded.knows(1)
     folder = recorded.root / name.replace("/", "-")
     assert "not in the store any more" in (folder / GIVEN_UP).read_text()
+    recorded.recorder.close(recorded.drain)
+
+
+def test_an_epoch_beyond_the_limit_is_given_up_with_both_sizes(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, bytes_max=len(LOG) - 1)
+    stored = recorded.store.write_object("1-2-0", [encode_snapshot(snapshot(1, (), TASK))])
+    recorded.recorder.reach(recorded.begun, recorded.ended(1, stored), recorded.plan)
+    recorded.serve()
+    (alarm,) = recorded.performed
+    assert isinstance(alarm, Alarm)
+    assert "was not recorded: since checkpoint 0 it has 0 MiB of input and log, and 0 MiB is the limit" in alarm.text
+    recorded.serve()
+    assert recorded.knows(1), "slots keep what was given up"
+    (notes,) = recorded.root.glob(f"*/{GIVEN_UP}")
+    assert "is the limit" in notes.read_text()
     recorded.recorder.close(recorded.drain)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clonos.core.log import determinants as d
 from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead
 from clonos.operators.operator import Operator, Scope, Times
@@ -227,6 +228,20 @@ def test_discovered_splits_are_checked_on_restore_and_on_discovery() -> None:
         foreign.restore(first.position().replace(source.splits(1)[0], b"x" * len(source.splits(1)[0])))
     with pytest.raises(Foreign):
         foreign.add_splits(msgspec.msgpack.encode([b"x"]))
+
+
+def test_records_of_splits_that_were_found_at_run_time_are_read_again() -> None:
+    live, taken = head(source := Watching(range(5)), [])
+    found = live.discover_splits(1)
+    live.add_splits(found)
+    log = d.blob(d.SPLITS, found)
+    while isinstance(polled := live.poll(2), tuple):
+        live.read(*polled)
+        log += d.numbers(d.READ, *polled)
+    again, _ = head(source, [])
+    batches = [(number, list(batch)) for number, _, batch in again.read_again(0, 1, b"", log)]
+    assert [batch for _, batch in batches] == taken.batches
+    assert taken.records == list(range(5))
 
 
 def test_a_position_with_a_negative_record_count_is_malformed() -> None:

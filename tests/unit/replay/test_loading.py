@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from clonos import Job, collect, values
-from clonos.io.epochs.record_parts import HEAD, RecordDamaged
+from clonos.io.epochs.record_parts import HEAD, RecordDamaged, RecordPart
 from clonos.replay.loading import RecordRefused, image_of, load_epoch
+from clonos.replay.replay_session import replay
 from tests.harnesses.recorded_jobs import record_job
 from tests.harnesses.recorded_prices import job
 
@@ -55,6 +56,15 @@ def test_another_patch_release_of_python_is_no_other_version(record: Path) -> No
 def test_a_folder_that_is_no_record_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(RecordDamaged, match=r"it has no record\.json"):
         load_epoch(tmp_path)
+
+
+def test_the_epoch_before_a_torn_record_is_replayed(tmp_path: Path) -> None:
+    whole, torn = (record_job(job(), tmp_path / name)["priced/0"] for name in ("1", "2"))
+    part = torn / RecordPart.INPUT
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(RecordDamaged, match="its part input is not what was written"):
+        replay(torn)
+    assert replay(whole).ended_as_recorded
 
 
 def test_a_module_that_is_not_installed_is_named_with_its_version(

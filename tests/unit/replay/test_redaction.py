@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.log import determinants as d
 from clonos.core.log.asked import SERVICE_BYTES, asked_of
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, JobError, ReplayDiverged
+from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.redaction import Redact, RedactedKind, RedactedOrigin
+from clonos.core.values import encode_rows
 from clonos.io.epochs.record_parts import (
     Elements,
     EpochContent,
@@ -99,10 +103,10 @@ def content_of(record: EpochRecord) -> EpochContent:
     return EpochContent(pieces, record.log(), b"", list(record.inputs()), list(record.expected()))
 
 
-def redacted(source: Path, redact: Redact, *, has_code: bool = True) -> Path:
+def redacted(source: Path, redact: Redact, *, has_code: bool = True, job: Job | None = None) -> Path:
     """A redacted copy of a record."""
     record = EpochRecord(source)
-    plan = graph_of(cards_job()).compile(OPTIONS).plan
+    plan = graph_of(job or cards_job()).compile(OPTIONS).plan
     senders = {each.id: plan.vertices[plan.vertex_of[each.sender]].name for each in plan.channels}
     redactor = Redactor(redact, "rows", senders)
     content = redactor.redacted(content_of(record))
@@ -267,14 +271,63 @@ def test_parts_of_asynchronous_calls_are_left_out() -> None:
     assert (found.log, found.unfinished) == (d.numbers(d.CLOCK, 7),) * 2
 
 
-def test_an_error_of_the_function_is_reported_by_its_class_and_line() -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_an_error_of_the_function_is_reported_by_its_class_and_line(error: type[BaseException]) -> None:
     def raising(origin: RedactedOrigin, value: Any) -> Any:
-        raise ValueError(f"{origin}: {value}")
+        raise error(f"{origin}: {value}")
 
     rows: list[Input] = [SourceRecords(0, 1, pickle.dumps([SECRET]))]
-    with pytest.raises(NotRedacted, match=r"redact raised ValueError for records of the source rows \(.*:\d+") as found:
+    with pytest.raises(
+        NotRedacted, match=rf"redact raised {error.__name__} for records of the source rows \(.*:\d+"
+    ) as found:
         Redactor(raising, "rows", {}).redacted(EMPTY._replace(input=rows))
     assert SECRET not in str(found.value)
+
+
+@pytest.mark.parametrize("returned", [lambda: None, object()])
+def test_a_value_that_cannot_be_written_is_refused(returned: Any) -> None:
+    row = encode_rows([SECRET])
+    elements = Elements(ChannelId(0), 0, ElementKind.ROWS, 1, CheckpointId(0), row)
+    with pytest.raises(NotRedacted, match="a value cannot be read or written by redact: ValueUnsupported"):
+        Redactor(lambda _origin, _value: returned, "", {ChannelId(0): "rows"}).redacted(
+            EMPTY._replace(input=[elements])
+        )
+    lock = threading.Lock()
+    rows: list[Input] = [SourceRecords(0, 1, pickle.dumps([SECRET]))]
+    with pytest.raises(NotRedacted, match="a value cannot be read or written by redact: TypeError"):
+        Redactor(lambda _origin, _value: lock, "rows", {}).redacted(EMPTY._replace(input=rows))
+
+
+def ask(question: dict[str, Any]) -> str:
+    """Asks a model with a prompt that has the card."""
+    return holder_of(question["card"]) + holder_of(f"again {question['card']}")
+
+
+def asking_job() -> Job:
+    job = Job("asking")
+    rows = job.source(values(ROWS), name="rows").rebalance()
+    rows.map_async(ask, capacity=4, log_calls=True, name="ask").sink(collect(), name="out")
+    return job
+
+
+def test_a_secret_of_a_prompt_is_in_no_byte_of_the_record(tmp_path: Path) -> None:
+    source = record_job(asking_job(), tmp_path)["ask/0"]
+    assert {d.PART, d.COMPLETION} <= tags_of(EpochRecord(source).log())
+    assert SECRET.encode() in EpochRecord(source).log()
+    folder = redacted(source, hide, has_code=False, job=asking_job())
+    for part in folder.iterdir():
+        assert SECRET.encode() not in part.read_bytes(), part
+    assert d.PART not in tags_of(EpochRecord(folder).log())
+    report = replay(folder, asking_job())
+    assert report.is_as_recorded, report
+    assert report.replayed.records == len(ROWS)
+
+
+def tags_of(log: bytes) -> set[int]:
+    reader, found = d.LogReader(log), set[int]()
+    while not reader.at_end:
+        found.add(reader.next()[0])
+    return found
 
 
 def test_a_record_without_code_asks_for_the_job(recorded: dict[str, Path]) -> None:
