@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of, state_shape_of
+from clonos.core.checkpoint.plan_shape import REGROUPED, PlanShape, differences, shape_of, state_shape_of
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
@@ -109,7 +109,15 @@ class PlanChanged(JobError):
             what += f"; and {len(self.differences) - DIFFERENCES_MAX} more"
         return (
             f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}, because the job has changed:"
-            f" {what}. Resume with the job as it was, or start afresh with --overwrite."
+            f" {what}. {self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        if not any(each.startswith(REGROUPED) for each in self.differences):
+            return "Resume with the job as it was, or start afresh with --overwrite."
+        return (
+            "Steps run in one task while parallelism= gives them one number of tasks. Resume with the former"
+            " parallelism=. To change it, stop that job with a savepoint, and start a job from it (--from-savepoint)."
         )
 
 
@@ -139,8 +147,8 @@ def check_resumable(plan: Plan, metadata: CheckpointMetadata) -> None:
     Raises: PlanChanged, if it does not; its text names each difference.
     """
     found = differences(metadata.plan, shape_of(plan))
-    if len(metadata.tasks) != len(plan.tasks):
-        found += (f"it had {len(metadata.tasks)} tasks, and has {len(plan.tasks)}",)
+    if not found and len(metadata.tasks) != len(plan.tasks):
+        found = (f"it had {len(metadata.tasks)} tasks, and has {len(plan.tasks)}",)
     if found:
         raise PlanChanged(plan.job_name, metadata.checkpoint, found)
 

@@ -7,7 +7,7 @@ allowed, because their state begins empty.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -107,8 +107,12 @@ def _differences(stored: PlanShape, current: PlanShape) -> Iterator[str]:
         yield f"max_parallelism was {stored.max_parallelism}, is {current.max_parallelism}"
     before = {vertex.name: vertex for vertex in stored.vertices}
     now = {vertex.name: vertex for vertex in current.vertices}
-    yield from (f'the task "{name}" is gone' for name in before if name not in now)
-    yield from (f'the task "{name}" is new' for name in now if name not in before)
+    gone, new = [name for name in before if name not in now], [name for name in now if name not in before]
+    regrouped = list(_regroupings(gone, new))
+    yield from regrouped
+    if not regrouped:
+        yield from (f'the task "{name}" is gone' for name in gone)
+        yield from (f'the task "{name}" is new' for name in new)
     for name, vertex in before.items():
         if name in now:
             yield from _vertex_differences(vertex, now[name])
@@ -119,6 +123,26 @@ def _differences(stored: PlanShape, current: PlanShape) -> Iterator[str]:
     yield from (f"the exchange {_exchange(edge)} is new" for edge in (edges_now - edges_before).elements())
     if edges_before == edges_now and (list(before) != list(now) or stored.edges != current.edges):
         yield "the steps are in another order"
+
+
+REGROUPED: Final = "the steps of the task "
+"""Begin of the sentence about a task whose steps run in several tasks now, or the reverse."""
+
+
+def _regroupings(gone: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yields each task whose steps run in several tasks now, or the reverse, if that is all that has changed."""
+    if Counter(_steps_in(gone)) != Counter(_steps_in(new)):
+        return
+    for one, others, words in ((gone, new, "run in"), (new, gone, "ran in")):
+        for name in one:
+            parts = [f'"{other}"' for other in others if set(_steps_in([other])) & set(_steps_in([name]))]
+            if len(parts) > 1:
+                yield f'{REGROUPED}"{name}" {words} {" and ".join(parts)}'
+
+
+def _steps_in(names: Sequence[str]) -> list[str]:
+    """Returns the parts of names of tasks, which are the names of their steps."""
+    return [part for name in names for part in name.split("-")]
 
 
 def _vertex_differences(before: VertexShape, now: VertexShape) -> Iterator[str]:

@@ -20,6 +20,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     metadata_of_start,
     plan_fingerprint,
 )
+from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Partitioning, Plan, StatefulStep
 from clonos.core.wire.decoding import FormatUnknown
@@ -159,6 +160,32 @@ def test_each_difference_is_named_in_words() -> None:
     target = plan.vertices[1].name
     assert gone == f'the exchange from "{name}" to "{target}" ({plan.edges[0].partitioning}) is gone'
     assert new == f'the exchange from "{name}" to "{target}" (broadcast) is new'
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (("read-row", "count"), ("read", "row", "count"), 'the steps of the task "read-row" run in "read" and "row"'),
+        (("read", "row", "count"), ("read-row", "count"), 'the steps of the task "read-row" ran in "read" and "row"'),
+        (("a-b", "c"), ("a", "b-c"), 'the steps of the task "a-b" run in "a" and "b-c"'),
+        (("read-row",), ("read", "rows"), 'the task "read-row" is gone'),
+    ],
+)
+def test_a_task_whose_steps_run_in_several_tasks_now_is_named_with_them(
+    before: tuple[str, ...], now: tuple[str, ...], words: str
+) -> None:
+    shape = shape_of(chain_plan())
+    first = shape.vertices[0]
+
+    def having(names: tuple[str, ...]) -> PlanShape:
+        return msgspec.structs.replace(
+            shape, vertices=tuple(msgspec.structs.replace(first, name=name) for name in names)
+        )
+
+    found = differences(having(before), having(now))
+    assert found[0] == words
+    is_regrouped = words.startswith("the steps")
+    assert ("start a job from it (--from-savepoint)" in str(PlanChanged("job", 3, found))) == is_regrouped
 
 
 def test_one_of_two_exchanges_between_the_same_tasks_is_a_difference() -> None:
