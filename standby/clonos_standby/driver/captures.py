@@ -102,6 +102,11 @@ class Captures:
         self.on_written: Callable[[WrittenRecord], None] = lambda _: None  # any thread calls it
         self._replies: dict[int, SimpleQueue[tuple[SlotId, CaptureReply, bytes]]] = {}
 
+    @property
+    def has_code(self) -> bool:
+        """Whether a replay of a record needs no other code."""
+        return self._job.has_code
+
     def on_captured(self, sender: SlotId, message: CaptureReply, payload: bytes | memoryview) -> None:
         """Takes a page; that of a capture that has ended is dropped."""
         if (replies := self._replies.get(message.number)) is not None:

@@ -65,8 +65,10 @@ class FailedEpoch:
         except ClonosError as error:
             self._release(failed, f"Note: {error}")
         else:
-            text = f"The epoch of {failed.task_name} is kept in {folder}. To see it again:\n  clonos replay {folder}"
-            self._release(failed, "\n".join((text, *(f"Note: it lacks {each}" for each in lacking(folder)))))
+            notes = (f"Note: it lacks {each}" for each in lacking(folder))
+            command = f"clonos replay {folder}{'' if self._captures.has_code else ' --code FILE'}"
+            text = f"The epoch of {failed.task_name} is kept in {folder}. To see it again:\n  {command}"
+            self._release(failed, "\n".join((text, *notes)))
 
     def _release(self, failed: JobFailed, text: str) -> None:
         """Performs what was held back, once."""

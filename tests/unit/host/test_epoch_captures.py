@@ -17,6 +17,7 @@ from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.recovery.capture import CaptureRequest
 from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureLog, encode_chunks
+from clonos.io.epochs.record_parts import RecordPart
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.captures import Captures
@@ -33,11 +34,13 @@ LOG = numbers(CLOCK, 1) * 500  # takes no input
 class AnsweringSlots:
     """Slots that answer at once with a log and with empty channels, or (``is_silent``) not at all."""
 
-    def __init__(self, folder: Path, *, is_silent: bool = False, bytes_max: int = 1 << 20) -> None:
+    def __init__(
+        self, folder: Path, *, is_silent: bool = False, bytes_max: int = 1 << 20, has_code: bool = True
+    ) -> None:
         self.coordinator: Coordinator = formed().coordinator
         self.is_silent = is_silent
         self.asked: list[tuple[SlotId, CaptureRequest]] = []
-        job = CapturedJob(JobImage(self.coordinator.plan, (), {}, Options()), b"image", "1f", ())
+        job = CapturedJob(JobImage(self.coordinator.plan, (), {}, Options()), b"image", "1f", (), has_code=has_code)
         self.captures = Captures(self.ask, self.answer, lambda: CheckpointStore(str(folder / "store")), job, bytes_max)
 
     def ask(self, question: Callable[[Coordinator], object]) -> object:
@@ -118,6 +121,19 @@ def test_an_epoch_that_cannot_be_written_changes_nothing_of_the_error_of_the_job
     assert (last.reason, last.error) == (failed.reason, failed.error)
     assert last.epoch.startswith("Note: the epoch of ")
     assert "cannot be written: " in last.epoch
+
+
+def test_the_command_for_a_record_without_code_asks_for_the_file(tmp_path: Path) -> None:
+    slots = AnsweringSlots(tmp_path, has_code=False)
+    ended = SimpleQueue[list[Effect]]()
+    epoch = FailedEpoch(slots.captures, tmp_path / "epochs", ended.put, time_s=LIMIT_S)
+    assert epoch.takes([failure(slots)], slots.coordinator.plan)
+    (last,) = ended.get(timeout=LIMIT_S)
+    epoch.close()
+    assert isinstance(last, JobFailed)
+    (folder,) = (tmp_path / "epochs").glob("*/0")
+    assert last.epoch.endswith(f"\n  clonos replay {folder} --code FILE")
+    assert (folder / RecordPart.JOB).read_bytes() == b""
 
 
 def test_the_release_of_a_slot_after_the_failure_waits_for_the_epoch_too(tmp_path: Path) -> None:
