@@ -27,7 +27,8 @@ def add_replay(commands: Any) -> None:
     command = commands.add_parser("replay", help="repeat a recorded epoch of a task here, under a debugger if asked")
     command.add_argument("folder", metavar="FOLDER", help="folder of the record, such as prices.epochs/total-0/17")
     others = command.add_mutually_exclusive_group()  # what the results are compared with
-    others.add_argument("--code", metavar="FILE[:NAME]", help="compare the results with those of changed code")
+    code_help = "compare the results with those of changed code, or give a record its code that has none"
+    others.add_argument("--code", metavar="FILE[:NAME]", help=code_help)
     stops = command.add_mutually_exclusive_group()
     stops.add_argument("--at", metavar="WHERE", help="debug at record=N, key=K, step=NAME or an expression: 'n > 7'")
     stops.add_argument("--before-failure", action="store_true", help="debug in front of the record that raised")
