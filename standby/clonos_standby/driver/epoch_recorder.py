@@ -64,6 +64,7 @@ class EpochRecorder:
         self._queue = SimpleQueue[_Due | None]()
         self._open: list[_Due] = []
         self._held: list[Effect] = []
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="epoch recorder", daemon=True)
 
     def begin(self, completed: CheckpointMetadata) -> None:
@@ -76,7 +77,7 @@ class EpochRecorder:
         names = {}
         if len(before.tasks) == len(after.tasks) == len(plan.tasks):
             names = {t: plan.task_name(t) for t in self._recording.chosen(plan) if not before.tasks[t].final}
-        if not names and not self._open:
+        if self._has_ended or (not names and not self._open):
             self.hold.release(after.checkpoint)
             return
         due = _Due(WholeEpoch(before, after, time.monotonic() + WHOLE_TIME_S), names)
@@ -102,6 +103,13 @@ class EpochRecorder:
             held, self._held = self._held, []
             self._perform(held)
 
+    def _give_up(self, reason: str) -> None:
+        """Records nothing more, and lets the slots go on."""
+        self._has_ended = True
+        self._perform([Alarm(f"no more epochs are recorded: {reason}")])
+        for due in tuple(self._open):
+            self._finish(due)
+
     def close(self, drain: Callable[[], object]) -> None:
         """Ends the thread. ``drain``: makes the calls that wait for this thread."""
         for due in self._open:
@@ -115,6 +123,12 @@ class EpochRecorder:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:  # noqa: BLE001  of the code of a source; slots would keep their logs for ever
+            self._later(self._give_up, f"{type(error).__name__}: {error}")
+
+    def _serve(self) -> None:
         while (due := self._queue.get()) is not None:
             given_up: dict[str, str] = {}
             for task, name in due.names.items():

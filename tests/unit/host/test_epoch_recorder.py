@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
 from msgspec.structs import replace
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -94,6 +95,23 @@ def test_an_epoch_beyond_the_limit_is_given_up_with_both_sizes(tmp_path: Path) -
     assert recorded.knows(1), "slots keep what was given up"
     (notes,) = recorded.root.glob(f"*/{GIVEN_UP}")
     assert "is the limit" in notes.read_text()
+    recorded.recorder.close(recorded.drain)
+
+
+def test_a_source_that_ends_the_recorder_holds_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded(tmp_path)
+
+    def exiting() -> NoReturn:
+        raise SystemExit("no token")
+
+    monkeypatch.setattr(recorded.recorder._captures, "_open_store", exiting)
+    recorded.recorder.reach(recorded.begun, recorded.ended(1), recorded.plan)
+    assert not recorded.knows(1)
+    recorded.serve()
+    assert recorded.performed == [Alarm("no more epochs are recorded: SystemExit: no token")]
+    assert recorded.knows(1)
+    recorded.recorder.reach(recorded.ended(1), recorded.ended(2), recorded.plan)
+    assert recorded.knows(2)
     recorded.recorder.close(recorded.drain)
 
 
