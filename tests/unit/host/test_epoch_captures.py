@@ -41,7 +41,14 @@ class AnsweringSlots:
         self.is_silent = is_silent
         self.asked: list[tuple[SlotId, CaptureRequest]] = []
         job = CapturedJob(JobImage(self.coordinator.plan, (), {}, Options()), b"image", "1f", (), has_code=has_code)
-        self.captures = Captures(self.ask, self.answer, lambda: CheckpointStore(str(folder / "store")), job, bytes_max)
+        self.folder = folder
+        self.store_error: BaseException | None = None
+        self.captures = Captures(self.ask, self.answer, self.open_store, job, bytes_max)
+
+    def open_store(self) -> CheckpointStore:
+        if self.store_error is not None:
+            raise self.store_error
+        return CheckpointStore(str(self.folder / "store"))
 
     def ask(self, question: Callable[[Coordinator], object]) -> object:
         return question(self.coordinator)

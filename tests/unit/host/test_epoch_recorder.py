@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -29,7 +28,7 @@ class Recorded:
     """Recorder whose slots answer, and whose store lacks the snapshots of the later checkpoint."""
 
     def __init__(self, folder: Path, bytes_max: int = 1 << 20) -> None:
-        slots = AnsweringSlots(folder)
+        slots = self.slots = AnsweringSlots(folder)
         self.begun: CheckpointMetadata = slots.coordinator.completed
         self.plan = slots.coordinator.plan
         self.root = folder / "recorded"
@@ -98,13 +97,9 @@ def test_an_epoch_beyond_the_limit_is_given_up_with_both_sizes(tmp_path: Path) -
     recorded.recorder.close(recorded.drain)
 
 
-def test_a_source_that_ends_the_recorder_holds_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_ends_the_recorder_holds_nothing_back(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-
-    def exiting() -> NoReturn:
-        raise SystemExit("no token")
-
-    monkeypatch.setattr(recorded.recorder._captures, "_open_store", exiting)
+    recorded.slots.store_error = SystemExit("no token")
     recorded.recorder.reach(recorded.begun, recorded.ended(1), recorded.plan)
     assert not recorded.knows(1)
     recorded.serve()
