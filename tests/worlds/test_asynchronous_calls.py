@@ -20,9 +20,10 @@ from clonos.core.task.call_parts import PART_BYTES
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
+from clonos.operators.steps.awaited_events import AwaitedEvents
 from clonos.testing import Outputs, crash_test
 from clonos_chaos.jobs.api_jobs import CountPerKey, Offsets, Parts, Row
-from clonos_chaos.jobs.async_jobs import AsideJob
+from clonos_chaos.jobs.async_jobs import AsideJob, AwaitingJob
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.project.mutants.mutation import Mutation
 from clonos_chaos.sim.environment import WorldFailed
@@ -71,6 +72,29 @@ def test_a_call_with_the_state_before_the_last_one_is_detected() -> None:
 def _is_wrong(seed: int) -> bool:
     try:
         world(seed).run()
+    except (AssertionError, WorldFailed):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_calls_that_await_an_event_have_one_each_in_every_world(seed: int) -> None:
+    played = World(seed, job=lambda rng: AwaitingJob("awaiting", rng, rng.randint(20, 60), rng.choice((None, 1, 2))))
+    played.run()
+
+
+def test_a_lost_record_that_waits_for_a_suspended_call_is_detected() -> None:
+    mutation = Mutation()
+    mutation.swap(AwaitedEvents, "follow", lambda events, stored, record, timestamp_ns: None)
+    try:
+        assert any(_has_lost_a_record(seed) for seed in range(12))
+    finally:
+        mutation.undo()
+
+
+def _has_lost_a_record(seed: int) -> bool:
+    try:
+        test_calls_that_await_an_event_have_one_each_in_every_world(seed)
     except (AssertionError, WorldFailed):
         return True
     return False

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from typing import Any, Final
 
 from clonos.api.graph import JobGraph
+from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
+from clonos.operators.steps.awaited_events import Event
 from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_services.awaiting import await_event
 from clonos_services.calls import recorded_call
 
 
@@ -129,6 +133,47 @@ class AsideJob(ApiJob):
     def _answered_in_turn_in_parts(self, stage: int, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
         _, lineage = self._answered_in_parts(stage, row)
         return _in_turn(stage, seen, row, lineage[-1][-1])
+
+
+class AwaitingJob(AsideJob):
+    """Job whose calls ask, await an event, and ask again. There are as many events of each key as calls."""
+
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        width = rng.choice((1, 2))
+        rows: Stream[Any] = graph.source(Offsets(self.records), parallelism=width)
+        events: Stream[Any] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2))).map(_event)
+        keyed: KeyedStream[int, Any] = rows.key_by(_key).union(events.key_by(_key_of_event))
+        answered = keyed.stateful_map_async(
+            self._answered_after_an_event,
+            capacity=rng.choice((1, 2, 16)),
+            retries=rng.choice((0, 2)),
+            parallelism=rng.choice((1, 2)),
+            log_calls=True,
+            effects=True,
+        )
+        counted = answered.key_by(_key).process(CountPerKey(2, rng.choice((0, 15))))
+        counted.sink(Immediate() if rng.random() < 0.5 else Parts())
+
+    def _answered_after_an_event(self, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        offset, lineage = row
+        self._part("before", (1, offset, "before"))
+        came = await_event(GO)
+        assert came % KEYS == key, "the call has the event of another key"
+        now, (_, after) = self._answered_in_turn_in_parts(1, key, seen, row)
+        (stage, task, number, _, _, answer) = after[-1]
+        return now, (offset, (*lineage, (stage, task, number, came, 0, answer)))
+
+
+GO: Final = "go"
+
+
+def _event(row: Row) -> Event:
+    return Event(GO, row[0])
+
+
+def _key_of_event(event: Event) -> int:
+    key: int = event.value % KEYS
+    return key
 
 
 def _key(row: Row) -> int:

@@ -168,6 +168,16 @@ class CallRecorder(Recorder, Protocol):
         """
 
 
+class EventAwaited(BaseException):
+    """Signal from the code of an asynchronous call that it cannot go on before an event comes. It ends the code, which
+    runs again with the event. ``part``: the name under which that will be known. No ``Exception``, so that code which
+    catches all errors passes it on."""
+
+    def __init__(self, name: str, part: bytes) -> None:
+        super().__init__(name)
+        self.name, self.part = name, part
+
+
 class HoldingRecorder(CallingRecorder, Protocol):
     """Recorder for operators whose records also wait for the calls of others."""
 

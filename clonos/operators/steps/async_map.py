@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
-from clonos.core.ports.recorder import OWN_KEY, CallingRecorder, CallLife
+from clonos.core.ports.recorder import OWN_KEY, CallingRecorder, CallLife, EventAwaited
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
@@ -52,6 +52,19 @@ class ResultShape(StrEnum):
     MAP = "map"  # the result
     FILTER = "filter"  # whether the record is a result
     FLAT_MAP = "flat_map"  # an iterable of results
+
+
+class EventWithoutKey(JobError):
+    """A function awaits an event in a step without keys."""
+
+    step: str
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"the function of {self.step} awaits the event {self.name!r}, and an event is for a key. Use"
+            " key_by(...).stateful_map_async(function, log_calls=True)."
+        )
 
 
 class AsyncMap(Operator):
@@ -135,11 +148,14 @@ class AsyncMap(Operator):
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for record, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
-            request = self._begin(record, timestamp_ns)
-            if request is not None:
-                self._admit(self._number, record, request)
-                self._number += self._stride
+            self._come(record, timestamp_ns)
         self._next.set(0, self._number)
+
+    def _come(self, record: Any, timestamp_ns: int | None) -> None:
+        request = self._begin(record, timestamp_ns)
+        if request is not None:
+            self._admit(self._number, record, request)
+            self._number += self._stride
 
     def _admit(self, number: int, record: Any, request: bytes) -> None:
         """Requests the call of a record that has come, or lets it wait."""
@@ -147,16 +163,26 @@ class AsyncMap(Operator):
 
     def _begin(self, record: Any, timestamp_ns: int | None) -> bytes | None:
         """Stores a record until the call with the next number is complete. Returns its bytes, None if it has none."""
-        try:
-            with keeping_types():
-                request = encode_value(record)
-        except JobError as problem:
-            self.guard.caught(problem, record)
+        request = self._encoded(record)
+        if request is None:
             return None
         self._open.set(self._number, record)
         if timestamp_ns is not None:
             self._times.set(self._number, timestamp_ns)
         return request
+
+    def _encoded(self, record: Any) -> bytes | None:
+        """Returns the bytes of a record, None if it has none and is an error."""
+        try:
+            with keeping_types():
+                return encode_value(record)
+        except JobError as problem:
+            self._fail(problem, record)
+            return None
+
+    def _fail(self, error: Exception, record: Any) -> None:
+        """Makes a record an error."""
+        self.guard.caught(error, record)
 
     def _end(self, number: int) -> tuple[Any, int | None]:
         """Removes the record of a call; returns it with its timestamp."""
@@ -231,7 +257,10 @@ class AsyncMap(Operator):
 
     def _perform(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> object:
         """Makes a call, in a thread of its own."""
-        found = self._caller.call(given, key, inside)
+        try:
+            found = self._caller.call(given, key, inside)
+        except EventAwaited as awaited:
+            raise EventWithoutKey(self._step, awaited.name) from None
         if self._shape is ResultShape.FILTER:
             return bool(found)
         return found if self._shape is ResultShape.MAP else list(checked_items(found))

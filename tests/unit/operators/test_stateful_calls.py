@@ -13,6 +13,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.keyed_stream import KeyedStream
 from clonos.core.model.options import Options
 from clonos.operators.job_image import JobImage
+from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.dividing.rescaling import rescaled
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.test_calls import Calls, completed
@@ -113,6 +114,7 @@ def test_a_call_that_raises_leaves_the_state_and_none_as_the_state_deletes_the_k
     completed(going, 1, [0, 1, 2, 3, 4], calls)
     going.drain()
     assert rows_of(going) == [(0, [1]), (0, [1, 2]), (0, [1, 2, -2]), (0, [3])]
+    assert [row.record for rows in going.written.values() for row in rows if isinstance(row, RoutedError)] == [-1]
     going.close()
 
 

@@ -1,0 +1,48 @@
+"""Events that a function awaits, such as an approval: the call ends, and runs again once the event has come."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from clonos.core.log.call_outcomes import decode_outcome
+from clonos.core.model.errors import JobError
+from clonos.core.ports.recorder import CallRecorder, EventAwaited, current
+
+EVENT: Final = "event"
+
+
+class EventUnavailable(JobError):
+    """Code awaits an event where none can come."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"the event {self.name!r} is awaited outside of a function whose calls are logged: use"
+            " key_by(...).stateful_map_async(function, log_calls=True)."
+        )
+
+
+def await_event(name: str) -> Any:
+    """Returns the value of the next ``Event`` with this name for the key of the record, in the function of a
+    ``stateful_map_async`` with ``log_calls=True``.
+
+    Until it comes the call is not open: the function ends here, and neither a thread nor a process waits. Then it runs
+    again from its first line, with the outcomes of its recorded calls, and goes on from here. So it may wait for days,
+    and over any change of the number of tasks.
+
+    The function must not catch ``BaseException`` around it, and need not ``await`` it.
+
+    Raises:
+        EventAwaited: the event has not come, which ends the function.
+        EventUnavailable: the code does not run in such a function.
+    """
+    recorder = current()
+    if not hasattr(recorder, "is_in_strand"):
+        raise EventUnavailable(name)
+    inside_of = cast(CallRecorder, recorder)
+    inside = inside_of.begin(EVENT, name.encode(), False)
+    known = inside_of.known(inside)
+    if known is None:
+        raise EventAwaited(name, inside.part)
+    return decode_outcome(known)
