@@ -80,7 +80,7 @@ class Facts:
     takes_untimed: bool = False
     takes_schema: bool = False
     gives_pairs: bool = False
-    breaks_order: bool = False
+    breaks_order: str = ""
     key_field: str | None = None
     state: tuple[tuple[str, str], ...] | None = None
     emits_at_end: bool = False

@@ -97,8 +97,8 @@ class Operator:
     """True if an input without timestamps does not hold up the event time of its results."""
     takes_schema: ClassVar[bool] = False
     """True if the job may declare the schema of its results."""
-    breaks_order: ClassVar[bool] = False
-    """True if its results have another order than its records."""
+    breaks_order: ClassVar[str] = ""
+    """Why its results have another order than its records, in a few words; "" if they have the same."""
     requires_columns: ClassVar[bool] = False
     """True if it accepts record batches only."""
     emits_columns: ClassVar[bool] = False

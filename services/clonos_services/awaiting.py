@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.ports.recorder import CallRecorder, EventAwaited, current
 
 EVENT: Final = "event"
@@ -23,6 +24,7 @@ class EventUnavailable(JobError):
         )
 
 
+@explains_calls
 def await_event(name: str) -> Any:
     """Returns the value of the next ``Event`` with this name for the key of the record, in the function of a
     ``stateful_map_async`` with ``log_calls=True``.

@@ -31,6 +31,7 @@ from clonos_chaos.sim.external_systems import SimAsked
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.sim.world_settings import WorldSettings
 from clonos_chaos.swarm.world import World
+from clonos_services.interception import EpochEntropy
 
 pytestmark = [pytest.mark.worlds, pytest.mark.slow]
 
@@ -75,6 +76,15 @@ def _is_wrong(seed: int) -> bool:
     except (AssertionError, WorldFailed):
         return True
     return False
+
+
+def test_intercepted_random_bytes_that_differ_in_a_replay_are_detected() -> None:
+    drawn, mutation = count(), Mutation()
+    mutation.swap(EpochEntropy, "draw", lambda entropy, size: next(drawn).to_bytes(size, "big"))
+    try:
+        assert any(_is_wrong(seed) for seed in range(60))
+    finally:
+        mutation.undo()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,6 +5,12 @@ A record has the answer given to it.
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
+import time
+import uuid
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -29,7 +35,7 @@ class AsideJob(ApiJob):
         for stage in (1, 3):
             kinds = (
                 *(self._enriched, self._enriched_in_batches, self._mapped, self._mapped_in_parts),
-                *(self._mapped_in_turn, self._mapped_in_turn_in_parts),
+                *(self._mapped_in_turn, self._mapped_in_turn_in_parts, self._stamped, self._stamped_in_parts),
             )
             answered = rng.choice(kinds)(rows, stage, rng)
             rows = answered.key_by(_key).process(CountPerKey(stage + 1, rng.choice((0, 15))))
@@ -74,6 +80,26 @@ class AsideJob(ApiJob):
             log_calls=True,
             effects=True,
         )
+
+    def _stamped(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.map(partial(_stamped, stage), intercept=True, parallelism=rng.choice((1, 2)))
+
+    def _stamped_in_parts(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.map_async(
+            partial(self._stamped_between_calls, stage),
+            capacity=rng.choice((1, 3, 16)),
+            ordered=rng.random() < 0.5,
+            parallelism=rng.choice((1, 2)),
+            log_calls=True,
+            effects=True,
+            intercept=True,
+        )
+
+    def _stamped_between_calls(self, stage: int, row: Row) -> Row:
+        offset, lineage = self._answered_in_parts(stage, row)
+        answer = lineage[-1][-1]
+        drawn = int(uuid.uuid4().hex[:8], 16) + secrets.randbelow(1 << 32) + int.from_bytes(os.urandom(4))
+        return offset, (*lineage[:-1], (stage, 0, offset * 8, 0, drawn, answer))
 
     def _enriched(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
         return rows.enrich(
@@ -178,6 +204,14 @@ def _key_of_event(event: Event) -> int:
 
 def _key(row: Row) -> int:
     return row[0] % KEYS
+
+
+def _stamped(stage: int, row: Row) -> Row:
+    """Returns the row with the clock and random numbers of Python, which the step intercepts."""
+    offset, lineage = row
+    now = time.time_ns() + round(datetime.now(UTC).timestamp())
+    drawn = random.getrandbits(32) + int(uuid.uuid4().hex[:8], 16) + secrets.randbelow(1 << 32)
+    return offset, (*lineage, (stage, 0, offset * 8, now, drawn + int.from_bytes(os.urandom(4)), 0))
 
 
 def _in_turn(stage: int, seen: int | None, row: Row, answer: int) -> tuple[int, Row]:

@@ -88,7 +88,7 @@ STREAM_HINTS: Final = {
     "count": f"{UNKEYED} key_by(lambda record: None) has a single key.",
     "reduce": UNKEYED,
     "sum": "Write aggregate(total=sum_('field')) with clonos.agg (per key after key_by), or window(...).sum().",
-    "stateful_map": UNKEYED,
+    **dict.fromkeys(("stateful_map", "stateful_map_async"), UNKEYED),
     "group_by": "Use key_by(...).",
     "groupby": "Use key_by(...).",
     "groupBy": "Use key_by(...).",

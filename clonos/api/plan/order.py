@@ -83,7 +83,7 @@ def _ends(step: Step, is_spread: bool, steps: Sequence[Step], parallelism_of: Pe
             if reason := _reason(each, is_spread, parallelism_of(step), count):
                 yield f"{reader.name} ({reason})"
             elif reader.breaks_order:
-                yield f"{reader.name} (ordered=False)"
+                yield f"{reader.name} ({reader.breaks_order})"
             else:
                 is_spread_there = count > 1 and (is_spread or each.exchange is not Exchange.FORWARD)
                 yield from _ends(reader, is_spread_there, steps, parallelism_of)

@@ -57,8 +57,8 @@ class OpenCalls:
 
     @property
     def oldest(self) -> int | None:
-        """Number of the first call that is open, None without one."""
-        return next(iter(self._open), None)
+        """Lowest number of an open call, None without one. A call may be requested after calls with higher numbers."""
+        return min(self._open, default=None)
 
     @property
     def newest(self) -> int | None:

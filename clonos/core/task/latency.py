@@ -135,18 +135,20 @@ class LatencyMarks:
 
         ``call``: number of the last asynchronous call that the step has begun, for which its mark waits. If nothing
         leaves after that call, because the order of the records holds its result, the mark waits for those before it.
+        A mark that has waited leaves with the result, although the same step begins another call.
         """
         visit = self._visit
         if visit is None:
             return None
         self._visit, now_ns, mark = None, self._port.now_ns(), visit.mark
         visit.add(records)
-        if call is not None:
+        has_rows = any(output.kind.is_data for output in outputs)
+        if call is not None and not (visit.called_ns and has_rows):
             visit.wait_for(call, now_ns)
             if self._waiting is None or (mark.source is not None and self._waiting.mark.source is None):
                 self._waiting = visit
             return None
-        if visit.called_ns and not visit.is_behind_others and not any(output.kind.is_data for output in outputs):
+        if visit.called_ns and not visit.is_behind_others and not has_rows:
             visit.wait_for_others()
             self._waiting = visit
             return None

@@ -32,10 +32,13 @@ NUMBERS: Final = small("numbers", StateScope.NEXT, ARRIVAL)
 """Table with one entry, the number of the next record."""
 
 
+BY_TIME: Final = "in the order of timestamps"
+
+
 class InOrder(Operator):
     """Base of these steps. A record behind the watermark is late."""
 
-    breaks_order = True
+    breaks_order: ClassVar[str] = BY_TIME
     holds_watermarks: ClassVar[bool] = True
     _is_keyed = True
 

@@ -91,7 +91,7 @@ class AsyncMap(Operator):
         make = partial(cls, given.step, **arguments)
         return replace(
             facts_of(make, given, *functions),
-            breaks_order=not arguments.get("is_ordered", True),
+            breaks_order="" if arguments.get("is_ordered", True) else "ordered=False",
             logs_calls=arguments.get("logs_calls", False),
             gives_one_at_most=arguments.get("shape") is not ResultShape.FLAT_MAP,
         )

@@ -52,6 +52,7 @@ class AsyncStatefulMap(AsyncMap):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     called_with = (("key", "state", "value"),)
+    is_per_record = False
 
     _recorder: HoldingRecorder
     _table: Table
@@ -59,8 +60,8 @@ class AsyncStatefulMap(AsyncMap):
 
     @classmethod
     def facts(cls, given: KnownInputs, *functions: Any, **arguments: Any) -> Facts:
-        """See ``AsyncMap``. The records of a key keep their order."""
-        return replace(super().facts(given, *functions, **arguments), breaks_order=False)
+        """See ``AsyncMap``."""
+        return replace(super().facts(given, *functions, **arguments), breaks_order="results of other keys overtake")
 
     def __init__(
         self,
@@ -120,11 +121,12 @@ class AsyncStatefulMap(AsyncMap):
             waiting.append(number)
             return
         self._waiting[stored] = deque()
-        self._ask(number, record, stored, request)
+        self._ask(number, record, stored)
 
-    def _ask(self, number: int, record: Any, stored: Any, request: bytes) -> None:
-        key, value = record
-        self._submit(number, (key, self._table.entries.get(stored), value), request)
+    def _ask(self, number: int, record: Any, stored: Any) -> None:
+        """Requests a call. What it asks for depends on the state: with another one it is another request."""
+        (key, value), state = record, self._table.entries.get(stored)
+        self._submit(number, (key, state, value), encode_value((record, state)))
 
     def complete(self, number: int, outcome: bytes) -> None:
         stored = state_key(self._open.entries[number][0])
@@ -146,7 +148,7 @@ class AsyncStatefulMap(AsyncMap):
         if waiting := self._waiting[stored]:
             number = waiting.popleft()
             record = self._open.entries[number]
-            self._ask(number, record, stored, encode_value(record))
+            self._ask(number, record, stored)
         else:
             del self._waiting[stored]
 
@@ -158,7 +160,7 @@ class AsyncStatefulMap(AsyncMap):
 
     def _perform(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> object:
         try:
-            return pair_of(self._caller.call(given, key, inside))
+            return pair_of(self._caller.call(given, key, inside), "stateful_map_async")
         except EventAwaited as awaited:
             return tuple(Awaits(awaited.name, awaited.part))
 

@@ -110,10 +110,10 @@ def checked_items(items: Any) -> Any:
     return items
 
 
-def not_a_pair(found: object) -> TypeError:
-    """Creates the error for what a function of ``stateful_map`` has returned in place of a state and a result."""
+def not_a_pair(method: str, found: object) -> TypeError:
+    """Creates the error for what a function has returned in place of a state and a result."""
     what = "None" if found is None else f"{found!r:.80}, which is not a pair"
-    return TypeError(f"the function of stateful_map returned {what}. Return the new state and the result, as a pair.")
+    return TypeError(f"the function of {method} returned {what}. Return the new state and the result, as a pair.")
 
 
 SPLITTING: Final[frozenset[Any]] = frozenset(

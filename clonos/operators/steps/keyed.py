@@ -115,12 +115,12 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
             append(beside(state, result))
 
 
-def pair_of(found: Any) -> tuple[Any, Any]:
+def pair_of(found: Any, method: str = "stateful_map") -> tuple[Any, Any]:
     """Returns what a function has returned as a pair. Raises: TypeError: it is not one."""
     try:
         state, result = found
     except (TypeError, ValueError):
-        raise not_a_pair(found) from None
+        raise not_a_pair(method, found) from None
     return state, result
 
 

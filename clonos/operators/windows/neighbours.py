@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
-from clonos.operators.event_time.in_order import InOrder
+from clonos.operators.event_time.in_order import BY_TIME, InOrder
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.state_spec import StateSpec, keyed
@@ -30,7 +30,7 @@ class Lag(InOrder):
             facts_of(partial(cls, given.step, count, late, given.has_times), given),
             state=(("count", str(count)), ("event time", str(given.has_times))),
             side_tags=() if late is None else (late,),
-            breaks_order=given.has_times,
+            breaks_order=BY_TIME if given.has_times else "",
         )
 
     def __init__(self, step: str, count: int, late: str | None, has_times: bool) -> None:

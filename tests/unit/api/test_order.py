@@ -49,6 +49,9 @@ def _identity(value: Any) -> Any:
 
 SENSITIVE: dict[str, Callable[[Stream[Any]], Any]] = {
     "a stateful step": lambda rows: rows.key_by("user").stateful_map(lambda _, state, row: (row, row)),
+    "calls with state": lambda rows: (
+        rows.key_by("user").stateful_map_async(lambda _, state, row: (row, row)).key_by("user").count()
+    ),
     "a process function": lambda rows: rows.filter(bool).process(Unordered),
     "a keyed process function": lambda rows: rows.key_by("user").process(Unordered),
     "a reduction": lambda rows: rows.key_by("user").reduce(lambda first, later: later),
@@ -221,6 +224,14 @@ ENDS: list[tuple[Callable[[Stream[Any]], Any], str]] = [
         ", up to ask (ordered=False)",
     ),
     (lambda rows: rows.map_async(_identity), ", in all steps"),
+    (
+        lambda rows: rows.key_by("user").stateful_map_async(lambda _, state, row: (row, row), name="ask"),
+        ", up to ask (results of other keys overtake)",
+    ),
+    (
+        lambda rows: rows.map(_identity, name="same").key_by("user").lag(1, name="before"),
+        ", in all steps",
+    ),
     (lambda rows: rows.union(rows.rebalance().map(_identity, name="r")), ", up to r (rebalance)"),
     (lambda rows: rows.broadcast().map(_identity), ", in all steps"),
     (

@@ -11,6 +11,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keyed_stream import KeyedStream
+from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.options import Options
 from clonos.operators.job_image import JobImage
 from clonos.operators.user_errors import RoutedError
@@ -28,7 +29,10 @@ class HoldingCalls(Calls):
     held: int = 0
     asked: list[Callable[[str], Any]] = field(default_factory=list)
 
+    requests: list[bytes] = field(default_factory=list)
+
     def submit(self, number: int, service: str, request: bytes, perform: Callable[..., Any], parts: Any = None) -> str:
+        self.requests.append(request)
         self.asked.append(perform)
         return super().submit(number, service, request, perform, parts)
 
@@ -56,6 +60,12 @@ def begun(count: int, **options: Any) -> tuple[Run, HoldingCalls]:
     going = Run(image_of(count, **options), clock=calls)
     read_all(going)
     return going, calls
+
+
+def completed_with(going: Run, number: int, found: Any, calls: HoldingCalls) -> None:
+    """Completes a call with another outcome than that of the function."""
+    del calls.open[number]
+    going.chains[1].complete(number, encode_outcome("step", found))
 
 
 def read_all(going: Run) -> None:
@@ -102,6 +112,18 @@ def test_records_that_wait_go_on_after_a_restore_with_the_state_of_their_key() -
         *((2, [2]), (2, [2, 5]), (2, [2, 5, 8])),
     ]
     after.close()
+
+
+def test_a_call_with_another_state_is_another_request() -> None:
+    """The outcome before may be lost with its process, and be another one when it is asked for again."""
+    requests: list[list[bytes]] = []
+    for first in (0, 3):
+        going, calls = begun(4)
+        completed_with(going, 0, ([first], None), calls)
+        requests.append(calls.requests)
+        going.close()
+    assert requests[0][:3] == requests[1][:3]
+    assert requests[0][3] != requests[1][3]
 
 
 def test_a_call_that_raises_leaves_the_state_and_none_as_the_state_deletes_the_key() -> None:

@@ -101,6 +101,15 @@ def test_a_mark_goes_on_with_the_outcome_of_the_last_call_of_its_step_and_measur
     assert found.leave(outputs=ROWS) is None
 
 
+def test_a_mark_leaves_with_the_result_of_its_call_though_the_step_begins_the_next_call() -> None:
+    found, clock = marks()
+    now_ns = clock.now_ns_value
+    found.arrive(Mark(now_ns, now_ns), SENDER)
+    found.leave(5, call=9)
+    found.complete(9, None)
+    assert found.leave(outputs=ROWS, call=10) == Mark(now_ns, now_ns)
+
+
 def test_a_mark_waits_for_the_calls_before_its_own_where_the_order_holds_the_result() -> None:
     barrier = (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(1), b""),)
     for oldest in (None, 10):
