@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal, TypedDict
 
 from clonos.config import SlotKind
-from clonos.core.model.options import Compression, PlacementKind, SpillPolicy, StandbyKind
+from clonos.core.model.options import Compression, OnDivergence, PlacementKind, SpillPolicy, StandbyKind
 from clonos.core.ports.redaction import Redact
 from clonos.core.scaling.autoscaler import ScalingPolicy
 from clonos.core.scaling.functions import Decide, ScalingListener
@@ -61,6 +61,7 @@ class StartOptions(TypedDict, total=False):
     metrics: Text
     metrics_host: Text
     metrics_port: int | None
+    on_divergence: Literal["fail", "rollback", "accept"] | OnDivergence
     on_scale: ScalingListener | None
     orphan_after: Duration
     overwrite: bool

@@ -95,7 +95,7 @@ class GoingOnPort(RecordedPort):
 
     # ------------------------------------------------------------------ TaskPort
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         """Lets the task go on, with the input that the log has not taken."""
         if self.ended is not None:
             self.end()

@@ -83,7 +83,7 @@ class RecordedPort:
             raise RecordEnded
         self.emitted(emission)
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         """Ends the replay, because the log has ended. Raises: RecordEnded."""
         self.end()
 

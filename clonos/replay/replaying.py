@@ -13,6 +13,7 @@ from clonos.core.model.code_location import user_frames_of
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId, TaskId
+from clonos.core.model.options import OnDivergence
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Mirror, StepFailed
 from clonos.core.ports.task_port import Activation, TaskStopped
@@ -166,7 +167,8 @@ def _answering(found: Replayed, port: RecordedPort) -> Iterator[None]:
 
 def _task(epoch: Epoch, found: Replayed, port: RecordedPort, mirror: Mirror | None, snapshot: Snapshot | None) -> Task:
     head, image = epoch.head, found.image
-    options = replace(image.options, step_records_max=1)  # each step leaves alone, as it did when the task was live
+    # Each step leaves alone, as it did when the task was live; a difference is what a replay is made to find.
+    options = replace(image.options, step_records_max=1, on_divergence=OnDivergence.FAIL)
     offset, journal = head.log_offset_bytes, epoch.journal
     life = head.incarnation, snapshot, mirror, epoch.log, offset, head.generation, False, head.job_id, journal
     return Task(image.plan, found.task, found.chain, port, Activation(*life), options)

@@ -159,6 +159,7 @@ class ChannelPair:
         if isinstance(message, Batch):
             skip = receiver.accept(message, len(payload))
             if skip is not None:
+                receiver.keep_last(message, payload)
                 self.accepted += [payload] * (message.count - skip)
                 self.unconsumed.append(cost_bytes(message.count, len(payload)))
             if receiver.grant():

@@ -303,10 +303,10 @@ def formed(**options: int) -> CoordinatorHarness:
 
 
 def live_chain(
-    has_effects: bool = False, domains: str = "ababab", plan: Plan | None = None, **options: int
+    has_effects: bool = False, domains: str = "ababab", plan: Plan | None = None, **options: Any
 ) -> CoordinatorHarness:
     """A plan, by default a chain of parallelism 2, whose tasks are live, with a slot in each of ``domains``."""
-    harness = CoordinatorHarness(plan or chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    harness = CoordinatorHarness(plan or chain_plan(2, has_effects), Options(**options))
     harness.form(domains, slots=len(domains))
     harness.tick(300)
     return harness

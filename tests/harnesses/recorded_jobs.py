@@ -84,7 +84,7 @@ class _Port:
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         raise AssertionError("a live task waits for nothing")
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         pass
 
     def await_replicated(self, log_end_bytes: int) -> None:

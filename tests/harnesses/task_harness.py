@@ -131,6 +131,7 @@ class ScriptedTask(TaskPort):
         self.performed: list[str] = []
         self.replicated_to: list[int] = []  # what calls with an effect have waited for
         self.live_at: dict[ChannelId, int] | None = None
+        self.accepted = ""  # in what the replay has differed
         self.outputs_when_live: dict[ChannelId, int] = {}
         self.emissions = self.emissions_when_live = 0
         self.events: list[str] = []
@@ -237,9 +238,9 @@ class ScriptedTask(TaskPort):
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         assert self.live_at is None
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         assert self.live_at is None
-        self.live_at = positions
+        self.live_at, self.accepted = positions, accepted
         self.emissions_when_live = self.emissions
         self.outputs_when_live = {channel: len(elements) for channel, elements in self.outputs.items()}
 

@@ -159,6 +159,14 @@ class Oracle:
         self.survival.dying(slots, self.world.view)
         self.situations.dying(slots)
 
+    def diverged(self) -> None:
+        """Takes over that a replay has differed. Where code is to do that, it permits a rollback; else the channels are
+        looked at, which shows both values."""
+        if self.world.expects_divergence:
+            self.is_lost = True
+        else:
+            self.channels.look(self.world.view)
+
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
         """Checks a report that the generation must end: a failure must have permitted the loss."""
         placements = self.world.view.placements
@@ -215,7 +223,8 @@ class Oracle:
         """Checks all logs, channels and assignments."""
         if self.world.view.number:
             self.logs.look(self.world.view)
-            self.channels.look(self.world.view)
+            if not self.world.expects_divergence:
+                self.channels.look(self.world.view)
             self.survival.look(self.world.view)
             self.assignment.look()
 

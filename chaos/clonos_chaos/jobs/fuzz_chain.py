@@ -51,6 +51,7 @@ class Work:
     is_hot: bool = False  # has hot standbys
     fails_in_shadow: int | None = None  # raises at this offset in its shadow only
     diverges: bool = False  # the question of a call is another one in each incarnation
+    varies: bool = False  # rows have the incarnation in their lineage
     padding: tuple[int, int] | None = None  # (offset, bytes): makes this row a huge element
 
 
@@ -144,7 +145,8 @@ class FuzzChain:
         instant = recorder.instant_ns(False) if work.reads_clock else 0
         rng = causal_random.getrandbits(32) if work.draws else 0
         answer = self._ask(offset, lineage) if work.calls else 0
-        return offset, (*lineage, (self.context.vertex, self.context.index, seen, instant, rng, answer))
+        vertex = self.context.incarnation if work.varies else self.context.vertex
+        return offset, (*lineage, (vertex, self.context.index, seen, instant, rng, answer))
 
     def _ask(self, offset: int, lineage: Any) -> int:
         context, is_effect = self.context, self.work.effects

@@ -81,6 +81,9 @@ class Witness(Protocol):
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
         """A task reports that the generation must end."""
 
+    def diverged(self) -> None:
+        """A task reports that its replay has differed from the first execution."""
+
     def acknowledged(self, message: Snapshotted) -> None:
         """A task reports its snapshot as durable."""
 

@@ -26,6 +26,7 @@ class SimCluster(SimEnvironment, ABC):
     slots_needed: int
     fault_rng: Random
     killed = 0
+    expects_divergence = False  # the code of a task is to do something else in its replay, which is no crash
     _domain_turn = 0
     _requests = 0  # of other widths
 

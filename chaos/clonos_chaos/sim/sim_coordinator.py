@@ -33,7 +33,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, View
 from clonos.core.wire.messages import Message
-from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced, TaskFailed
+from clonos.core.wire.recovery_messages import JournalLost, LogLost, Recourse, SinkFenced, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.environment import SimEnvironment
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -110,6 +110,8 @@ class SimCoordinator:
             self.world.oracle.lost(message)
         elif isinstance(message, TaskFailed) and ChannelStuck.__name__ in message.error:
             self.world.fail(f"a channel is stuck, although its task had what was asked for: {message.error}")
+        elif isinstance(message, TaskFailed) and message.recourse is Recourse.ROLLBACK and self.is_current:
+            self.world.oracle.diverged()
 
     # ------------------------------------------------------------------ effects
 

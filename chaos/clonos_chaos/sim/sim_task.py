@@ -193,9 +193,9 @@ class SimTask:
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         self.host.later(self.host.handle, ElementsNeeded(self.task, self.number, channel, next_seq))
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         self._reach(FaultPoint.LOG_END)
-        self.host.later(self.host.handle, LogEndReached(self.task, self.number, positions))
+        self.host.later(self.host.handle, LogEndReached(self.task, self.number, positions, accepted))
         while not self._is_released:
             self._idle(None)
 

@@ -133,7 +133,7 @@ class ReplayPort:
 
     def needs(self, channel: ChannelId, next_seq: int) -> None: ...
 
-    def go_live(self, positions: dict[ChannelId, int]) -> NoReturn:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> NoReturn:
         raise TaskStopped
 
     def await_replicated(self, log_end_bytes: int) -> NoReturn:

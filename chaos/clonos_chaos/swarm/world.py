@@ -77,7 +77,6 @@ class World(SimCluster):
     """Simulated cluster with a job, made from a seed. ``run`` runs the job to its end."""
 
     expects_failure = survives_all = False  # where the job is to fail, the caller judges; no rollback may happen
-    expects_divergence = False  # a replay is to ask for something else, which is no crash
     oracle: Oracle
 
     def __init__(

@@ -96,7 +96,7 @@ class Life:
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         pass
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         self.is_at_log_end = True
         while not self.may_live:
             self._wait()

@@ -141,6 +141,12 @@ class InflightLog:
         at = bisect_right(self.segments, seq, key=_first_seq) - 1
         return self.budget.read(self.segments, at, seq)
 
+    def in_tail(self, seq: int) -> Chunk | None:
+        """Returns the chunk that contains element ``seq``, if that is in the tail."""
+        firsts = self._firsts
+        is_there = bool(firsts) and firsts[0] <= seq < self.next_seq
+        return self._tail[bisect_right(firsts, seq) - 1] if is_there else None
+
     def bytes_from(self, seq: int) -> int:
         """Payload bytes from the chunk with element ``seq`` on. Nothing is loaded for it."""
         if seq >= self.next_seq:

@@ -105,6 +105,14 @@ class OutputChannels:
             behind = Behind(None, own_end_bytes, found_bytes)
         return behind, is_awaiting
 
+    def take_divergence(self) -> tuple[Channel, int] | None:
+        """Returns a channel, and the number of a row in it that the replay has not repeated (``ChannelSender``)."""
+        found = None
+        for sender in self.senders.values():
+            if (seq := sender.take_divergence()) is not None:
+                found = sender.channel, seq
+        return found
+
     def truncate(self, positions: Iterable[tuple[ChannelId, int]]) -> None:
         """Truncates in-flight logs up to the output positions of a completed checkpoint."""
         for channel, before_seq in positions:

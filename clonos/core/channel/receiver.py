@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from clonos.core.channel.credit import cost_bytes
+from clonos.core.channel.repeated_rows import LastBatch
 from clonos.core.log.causal_log import CausalLogs
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import Incarnation, ViewNumber
 from clonos.core.model.plan import Channel
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
@@ -29,6 +31,7 @@ class ChannelReceiver:
         "had_gap",
         "is_confirmed",
         "is_quiet",
+        "last_batch",
         "needed_seq",
         "next_ordinal",
         "next_seq",
@@ -73,6 +76,7 @@ class ChannelReceiver:
         self.is_quiet = True  # nothing has come since the last heartbeat
         self.had_gap = False  # a message with a gap has come since then
         self.gap_ticks = 0  # heartbeats with one, since a message without one has come
+        self.last_batch: LastBatch | None = None  # of rows
 
     def renew(self) -> None:
         """Begins a new session; the caller sends its handshake."""
@@ -200,6 +204,7 @@ class ChannelReceiver:
             self.received_up_to,
             self.granted_bytes,
             () if self.is_confirmed else tuple(lengths),
+            None if self.is_confirmed or self.last_batch is None else self.last_batch.taken_from_other(self.sender),
         )
 
     def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
@@ -231,6 +236,11 @@ class ChannelReceiver:
         self.gap_ticks = 0
         if message.ordinal >= self.next_ordinal:
             self.next_ordinal = message.ordinal + 1
+
+    def keep_last(self, batch: Batch, payload: bytes | memoryview) -> None:
+        """Keeps an accepted batch if it has rows: the next incarnation of the sender must repeat its last one."""
+        if batch.kind is ElementKind.ROWS:
+            self.last_batch = LastBatch(batch.sender, batch.first_seq, batch.count, payload)
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
         """Moves on after ``batch``, which has no gap; returns how many of its elements are known (None: all)."""

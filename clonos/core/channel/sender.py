@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.channel.inflight_log import InflightLog
+from clonos.core.channel.repeated_rows import is_repeated
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import EnvironmentFault, MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, log_of
 from clonos.core.model.plan import Channel
-from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Mark, Position
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Mark, Position, TakenRow
 from clonos.core.wire.log_delta import Delta
 
 HANDSHAKE_TICKS_MAX = 20
@@ -59,6 +60,7 @@ class ChannelSender:
         "session",
         "shared",
         "shipped",
+        "taken",
         "unsent_bytes",
     )
 
@@ -85,6 +87,7 @@ class ChannelSender:
         self.refused = ""  # why the last handshake was refused, until one is accepted
         self.was_refused = False  # since the last heartbeat
         self.refused_ticks = 0  # heartbeats with such a handshake
+        self.taken: TakenRow | None = None  # what a replay must repeat, of the latest session that said so
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         #: Invariant: every dirty log is shared, and held by the task
 
@@ -126,6 +129,7 @@ class ChannelSender:
             self.refused, self.refused_ticks = "", 0
             self.ordinal = 0
             self.received_up_to = handshake.received_up_to
+            self.taken = handshake.taken or self.taken
             self.cursor = handshake.next_seq
             self.sent_bytes = 0
             self.credit_bytes = 0
@@ -135,6 +139,14 @@ class ChannelSender:
         # One that was overtaken on its way takes nothing back.
         self.received_up_to = max(self.received_up_to or 0, handshake.received_up_to)
         self.credit_bytes = max(self.credit_bytes, handshake.credit_bytes)
+
+    def take_divergence(self) -> int | None:
+        """Returns the number of a row that the receiver has taken, if the replay, which has ended, has made another
+        row. A row that is not in memory any more is not compared.
+        """
+        taken, self.taken = self.taken, None
+        chunk = None if taken is None else self.log.in_tail(taken.seq)
+        return None if taken is None or chunk is None or is_repeated(taken, chunk) else taken.seq
 
     def take_stuck(self) -> str:
         """Counts at the heartbeat whether a handshake was refused; returns why, once there were too many.

@@ -220,7 +220,7 @@ class CoordinatorState:
         self.phases: dict[TaskId, TaskPhase] = {}
         self.recovering_tasks: dict[TaskId, None] = {}  # tasks that are neither live nor final
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
-        self.rollbacks = 0  # rollbacks since the last completed checkpoint
+        self.rollbacks, self.has_diverged = 0, False  # since the last completed checkpoint; one was for a divergence
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.failed_at = CheckpointId(0)  # the last completed checkpoint when a task failed or moved
         self.suspended_tasks: dict[TaskId, int] = {}  # that move, by this view or the next; since when, in waking time

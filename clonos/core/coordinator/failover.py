@@ -35,7 +35,7 @@ from clonos.core.coordinator.coordinator_state import CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
-from clonos.core.model.options import PlacementKind
+from clonos.core.model.options import OnDivergence, PlacementKind
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
 from clonos.core.placement.assignment import (
@@ -58,6 +58,7 @@ from clonos.core.wire.recovery_messages import (
     TaskFailed,
 )
 
+RollbackCause = LogLost | JournalLost | SinkFenced | TaskFailed
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
 """Linear backoff before the provider is asked again: 100 ms per refusal, at most 5 s."""
 
@@ -112,8 +113,19 @@ def on_exception(state: CoordinatorState, failed: TaskFailed) -> None:
     if is_elsewhere and failed.recourse is Recourse.STANDBY:
         fail_tasks(state, (failed.task,), f"its state could not be read: {failed.error}")
         return
+    if _goes_back(state, failed):
+        return
     event = failure_policy.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
     _judge(state, failed.task, failed.incarnation, event, f"it raised {failed.error}")
+
+
+def _goes_back(state: CoordinatorState, failed: TaskFailed) -> bool:
+    """Lets all tasks begin again because of a divergence, if the job wants that and has not done so in this epoch."""
+    is_wanted = failed.recourse is Recourse.ROLLBACK and state.options.on_divergence is OnDivergence.ROLLBACK
+    if is_wanted and not (state.is_rollback_due or state.has_diverged):
+        state.has_diverged = True
+        begin_rollback(state, failed)
+    return is_wanted and state.is_rollback_due
 
 
 def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
@@ -164,51 +176,45 @@ def end_incarnation(
     state.open_recovery(failure_policy.Recovery(task, dead, cause, None, reached, backlog, is_move=is_move, name=name))
 
 
-def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
+def begin_rollback(state: CoordinatorState, lost: RollbackCause) -> None:
     """Begins a rollback, because no successor of this task alone can continue."""
     if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
         return
     state.is_rollback_due = True
     state.rollbacks += 1
     name = state.plan.task_name(lost.task)
-    give_up_cut(state, f"the log of {name} is lost")
     what, numbers = _what_is_lost(name, lost)
-    text = f"{what}. All tasks roll back to checkpoint {state.completed.checkpoint}"
-    fields = (
-        ("task", name),
-        *numbers,
-        ("generation", view_name(state.view.number + 1)),
-        ("checkpoint", state.completed.checkpoint),
-    )
+    give_up_cut(state, what if isinstance(lost, TaskFailed) else f"the log of {name} is lost")
+    checkpoint = state.completed.checkpoint
+    text = f"{what}. All tasks roll back to checkpoint {checkpoint}"
+    generation = view_name(state.view.number + 1)
+    fields = ("task", name), *numbers, ("generation", generation), ("checkpoint", checkpoint)
     if state.rollbacks > state.options.failures_per_epoch_max:
         state.fail(JobFailed(Blame.ENVIRONMENT, f"{state.rollbacks} rollbacks without a completed checkpoint: {text}"))
         return
     state.emit(Alarm(text, fields))
 
 
-def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[str, tuple[tuple[str, str | int], ...]]:
+def _what_is_lost(name: str, lost: RollbackCause) -> tuple[str, tuple[tuple[str, str | int], ...]]:
     match lost:
+        case TaskFailed(error=error):
+            first, *_ = error.splitlines()
+            return f"the replay of task {name} has diverged ({first.rstrip('.')})", ()
         case LogLost(channel=channel, position=position, received_up_to=received_up_to):
+            what, end = f"the causal log of task {name} is lost", f"it ends at element {position} of channel {channel}"
             if channel is None:
-                what = (
-                    f"the causal log of task {name} is lost: it was gathered up to byte {position}, but a holder has"
-                    f" a copy up to byte {received_up_to}"
-                )
+                what += f": it was gathered up to byte {position}, but a holder has a copy up to byte {received_up_to}"
                 return what, (("found_bytes", position), ("copied_bytes", received_up_to))
             if received_up_to == RECEIVED_UNKNOWN:
-                what = (
-                    f"the causal log of task {name} is lost with all its keepers: it ends at element {position} of"
-                    f" channel {channel}, and the external system does not say what it has received"
-                )
+                what += f" with all its keepers: {end}, and the external system does not say what it has received"
                 return what, (("channel", channel), ("position", position))
-            what = (
-                f"the causal log of task {name} is lost: it ends at element {position} of channel {channel}, and the"
-                f" receiver has received elements up to {received_up_to}"
-            )
+            what += f": {end}, and the receiver has received elements up to {received_up_to}"
             return what, (("channel", channel), ("position", position), ("received_up_to", received_up_to))
         case JournalLost():
-            what = f"the journal of source {name} is lost with its keepers, and other tasks depend on what it has read"
-            return what, ()
+            return (
+                f"the journal of source {name} is lost with its keepers, and other tasks depend on what it has read",
+                (),
+            )
         case SinkFenced(generation=generation, by=by):
             what = (
                 f"the external system of {name} has registered generation {view_name(generation)}, which is later than"
@@ -270,7 +276,7 @@ def _announce(state: CoordinatorState) -> None:
         state.behind_completed[slot] = None
         state.emit(Send(slot, completed))
     state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
-    state.rollbacks = 0
+    state.rollbacks, state.has_diverged = 0, False
     state.is_placement_due |= not state.is_balanced  # standbys have a new checkpoint to reach
 
 

@@ -54,6 +54,12 @@ def service_of(asked: int) -> str:
     return _name_of.get(asked.to_bytes(ASKED_BYTES, "big")[:SERVICE_BYTES], "")
 
 
+def is_same_service(one: int, other: int) -> bool:
+    """Returns whether two calls ask the same service, for whatever."""
+    bits = 8 * (ASKED_BYTES - SERVICE_BYTES)
+    return one >> bits == other >> bits
+
+
 def described(asked: int) -> str:
     """Describes a logged call: ``rate`` if a service of this name was used, or declared, in this process."""
     return service_of(asked) or "a service that this process has not used yet"

@@ -135,9 +135,12 @@ class ExitCalled(JobError):
         )
 
 
-class ReplayDiverged(JobError):
-    """Error for user code that, in replay, asked for something else than the log has at this place. Another replay
-    would differ too, so the job ends.
+class Divergence(JobError):
+    """Base of the errors for a replay that differs from the first execution. Another replay would differ too."""
+
+
+class ReplayDiverged(Divergence):
+    """Error for user code that, in replay, asked for something else than the log has at this place.
 
     ``position``: offset in bytes. ``logged``, ``asked``: what was asked first, and in the replay. ``cause``: the likely
     cause.

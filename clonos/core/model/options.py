@@ -28,6 +28,14 @@ class PlacementKind(StrEnum):
     PACK = "pack"  # as few hosts and domains as possible, so that less travels between them
 
 
+class OnDivergence(StrEnum):
+    """Measure for a replay that differs from the first execution of its task."""
+
+    FAIL = "fail"  # end the job
+    ROLLBACK = "rollback"  # all tasks begin again at the last checkpoint, once per epoch
+    ACCEPT = "accept"  # go on with a warning; what is in the state and what has left may disagree
+
+
 class Compression(StrEnum):
     """Choice of the connections on which the elements of channels are compressed."""
 
@@ -79,5 +87,6 @@ class Options:
     intercept: bool = False  # record clocks, random numbers and HTTP clients of libraries in all functions of steps
     trace_every_ms: int = 0  # least time between two steps of a source whose records' way is traced; 0: none is
     failures_per_epoch_max: int = 8  # incarnations of one task between two completed checkpoints
+    on_divergence: OnDivergence = OnDivergence.FAIL
     causal_logging: bool = True  # off only as a negative control and for measurements
     compress: Compression = Compression.REMOTE  # LZ4 on channels

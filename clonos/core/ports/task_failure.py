@@ -6,7 +6,7 @@ import traceback
 from typing import NamedTuple
 
 from clonos.core.model.code_location import user_frames
-from clonos.core.model.errors import blame_of, is_shortage, lasts
+from clonos.core.model.errors import Divergence, blame_of, is_shortage, lasts
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 
@@ -50,10 +50,11 @@ def failure_of(
 ) -> TaskFailed:
     """Returns the report of a failure.
 
-    ``recourse`` is by default ELSEWHERE if the process lacks a resource, NONE for an error that lasts, else RETRY.
+    ``recourse`` is by default ELSEWHERE if the process lacks a resource, ROLLBACK for a divergence, NONE for another
+    error that lasts, else RETRY.
     """
     if recourse is None:
-        recourse = Recourse.ELSEWHERE if is_shortage(error) else Recourse.NONE if lasts(error) else Recourse.RETRY
+        recourse = _recourse_for(error)
     lines = traceback.format_exception(error) if with_traceback else []
     return TaskFailed(
         task=task,
@@ -67,3 +68,11 @@ def failure_of(
         recourse=recourse,
         frames=encodable(user_frames(error)) if with_traceback else "",
     )
+
+
+def _recourse_for(error: BaseException) -> Recourse:
+    if is_shortage(error):
+        return Recourse.ELSEWHERE
+    if isinstance(error, Divergence):
+        return Recourse.ROLLBACK
+    return Recourse.NONE if lasts(error) else Recourse.RETRY

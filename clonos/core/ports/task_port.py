@@ -201,10 +201,11 @@ class TaskPort(Protocol):
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Requests credit for all elements below ``next_seq``, for which replay waits."""
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         """Blocks until new determinants may be recorded, where the log ends at these output positions.
 
-        It waits until every receiver has said what it has received.
+        It waits until every receiver has said what it has received. ``accepted``: in what the replay has differed, if
+        the job goes on in spite of that.
 
         Raises: TaskStopped, if the log is lost.
         """

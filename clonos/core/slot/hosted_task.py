@@ -13,6 +13,7 @@ import msgspec
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.input_channels import InputChannels
 from clonos.core.channel.output_channels import OutputChannels
+from clonos.core.channel.repeated_rows import RowNotRepeated
 from clonos.core.channel.sender import ChannelSender, ChannelStuck
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
 from clonos.core.external.output_gate import OutputGate
@@ -31,6 +32,8 @@ from clonos.core.model.ids import (
     term_of,
     view_number,
 )
+from clonos.core.model.options import OnDivergence
+from clonos.core.model.plan import Channel
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_failure import failure_of
@@ -82,6 +85,7 @@ class HostedTask:
         self.snapshot: Snapshot | None = None
         self.mirror: Mirror | None = None
         self.is_final, self.is_paused = False, is_paused
+        self._has_warned = False
         self._left_journal, self._on_taken_over = journal, on_taken_over
         self.recovery = TaskRecovery(self.plan, self.shell, view, placement)
         self.reports = TaskReports(*head, self.shell)
@@ -234,8 +238,25 @@ class HostedTask:
         behind, is_awaiting = self.outputs.compare(positions, external_seq, end_bytes, self.found_bytes)
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
+        elif behind is None and not is_awaiting and (found := self.outputs.take_divergence()) is not None:
+            fault = self._divergence(*found)
+            if self.context.options.on_divergence is not OnDivergence.ACCEPT:  # the task does not go live
+                self.reports.fail(failure_of(self.task, self.incarnation, fault, with_traceback=False))
+                return
+            self.warn_of_divergence(str(fault).partition("\n")[0])
         ends, lost = tuple(sorted(positions.items())), None if is_awaiting else behind
         self.advance(recovery_machine.LogEnded(ends, lost, is_awaiting))
+
+    def _divergence(self, channel: Channel, seq: int) -> RowNotRepeated:
+        """Returns the error for a replay that has made other output than the first execution."""
+        return RowNotRepeated(self.plan.task_name(self.task), self.plan.task_name(channel.receiving_task), seq)
+
+    def warn_of_divergence(self, what: str) -> None:
+        """Reports once that the replay has differed and that the task goes on in spite of that."""
+        if not self._has_warned:
+            self._has_warned = True
+            text = f"{what} The task goes on, because on_divergence is accept: its state and its output may disagree"
+            self.shell.warn(text, task=self.plan.task_name(self.task))
 
     # ------------------------------------------------------------------ shadows
 
@@ -274,6 +295,7 @@ class HostedTask:
             return
         skip = receiver.accept(batch, len(payload))
         if skip is not None:
+            receiver.keep_last(batch, payload)
             elements = batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload
             self.running.put(Delivered(*elements, batch.mark))
             if self.shadow_feeds.is_hot:

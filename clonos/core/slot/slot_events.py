@@ -52,11 +52,15 @@ class StepEmitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogEndReached(msgspec.Struct, frozen=True, gc=False):
-    """A task needs a determinant beyond its log. ``positions``: per output channel the number of its next element."""
+    """A task needs a determinant beyond its log. ``positions``: per output channel the number of its next element.
+
+    ``accepted``: in what its replay has differed, if the job goes on in spite of that.
+    """
 
     task: TaskId
     thread: ThreadId
     positions: dict[ChannelId, int]
+    accepted: str = ""
 
 
 class ElementsNeeded(msgspec.Struct, frozen=True, gc=False):

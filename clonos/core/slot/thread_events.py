@@ -79,6 +79,8 @@ class LocalEvents(ABC):
         hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
             hosted.running.on_log_end()
+            if event.accepted:
+                hosted.warn_of_divergence(event.accepted)
             hosted.end_log(event.positions)
             self.send_status_if_due()
 

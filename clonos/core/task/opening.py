@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clonos.core.model.ids import TaskId
-from clonos.core.model.options import Options
+from clonos.core.model.options import OnDivergence, Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.ports.task_port import Activation, Command, TaskPort
@@ -29,6 +29,7 @@ def open_log(
         options.clock_tick_ms,
         options.causal_logging,
         options.calls_ahead_max,
+        accepts_divergence=options.on_divergence is OnDivergence.ACCEPT,
     )
     snapshot = activation.snapshot
     restored = (snapshot.instant_ns, snapshot.metrics) if snapshot else ()

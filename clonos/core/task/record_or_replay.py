@@ -13,7 +13,15 @@ from functools import partial
 from typing import NamedTuple
 
 from clonos.core.log import determinants as d
-from clonos.core.log.asked import SERVICE_BYTES, asked_of, code_of_service, idempotency_key, may_be, request_digest
+from clonos.core.log.asked import (
+    SERVICE_BYTES,
+    asked_of,
+    code_of_service,
+    idempotency_key,
+    is_same_service,
+    may_be,
+    request_digest,
+)
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, outcome_of
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
@@ -35,6 +43,7 @@ class LogRules:
     """Rules of recording, the same in every incarnation of a generation.
 
     ``key_space`` is the prefix of idempotency keys. ``readings_max``: readings of the clock in one step.
+    ``accepts_divergence``: a replay takes the logged outcome of a call with other arguments, too.
     """
 
     task_name: str
@@ -44,6 +53,7 @@ class LogRules:
     is_logging: bool = True
     calls_ahead_max: int = 1
     readings_max: int = CLOCK_READINGS_MAX
+    accepts_divergence: bool = False
 
 
 class Recovered(NamedTuple):
@@ -96,6 +106,8 @@ class TaskLog:
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
         self.divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
+        self.accepted = ""  # the first divergence that was accepted
+        self._accepts = rules.accepts_divergence
         self.open_calls = OpenCalls(port, rules.key_space, rules.has_effects)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.metric_table = MetricTable(recovered.metrics)
@@ -171,7 +183,7 @@ class TaskLog:
         Does not return if the log is lost.
         """
         if self._reader is not None:
-            self._port.go_live(self.positions())
+            self._port.go_live(self.positions(), self.accepted)
             self._reader = None
 
     def append(self, entry: bytes) -> None:
@@ -243,9 +255,24 @@ class TaskLog:
             self.go_live()
             return None
         if entry[0] != tag or (wanted is not None and not _answers(entry, tag, wanted)):
-            raise self.diverged(entry, asked_text(tag, service, wanted, entry))
+            self._accept(entry, tag, service, wanted)
         self.take()
         return entry
+
+    def _accept(self, logged: d.Entry, tag: int, service: str, wanted: int | bytes | None) -> None:
+        """Goes on with what was logged, if the job accepts that and it answers the same kind of question.
+
+        Raises: ReplayDiverged, if not. No outcome of another service is handed over, and no call with an effect is made
+        for other arguments.
+        """
+        is_alike = logged[0] == tag == d.ROUTED or (
+            logged[0] == tag and isinstance(wanted, int) and is_same_service(logged[2], wanted)
+        )
+        error = self.diverged(logged, asked_text(tag, service, wanted, logged))
+        if not (self._accepts and is_alike):
+            raise error
+        self.divergence = None
+        self.accepted = self.accepted or str(error).partition("\n")[0]
 
     def follow_call(self, entry: d.Entry) -> bool:
         """Takes a ``COMPLETION``, whose call is open. Returns False if there is no such call.
@@ -256,7 +283,7 @@ class TaskLog:
         if call is None:
             return False
         if call.asked != entry[2] and not may_be(entry[2], call.asked):
-            raise self.diverged(entry, asked_text(d.COMPLETION, call.service, call.asked, entry))
+            self._accept(entry, d.COMPLETION, call.service, call.asked)
         self.take()
         return True
 

@@ -105,12 +105,8 @@ class RowParts:
 
     def __init__(self, payload: bytes | memoryview) -> None:
         """Raises: ValueMalformed, if the bytes are no valid batch; for cells that ``take`` makes, it does."""
-        self._times: Sequence[int] | None = None
         self._taken = 0
-        if are_timed(payload):
-            column, self._times = _decode_timed(payload, value_limits.BATCH_BYTES_MAX)
-        else:
-            column = decode_column(payload)
+        column, self._times = timed_column(payload)
         self._rows = LazyRows(column)
         if self._times is not None:
             _check_count(self._rows, self._times)
@@ -127,6 +123,16 @@ class RowParts:
         rows, first = self._rows.take(count), self._taken
         self._taken += count
         return rows if self._times is None else TimedRows(rows, self._times[first : first + count])
+
+
+def timed_column(payload: bytes | memoryview) -> tuple[Column, Sequence[int] | None]:
+    """Returns the column of encoded rows, whose cells are not looked at, and their timestamps, if they have them.
+
+    Raises: ValueMalformed, if the bytes are no valid batch.
+    """
+    if are_timed(payload):
+        return _decode_timed(payload, value_limits.BATCH_BYTES_MAX)
+    return decode_column(payload), None
 
 
 def are_timed(data: bytes | memoryview) -> bool:

@@ -365,7 +365,7 @@ def _packed_cells(column: Column, depth: int) -> tuple[int, Any] | None:
     if column.kind in KERNEL_KINDS:
         return column.kind, column.data
     if column.kind == PLACE:
-        return PLACE, _place(column)
+        return PLACE, place_of(column)
     if column.kind != TUPLES or depth >= value_limits.COLUMNS_DEPTH_MAX:
         return None
     parts = tuple([_packed_cells(part, depth + 1) for part in column.parts])
@@ -410,7 +410,7 @@ def _cells(column: Column, depth: int) -> list[Any]:
         return _records(column.names, columns)
     (column_of_one,) = columns
     if column.kind == DATETIMES:
-        return _datetimes(lift_zone(DECODER.decode(column.data)), column_of_one)
+        return datetimes_of(lift_zone(DECODER.decode(column.data)), column_of_one)
     if column.kind == DATES:
         return list(map(date.fromordinal, column_of_one))
     if column.kind == DECIMALS:
@@ -420,7 +420,7 @@ def _cells(column: Column, depth: int) -> list[Any]:
 
 def _pairs_of(column: Column, depth: int) -> list[Any]:
     """Returns pairs whose keys are in their rows."""
-    place, rows_column = _place(column.parts[0]), column.parts[-1]
+    place, rows_column = place_of(column.parts[0]), column.parts[-1]
     if column.kind != TUPLES or len(column.parts) != 2 or rows_column.kind not in (TUPLES, DICTS):
         raise ValueError("a column of keys that is not beside one of tuples or dicts")
     if not 0 <= place < len(rows_column.parts):
@@ -430,7 +430,7 @@ def _pairs_of(column: Column, depth: int) -> list[Any]:
     return list(zip(keys, rows, strict=True))
 
 
-def _place(column: Column) -> int:
+def place_of(column: Column) -> int:
     """Returns the place of keys in their rows."""
     place: int = PLACE_DECODER.decode(column.data)
     return place
@@ -443,7 +443,8 @@ def _array(data: bytes) -> list[Any]:
     return nodes
 
 
-def _datetimes(zone: tzinfo | None, walls: list[int]) -> list[Any]:
+def datetimes_of(zone: tzinfo | None, walls: list[int]) -> list[Any]:
+    """Returns the datetimes of a column, given their zone and microseconds of wall time since 1970."""
     if choice.native is not None:
         found: list[Any] = choice.native.datetimes(array("q", walls), zone)
         return found

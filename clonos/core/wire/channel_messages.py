@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
@@ -59,12 +61,20 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
     deltas: tuple[Delta, ...]
 
 
+class TakenRow(msgspec.Struct, frozen=True, array_like=True):
+    """Row ``seq`` of a channel as its receiver has taken it: ``digest`` as ``row_digest`` makes it."""
+
+    seq: Count
+    digest: Annotated[bytes, msgspec.Meta(max_length=64)]
+
+
 class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channel_handshake"):
     """Receiver to sender of a channel: opens a session, grants credit, and says what the receiver has received.
 
     ``received_up_to`` is the sequence number below which the receiver has all elements, or its own log has their steps.
     ``credit_bytes`` is granted since the session began, a running total. ``lengths`` names every replica when a session
-    begins, and afterwards those that changed.
+    begins, and afterwards those that changed. ``taken``, when a session begins: the last row that an earlier
+    incarnation of the sender has sent, which the replay of the sender must repeat.
     """
 
     channel: ChannelId
@@ -76,3 +86,4 @@ class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channe
     received_up_to: Count
     credit_bytes: Count
     lengths: tuple[Length, ...]
+    taken: TakenRow | None = None

@@ -91,7 +91,8 @@ class Recourse(StrEnum):
     RETRY = "retry"  # another incarnation
     STANDBY = "standby"  # another incarnation on a standby, because the state in the store is damaged or missing
     ELSEWHERE = "elsewhere"  # another incarnation, if possible on a standby, because the process lacks a resource
-    NONE = "none"  # no retry can succeed: a divergence, or a value that cannot be encoded
+    ROLLBACK = "rollback"  # another generation, because the replay of every other incarnation would diverge too
+    NONE = "none"  # no retry can succeed, as with a value that cannot be encoded
 
 
 class InputRange(msgspec.Struct, frozen=True, array_like=True):

@@ -305,12 +305,12 @@ class TaskThread:
         """Requests credit up to ``next_seq``."""
         self._post(ElementsNeeded(self._task, self._thread_id, channel, next_seq))
 
-    def go_live(self, positions: dict[ChannelId, int]) -> None:
+    def go_live(self, positions: dict[ChannelId, int], accepted: str = "") -> None:
         """Blocks until new determinants may be recorded. Raises: TaskStopped when the incarnation was stopped."""
         self._is_shadow = False
         if self._faults is not None:
             self._reach(FaultPoint.LOG_END)
-        self._post(LogEndReached(self._task, self._thread_id, positions))
+        self._post(LogEndReached(self._task, self._thread_id, positions, accepted))
         self._live.wait()
         if self._is_stopped:
             raise TaskStopped

@@ -24,7 +24,8 @@ from clonos.core.coordinator.failure_policy import (
     INCARNATIONS_BEFORE_SINGLE_STEP,
 )
 from clonos.core.model.errors import SHORTAGE_ADVICE, Blame
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, view_number
+from clonos.core.model.options import OnDivergence
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, live_chain, of_kind, sent
@@ -95,6 +96,29 @@ def test_a_fatal_exception_fails_the_job_at_once() -> None:
     harness = live_chain()
     (failed,) = of_kind(harness.raise_in(3, recourse=Recourse.NONE), JobFailed)
     assert failed.error == "ValueError: x"
+
+
+def test_a_divergence_ends_the_job_at_once() -> None:
+    harness = live_chain()
+    assert of_kind(harness.raise_in(3, recourse=Recourse.ROLLBACK), JobFailed)
+    assert harness.view.generation == view_number(1, 1)
+
+
+def test_a_job_that_wants_it_goes_back_once_in_each_epoch_because_of_a_divergence() -> None:
+    harness = live_chain(on_divergence=OnDivergence.ROLLBACK)
+    for checkpoint in (1, 2):
+        harness.complete(checkpoint)
+        harness.tick(100)
+        generation = harness.view.generation
+        failed, slot = harness.failure(3, recourse=Recourse.ROLLBACK), harness.of(3).hosting_slot
+        effects = (*harness.receive(slot, failed), *harness.receive(slot, failed))  # a report is repeated
+        assert not of_kind(effects, JobFailed)
+        assert harness.view.generation > generation
+        (text,) = [alarm.text for alarm in of_kind(effects, Alarm) if "diverged" in alarm.text]
+        assert text == (
+            f"the replay of task map/1 has diverged (ValueError: x). All tasks roll back to checkpoint {checkpoint}"
+        )
+    assert of_kind(harness.raise_in(2, recourse=Recourse.ROLLBACK), JobFailed)
 
 
 def _unrestorable(harness: CoordinatorHarness, task: int) -> tuple[Effect, ...]:

@@ -89,9 +89,9 @@ def test_a_stopped_task_receives_no_queued_command(port: TaskThread) -> None:
 
 def test_going_live_waits_for_permission(waiting_port: TaskThread, plan: WaitPlan, mailbox: RecordingInbox) -> None:
     plan.then(waiting_port.release)
-    waiting_port.go_live({ChannelId(0): 7})
+    waiting_port.go_live({ChannelId(0): 7}, "another row")
     assert plan.is_done
-    assert mailbox.calls == [("LogEndReached", (0, 7, {0: 7}))]
+    assert mailbox.calls == [("LogEndReached", (0, 7, {0: 7}, "another row"))]
 
 
 def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, plan: WaitPlan) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from clonos.core.model.ids import COORDINATOR, SlotId
-from clonos.core.model.options import SpillPolicy
+from clonos.core.model.options import OnDivergence, SpillPolicy
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.replication_messages import AppendLog
+from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.project.directed.building_blocks import (
     BOTH,
@@ -44,6 +45,7 @@ from clonos_chaos.project.directed.building_blocks import (
 from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
+from clonos_chaos.swarm.quick_worlds import OPTIONS
 from clonos_chaos.swarm.world import World
 
 # ------------------------------------------------------------------ 43-46
@@ -175,12 +177,33 @@ for _when in _CALL_POINTS:
         DIRECTED_TESTS[f"47 task dies {_when}{reports}"] = _calls(_when, _doubt)
 
 
-@directed_test("14 replay asks for another call")
-def _other_call(seed: int) -> World:
-    kill = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10)
-    world = directed(seed, line(RICH, replace(RICH, diverges=True), RICH), [kill])
-    world.expects_failure = world.expects_divergence = True
-    return world
+_OTHER_WORK = {
+    "asks for another call": replace(RICH, diverges=True, varies=True),
+    "makes other output": replace(RICH, varies=True, calls=False),
+}
+
+
+def _divergence(work: Work, measure: OnDivergence, times: int) -> DirectedTest:
+    def make(seed: int) -> World:
+        kill = at("batch delivered", kills("a/0"), along("a/0", "b/0"), nth=10)
+        again = at("batch delivered", kills("a/0"), both(along("a/0", "b/0"), after(kill)), nth=10)
+        options = {
+            "on_divergence": measure,
+            "checkpoint_every_ms": 10_000 if times > 1 else OPTIONS.checkpoint_every_ms,
+        }
+        world = directed(seed, line(RICH, work, RICH), [kill, again][:times], options)
+        world.expects_divergence, world.expects_failure = True, times > 1 or measure is OnDivergence.FAIL
+        return world
+
+    return make
+
+
+for _what, _work in _OTHER_WORK.items():
+    _alike = replace(_work, varies=not _work.diverges)  # the answer of another call makes no other row
+    DIRECTED_TESTS[f"14 replay {_what}"] = _divergence(_alike, OnDivergence.FAIL, 1)
+    DIRECTED_TESTS[f"14 replay {_what}, and all tasks go back"] = _divergence(_work, OnDivergence.ROLLBACK, 1)
+    DIRECTED_TESTS[f"14 replay {_what}, and again after the rollback"] = _divergence(_work, OnDivergence.ROLLBACK, 2)
+    DIRECTED_TESTS[f"14 replay {_what}, which the job accepts"] = _divergence(_work, OnDivergence.ACCEPT, 1)
 
 
 @directed_test("47 task dies while its keeper lacks INTENT")

@@ -83,6 +83,12 @@ def known_elements_are_taken_again(mutation: Mutation) -> None:
 
 
 @mutant("4")
+def receivers_do_not_report_what_they_have_taken(mutation: Mutation) -> None:
+    """A replay repeats the last row that a receiver has taken."""
+    mutation.swap(ChannelReceiver, "keep_last", lambda self, batch, payload: None)
+
+
+@mutant("4")
 def messages_of_earlier_sessions_count(mutation: Mutation) -> None:
     """Only messages of this session are accepted."""
 

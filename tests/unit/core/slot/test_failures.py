@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from clonos.core.model.errors import Blame, ClonosError, EnvironmentFault, JobError
+from clonos.core.channel.repeated_rows import RowNotRepeated
+from clonos.core.model.errors import Blame, ClonosError, EnvironmentFault, JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_failure import ERROR_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, FailurePlace, failure_of
@@ -67,6 +68,8 @@ def _raised_from(cause: BaseException) -> ClonosError:
     [
         (ValueError("x"), Recourse.RETRY, Blame.JOB),
         (JobError("x"), Recourse.NONE, Blame.JOB),
+        (ReplayDiverged("map/0", 7, "the time", "random numbers"), Recourse.ROLLBACK, Blame.JOB),
+        (RowNotRepeated("map/0", "sink/0", 7), Recourse.ROLLBACK, Blame.JOB),
         (ClonosError("x"), Recourse.NONE, Blame.LIBRARY),
         (EnvironmentFault("x"), Recourse.RETRY, Blame.ENVIRONMENT),
         (MemoryError(), Recourse.ELSEWHERE, Blame.JOB),

@@ -37,7 +37,7 @@ def test_the_story_of_a_task_has_its_events_in_order_with_their_numbers() -> Non
     handshake, *lines = [line.partition(": ")[2] for line in dialogue.slot.story.lines(TaskId(1))]
     assert handshake.startswith("ChannelHandshake from slot 3: ChannelHandshake(channel=1,")
     assert lines == [
-        "LogEndReached(task=1, thread=1, positions={1: 0})",
+        "LogEndReached(task=1, thread=1, positions={1: 0}, accepted='')",
         "batch from slot 1 on channel 0, session 1, message 0: 3 elements from 0, 3 bytes, 1 deltas",
         "step of thread 1: 2 bytes of log, 1 outputs, consumed ((0, 3, 195),), snapshot None",
     ]

@@ -15,6 +15,7 @@ from clonos.core.log import determinants as d
 from clonos.core.log.asked import asked_of, code_of_service, described, request_digest
 from clonos.core.model.errors import ReplayDiverged, lasts
 from clonos.core.model.ids import TaskId
+from clonos.core.model.options import OnDivergence, Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.model.suspect import Suspect, ranked
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
@@ -128,6 +129,46 @@ def test_user_code_that_catches_the_error_does_not_go_on() -> None:
     life = ScriptedTask(job(from_row(RATE, shielded)), 3, Start(log_of(RATE)))
     with pytest.raises(ReplayDiverged, match="a call of rate, with other arguments"):
         life.run()
+
+
+def accepting(before: Use, now: Use) -> ScriptedTask:
+    """A task of a job that accepts divergences, before the replay of what ``before`` has logged."""
+    wanted = Options(on_divergence=OnDivergence.ACCEPT)
+    return ScriptedTask(replace(job(from_row(before, now)), options=wanted), 3, Start(log_of(before)))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        pytest.param(RATE, shifted(RATE), id="other arguments"),
+        pytest.param(ask_aside, shifted(ask_aside), id="an asynchronous call with other arguments"),
+        pytest.param(partial(route, "bad"), partial(route, "worse"), id="another error"),
+    ],
+)
+def test_a_job_that_accepts_divergences_takes_the_logged_outcome_and_reports_the_first_difference(
+    before: Use, now: Use
+) -> None:
+    life = accepting(before, now).run()
+    assert not life.performed, "nothing outside was asked"
+    assert life.accepted.startswith("task work/0 does not repeat itself at byte ")
+    assert "\n" not in life.accepted
+    assert accepting(before, before).run().accepted == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        pytest.param(RATE, ask_of_service("stock"), id="another service"),
+        pytest.param(RATE, clock, id="the time"),
+        pytest.param(RATE, lambda chain, row: None, id="no call"),
+        pytest.param(pay, shifted(pay), id="an effect with other arguments"),
+    ],
+)
+def test_no_job_accepts_an_outcome_of_another_kind_or_a_call_with_an_effect(before: Use, now: Use) -> None:
+    life = accepting(before, now)
+    with pytest.raises(ReplayDiverged):
+        life.run()
+    assert not life.performed
 
 
 TIME = Suspect("CLN101", "prices.py:28", "calls time.time", "use clock.time() of clonos")
