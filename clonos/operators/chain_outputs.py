@@ -35,11 +35,11 @@ from clonos.operators.exchange_sample import ExchangeSample
 from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
-from clonos.operators.state.state_spec import ANY, StateScope, StateSpec, small
+from clonos.operators.state.state_spec import ANY, Encoding, StateScope, StateSpec, small
 from clonos.operators.transforms.sink_rows import bare
 from clonos.operators.user_errors import Guard, RoutedError, as_text
 
-SAMPLE: Final = small(f"keys of {ANY}", StateScope.UNION)
+SAMPLE: Final = small(f"keys of {ANY}", StateScope.UNION, encoding=Encoding.RESUMED, encoded_place=())
 """Table of a sending task with a sample of keys: of the step that keeps state by them, named for that which makes
 them."""
 

@@ -79,6 +79,10 @@ class JobImage:
         """Creates an empty image of the state of a task of the vertex."""
         return StateImage()
 
+    def declared_state(self) -> DeclaredState:
+        """Returns the declarations of all state of the job."""
+        return DeclaredState(pair for vertex in self.vertices for pair in vertex.declared_state())
+
     def union_of(self, head: Snapshot) -> StateUnion:
         """Returns the union of the state that a task takes from tasks of another plan."""
         return self.new_union(head.task)

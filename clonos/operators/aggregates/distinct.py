@@ -36,7 +36,7 @@ ANY_DECIMAL: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=
 
 ZERO: Final = Decimal(0)
 
-_PLAIN: Final = frozenset({str, int})
+PLAIN: Final = frozenset({str, int})
 """Types whose values represent themselves: no two of them are equal."""
 
 
@@ -147,10 +147,10 @@ class ApproxDistinct(OfValues):
 
 def identified(term: Any) -> tuple[Any, Any]:
     """Returns the identity of a value, and the value, or None if that is the identity itself."""
-    if type(term) in _PLAIN:
+    if type(term) in PLAIN:
         return term, None
     term = python_scalar(term)
-    return (term, None) if type(term) in _PLAIN else (encode_value(canonical(term)), term)
+    return (term, None) if type(term) in PLAIN else (encode_value(canonical(term)), term)
 
 
 def index_bits(error: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 ANY: Final = "\0"
 """Stands in the name of a state for a number or a name, so that there may be several of them."""
@@ -59,6 +59,16 @@ class StateScope(StrEnum):
     FIXED = "fixed"  # the width of the step cannot change, for ``reason``
 
 
+class Encoding(StrEnum):
+    """Kind of the bytes in the entries of a table, which the function that redacts a record cannot be given."""
+
+    NONE = "none"  # values of the user, if there are any
+    INSTANTS = "instants"  # encoded watermarks, which have no values of records
+    OUTCOME = "outcome"  # the encoded outcome of a call of the step
+    RESUMED = "resumed"  # encoded values that a resume reads, and no replay
+    OPAQUE = "opaque"  # encoded values that a replay reads
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Numbers in state that a change of the width gives anew.
@@ -96,6 +106,8 @@ class StateSpec:
     - ``reason``: why the width of the step cannot change, if its scope is ``FIXED``: the end of a sentence.
     - ``is_small``: whether a table is never frozen but encoded by the barrier.
     - ``deletes_empty``: whether an empty container in a table is deleted at the next snapshot.
+    - ``encoding``, ``encoded_place``: what is encoded in a table, and the path to it in an entry (key, value); () for
+      the entry itself.
     """
 
     name: str
@@ -108,6 +120,8 @@ class StateSpec:
     reason: str = ""
     is_small: bool = False
     deletes_empty: bool = False
+    encoding: Encoding = Encoding.NONE
+    encoded_place: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         has_owner = self.scope in (StateScope.REFERRED, StateScope.REFERRING, StateScope.NEXT)
@@ -130,9 +144,17 @@ class StateSpec:
         return self if is_keyed else self.fixed(NO_KEY)
 
 
-def small(name: str, scope: StateScope, owner: str = "") -> StateSpec:
+def small(
+    name: str,
+    scope: StateScope,
+    owner: str = "",
+    *,
+    encoding: Encoding = Encoding.NONE,
+    encoded_place: tuple[int, ...] = (1,),
+) -> StateSpec:
     """Returns the declaration of a small table, whose entries are values of the task."""
-    return StateSpec(name, StateKind.TABLE, scope, owner=owner, is_small=True)
+    encoded: dict[str, Any] = {"encoding": encoding, "encoded_place": encoded_place}
+    return StateSpec(name, StateKind.TABLE, scope, owner=owner, is_small=True, **encoded)
 
 
 def keyed(name: str, key_place: Place = (0,), numbers: tuple[Numbers, ...] = ()) -> StateSpec:

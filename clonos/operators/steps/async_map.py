@@ -21,7 +21,7 @@ from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.state.state_spec import StateScope, StateSpec, small
+from clonos.operators.state.state_spec import Encoding, StateScope, StateSpec, small
 from clonos.operators.steps.call_attempts import Caller, CallPolicy
 from clonos.operators.steps.function_results import checked_items
 from clonos.operators.user_errors import RAISED
@@ -29,7 +29,7 @@ from clonos.operators.user_errors import RAISED
 OPEN: Final = small("open calls", StateScope.DRAINED)
 """Table of open calls: number of the call -> record."""
 
-DONE: Final = small("calls done", StateScope.DRAINED)
+DONE: Final = small("calls done", StateScope.DRAINED, encoding=Encoding.OUTCOME)
 """Table of calls that completed before earlier ones: number of the call -> outcome."""
 
 NEXT: Final = small("next call", StateScope.EMPTY)
@@ -39,10 +39,10 @@ NEXT: Final = small("next call", StateScope.EMPTY)
 TIMES: Final = small("times of open calls", StateScope.DRAINED)
 """Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
 
-PARTS: Final = small("parts of open calls", StateScope.DRAINED)
+PARTS: Final = small("parts of open calls", StateScope.DRAINED, encoding=Encoding.RESUMED, encoded_place=())
 """Table of the calls inside open calls: (number of the call, name of the part) -> its content."""
 
-HELD: Final = small("held watermarks", StateScope.DRAINED)
+HELD: Final = small("held watermarks", StateScope.DRAINED, encoding=Encoding.INSTANTS)
 """Table of watermarks that wait for calls: number of the first call after them -> their encodings, in order."""
 
 

@@ -7,17 +7,18 @@ state of the key, so they move with it. The event is a part of the call when the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.values import register
 from clonos.operators.operator import Scope
-from clonos.operators.state.state_spec import StateSpec, keyed
+from clonos.operators.state.state_spec import Encoding, StateSpec, keyed
 
 EVENTS: Final = keyed("events")
 """Table of events that no call has awaited yet: key -> name -> (value, timestamp) of each, in order of arrival."""
 
-SUSPENDED: Final = keyed("suspended calls")
+SUSPENDED: Final = replace(keyed("suspended calls"), encoding=Encoding.RESUMED, encoded_place=(1, 4))
 """Table of calls that await an event: key -> ``SuspendedCall``, as a tuple."""
 
 

@@ -22,12 +22,14 @@ from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.facts import Facts, KnownInputs
 from clonos.operators.operator import Scope, Times, without
 from clonos.operators.state.keyed_state import Table
-from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec, small
+from clonos.operators.state.state_spec import Encoding, StateKind, StateScope, StateSpec, small
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.user_errors import RAISED
 
-ANSWERS: Final = StateSpec("answers", StateKind.TABLE, StateScope.EMPTY)
+ANSWERS: Final = StateSpec(
+    "answers", StateKind.TABLE, StateScope.EMPTY, encoding=Encoding.OUTCOME, encoded_place=(1, 0)
+)
 """Table of the cache, the oldest answer first: key -> (outcome, its time in nanoseconds since the Unix epoch)."""
 
 FOLLOWERS: Final = small("followers", StateScope.DRAINED)

@@ -8,11 +8,11 @@ so a restored task asks the same questions under the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
 from clonos.core.ports.recorder import CallLife
-from clonos.core.values import encode_value
+from clonos.core.values import encode_value, register
 from clonos.core.values.keys import state_key
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.interval_timer import DUE, IntervalTimer
@@ -21,6 +21,13 @@ from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.steps.data_frames import NoFrame, as_batch
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
 from clonos.operators.user_errors import RAISED
+
+
+@register
+class EncodedOutcomes(NamedTuple):
+    """Outcome of a call for several keys: that of each key, encoded, because it may be an exception."""
+
+    outcomes: tuple[bytes, ...]
 
 
 class AnswersUnusable(TypeError):
@@ -125,15 +132,15 @@ class EnrichBatch(Enrich):
         """Asks for keys, in a thread of its own. The outcome of the call has that of each key."""
         (keys,) = given
         answers = answers_of(keys, self._caller.call(given, key, inside), self._field)
-        return [encode_outcome(self._step, answer) for answer in answers]
+        return EncodedOutcomes(tuple(encode_outcome(self._step, answer) for answer in answers))
 
     # --- answers
 
     def complete(self, number: int, outcome: bytes) -> None:
         waiting = self._waiting.pop(number)
-        outcomes: Any
         try:
-            outcomes = decode_outcome(outcome)
+            answered: Any = decode_outcome(outcome)
+            outcomes = answered.outcomes
         except RAISED:
             outcomes = [outcome] * len(waiting)
         for (stored, numbers), found in zip(waiting.items(), outcomes, strict=True):

@@ -19,15 +19,15 @@ from clonos.operators.emission_times import Emission
 from clonos.operators.facts import Facts, KnownInputs, facts_of
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.interval_timer import LeavesAtIntervals
-from clonos.operators.state.state_spec import StateKind, StateScope, StateSpec, small
+from clonos.operators.state.state_spec import Encoding, StateKind, StateScope, StateSpec, small
 
 WAITING: Final = StateSpec("waiting", StateKind.TABLE, StateScope.DRAINED)
 """Table of the rows that wait: number from 0 on -> row."""
 
-COLUMNS: Final = StateSpec("columns", StateKind.TABLE, StateScope.DRAINED)
+COLUMNS: Final = StateSpec("columns", StateKind.TABLE, StateScope.DRAINED, encoding=Encoding.OPAQUE)
 """Table of the batches of columns that wait: number of the first record -> encoded batch. They have no rows."""
 
-HELD: Final = small("held watermarks", StateScope.DRAINED)
+HELD: Final = small("held watermarks", StateScope.DRAINED, encoding=Encoding.INSTANTS)
 """Table of watermarks that came after the first record that waits: number from 0 on -> its encoding."""
 
 ROWS_MAX: Final = 1 << 12

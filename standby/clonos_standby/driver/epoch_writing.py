@@ -115,7 +115,7 @@ class EpochWriting:
         senders = {each.id: plan.vertices[plan.vertex_of[each.sender]].name for each in plan.inputs[capture.task]}
         vertex = plan.vertex_of[capture.task]
         source = self._job.image.vertices[vertex].nodes[0].step if plan.vertices[vertex].is_source else ""
-        redactor = Redactor(redact, source, senders)
+        redactor = Redactor(redact, source, senders, self._job.image.declared_state())
         try:
             return redactor.redacted(content), redactor.sentences
         except NotRedacted as error:

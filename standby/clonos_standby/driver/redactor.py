@@ -29,8 +29,11 @@ from clonos.core.values.numpy_scalars import keeping_types
 from clonos.io.epochs.record_parts import Elements, EpochContent, Input, JournalBytes, SourceRecords, StatePiece
 from clonos.io.process.pickling import UNPICKLABLE, pickled
 from clonos.operators.connector_contract import PartlyMalformed
+from clonos.operators.state.declared_state import DeclaredState
 from clonos.operators.state.state_changes import Section, decode_piece, encode_piece
-from clonos.operators.steps.async_map import PARTS
+from clonos.operators.state.state_spec import Encoding
+from clonos.operators.steps.enrich_batch import EncodedOutcomes
+from clonos_standby.driver.encoded_entries import has_identities, put_back, taken_out
 
 KINDS: Final = {
     RedactedKind.SOURCE: "records of the source",
@@ -52,9 +55,10 @@ class NotRedacted(EnvironmentFault):
 class Redactor:
     """Redactor of one record. ``sentences``: what its head says afterwards."""
 
-    def __init__(self, redact: Redact, source: str, senders: Mapping[ChannelId, str]) -> None:
-        """``source``: name of the source if the task reads one. ``senders``: the steps that send to the task."""
-        self._redact, self._source, self._senders = redact, source, senders
+    def __init__(self, redact: Redact, source: str, senders: Mapping[ChannelId, str], declared: DeclaredState) -> None:
+        """``source``: name of the source if the task reads one. ``senders``: the steps that send to the task.
+        ``declared``: the state of the job."""
+        self._redact, self._source, self._senders, self._declared = redact, source, senders, declared
         self._changed: Counter[RedactedOrigin] = Counter()
 
     @property
@@ -168,19 +172,21 @@ class Redactor:
             if tag == d.PART:
                 continue
             if tag in (d.CALL, d.COMPLETION):
-                redacted = self._outcome(asked, outcome)
+                redacted = self._outcome(service_of(asked), outcome)
                 found.append(d.call(asked, redacted) if tag == d.CALL else d.completion(number, asked, redacted))
             else:
                 found.append(entry)
         return b"".join(found)
 
-    def _outcome(self, asked: int, outcome: bytes) -> bytes:
-        service = service_of(asked)
+    def _outcome(self, service: str, outcome: bytes) -> bytes:
         value: object
         try:
             value = decode_outcome(outcome)
         except Exception as error:  # noqa: BLE001  the outcome of the call
             value = error
+        if type(value) is EncodedOutcomes:
+            each = tuple(self._outcome(service, one) for one in value.outcomes)
+            return encode_outcome(service, EncodedOutcomes(each))
         origin = RedactedOrigin(RedactedKind.SERVICE, service)
         before = encode_outcome(service, value)
         after = encode_outcome(service, self._value(origin, value))
@@ -205,20 +211,31 @@ class Redactor:
         changes = decode_piece(data)
         if changes.columns:
             raise NotRedacted("its state is in columns, which cannot be redacted")
-        sections = [each for each in changes.sections if not each.name.endswith(f"/{PARTS.name}")]
-        return encode_piece(tuple(map(self._section, sections)), changes.is_full, changes.dropped)
+        sections = [found for each in changes.sections if (found := self._section(each)) is not None]
+        return encode_piece(tuple(sections), changes.is_full, changes.dropped)
 
-    def _section(self, section: Section) -> Section:
-        origin = RedactedOrigin(RedactedKind.STATE, section.name)
-        keys, values = rows_of(section.keys), rows_of(section.values)
-        before = _section_of(section.name, rows_of(section.deleted), keys, values)
-        entries, others = self._entries(origin, list(zip(keys, values, strict=True)))
+    def _section(self, section: Section) -> Section | None:
+        """Returns a section as it may be written, None if a record does not need it. The outcome of a call in an entry
+        is redacted as one of the log is."""
+        name, origin = section.name, RedactedOrigin(RedactedKind.STATE, section.name)
+        if (declared := self._declared.find(name)) is None:
+            raise NotRedacted(f"no step declares its state {name}, so nothing tells what is encoded in it")
+        step, spec, _ = declared
+        if spec.encoding is Encoding.RESUMED and not spec.encoded_place:
+            return None
+        entries = list(zip(rows_of(section.keys), rows_of(section.values), strict=True))
+        if entries and (spec.encoding is Encoding.OPAQUE or has_identities(entries)):
+            raise NotRedacted(f"values in its state {name} are encoded, and cannot be redacted")
+        outcomes, shown = taken_out(spec, entries)
+        before = _section_of(name, rows_of(section.deleted), shown)
+        shown, others = self._entries(origin, shown)
         deleted, others_deleted = self._entries(origin, [(key, None) for key in rows_of(section.deleted)])
-        after = _section_of(
-            section.name, [key for key, _ in deleted], [key for key, _ in entries], [value for _, value in entries]
-        )
-        self._count(origin, others + others_deleted, len(entries) + len(deleted), is_equal=after == before)
-        return section if after == before else after
+        after = _section_of(name, [key for key, _ in deleted], shown)
+        self._count(origin, others + others_deleted, len(shown) + len(deleted), is_equal=after == before)
+        if outcomes:
+            redacted = [self._outcome(step, each) for each in outcomes]
+            return _section_of(name, [key for key, _ in deleted], put_back(spec, shown, redacted))
+        return after
 
     def _entries(self, origin: RedactedOrigin, entries: list[Any]) -> tuple[list[Any], int]:
         redacted, others = self._values(origin, entries)
@@ -239,7 +256,8 @@ def _payload(kind: ElementKind, elements: Any) -> bytes:
     return encode_rows(elements)
 
 
-def _section_of(name: str, deleted: list[Any], keys: list[Any], values: list[Any]) -> Section:
+def _section_of(name: str, deleted: list[Any], entries: list[tuple[Any, Any]]) -> Section:
+    keys, values = [key for key, _ in entries], [value for _, value in entries]
     with keeping_types():
         return Section(name, column_of(deleted), column_of(keys), column_of(values))
 

@@ -33,7 +33,7 @@ class LoggedCalls(HoldingCalls):
     parts: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
 
     def submit(self, number: int, service: str, request: bytes, perform: Any, parts: Any = None) -> str:
-        self.parts[number] = dict(parts)
+        self.parts[number] = dict(parts or {})
         return super().submit(number, service, request, perform, parts)
 
 

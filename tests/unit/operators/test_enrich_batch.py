@@ -85,7 +85,7 @@ class Asked:
         except Exception as error:  # noqa: BLE001  the outcome of the call
             found = error
         self.going.chains[0].complete(number, encode_outcome("enrich_batch", found))
-        return list(perform.args[0])
+        return list(*perform.args[0])
 
     def answer_all(self) -> list[list[Any]]:
         """Answers the open questions, and those that follow. Returns their keys."""

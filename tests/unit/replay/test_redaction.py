@@ -84,7 +84,7 @@ def hidden(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(SECRET, HIDDEN)
     if isinstance(value, dict):
-        return {key: hidden(each) for key, each in value.items()}
+        return {hidden(key): hidden(each) for key, each in value.items()}
     return type(value)(map(hidden, value)) if isinstance(value, list | tuple) else value
 
 
@@ -95,6 +95,7 @@ def as_it_is(origin: RedactedOrigin, value: Any) -> Any:
 
 
 OPTIONS = Options(step_records_first=STEP_RECORDS, step_records_max=STEP_RECORDS)
+DECLARED = graph_of(cards_job()).compile(OPTIONS).declared_state()
 EMPTY = EpochContent([], b"", b"", [], [])
 
 
@@ -106,9 +107,10 @@ def content_of(record: EpochRecord) -> EpochContent:
 def redacted(source: Path, redact: Redact, *, has_code: bool = True, job: Job | None = None) -> Path:
     """A redacted copy of a record."""
     record = EpochRecord(source)
-    plan = graph_of(job or cards_job()).compile(OPTIONS).plan
+    image = graph_of(job or cards_job()).compile(OPTIONS)
+    plan = image.plan
     senders = {each.id: plan.vertices[plan.vertex_of[each.sender]].name for each in plan.channels}
-    redactor = Redactor(redact, "rows", senders)
+    redactor = Redactor(redact, "rows", senders, image.declared_state())
     content = redactor.redacted(content_of(record))
     folder = source.with_name(source.name + "-redacted")
     head = replace(record.head, redacted=redactor.sentences)
@@ -186,7 +188,7 @@ def test_the_labels_of_metrics_are_left_out(recorded: dict[str, Path]) -> None:
     ((name, (piece, *_)), *_) = EpochRecord(recorded["cards/0"]).state()
     labelled = replace(decode_snapshot(piece, name), metrics=late_families(**{SECRET: 1}))
     state = [StatePiece(name, encode_snapshot(labelled))]
-    (found,) = Redactor(hide, "rows", {}).redacted(EMPTY._replace(state=state)).state
+    (found,) = Redactor(hide, "rows", {}, DECLARED).redacted(EMPTY._replace(state=state)).state
     assert SECRET.encode() in state[0].data
     assert SECRET.encode() not in found.data
 
@@ -240,7 +242,7 @@ def test_the_function_gets_records_of_columns_one_by_one() -> None:
 
     batch = pa.RecordBatch.from_pylist([{"card": SECRET, "n": 1}, {"card": "none", "n": 2}])
     piece = SourceRecords(0, 2, pickle.dumps(batch))
-    redactor = Redactor(hide_names, "shop", {})
+    redactor = Redactor(hide_names, "shop", {}, DECLARED)
     (found,) = redactor.redacted(EMPTY._replace(input=[piece])).input
     assert isinstance(found, SourceRecords)
     assert pickle.loads(found.batch).to_pylist() == [{"card": HIDDEN, "n": 1}, {"card": HIDDEN, "n": 2}]  # noqa: S301
@@ -261,13 +263,13 @@ MALFORMED = SourceRecords(0, 1, pickle.dumps(PartlyMalformed([SECRET])))
 )
 def test_content_that_cannot_be_redacted_is_refused(content: EpochContent, reason: str) -> None:
     with pytest.raises(NotRedacted, match=reason) as refused:
-        Redactor(as_it_is, "rows", {}).redacted(content)
+        Redactor(as_it_is, "rows", {}, DECLARED).redacted(content)
     assert SECRET not in str(refused.value)
 
 
 def test_parts_of_asynchronous_calls_are_left_out() -> None:
     parts = d.part(1, asked_of("holder_of", bytes(16)), bytes(16) + SECRET.encode()) + d.numbers(d.CLOCK, 7)
-    found = Redactor(as_it_is, "rows", {}).redacted(EMPTY._replace(log=parts, unfinished=parts))
+    found = Redactor(as_it_is, "rows", {}, DECLARED).redacted(EMPTY._replace(log=parts, unfinished=parts))
     assert (found.log, found.unfinished) == (d.numbers(d.CLOCK, 7),) * 2
 
 
@@ -280,7 +282,7 @@ def test_an_error_of_the_function_is_reported_by_its_class_and_line(error: type[
     with pytest.raises(
         NotRedacted, match=rf"redact raised {error.__name__} for records of the source rows \(.*:\d+"
     ) as found:
-        Redactor(raising, "rows", {}).redacted(EMPTY._replace(input=rows))
+        Redactor(raising, "rows", {}, DECLARED).redacted(EMPTY._replace(input=rows))
     assert SECRET not in str(found.value)
 
 
@@ -289,13 +291,13 @@ def test_a_value_that_cannot_be_written_is_refused(returned: Any) -> None:
     row = encode_rows([SECRET])
     elements = Elements(ChannelId(0), 0, ElementKind.ROWS, 1, CheckpointId(0), row)
     with pytest.raises(NotRedacted, match="a value cannot be read or written by redact: ValueUnsupported"):
-        Redactor(lambda _origin, _value: returned, "", {ChannelId(0): "rows"}).redacted(
+        Redactor(lambda _origin, _value: returned, "", {ChannelId(0): "rows"}, DECLARED).redacted(
             EMPTY._replace(input=[elements])
         )
     lock = threading.Lock()
     rows: list[Input] = [SourceRecords(0, 1, pickle.dumps([SECRET]))]
     with pytest.raises(NotRedacted, match="a value cannot be read or written by redact: TypeError"):
-        Redactor(lambda _origin, _value: lock, "rows", {}).redacted(EMPTY._replace(input=rows))
+        Redactor(lambda _origin, _value: lock, "rows", {}, DECLARED).redacted(EMPTY._replace(input=rows))
 
 
 def ask(question: dict[str, Any]) -> str:
