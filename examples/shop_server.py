@@ -1,4 +1,4 @@
-"""A small shop for `enrich.py`, `async_calls.py`, `user_profiles.py` and `http_post.py`.
+"""A small shop for `enrich.py`, `async_calls.py`, `refund_approvals.py`, `user_profiles.py` and `http_post.py`.
 
 It answers on localhost:8099 until it is stopped:
 

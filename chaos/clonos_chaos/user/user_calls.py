@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.ports.recorder import Recorder
 from clonos.core.task.call_parts import CallAttempt
+from clonos.operators.steps.awaited_events import Awaits
 from clonos_services.calls import CallRequest, Perform, watched_by
 from clonos_services.stand_ins import NobodyAnswers
 
@@ -108,12 +109,16 @@ class CallWatch:
     ) -> Perform:
         def performed(key: str, **more: Any) -> object:
             about = (life.generation, life.id, place, asking.is_effect, is_in_doubt)
-            self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
+            call = Call(life.task, asking.service, asking.request, key, *about)
+            self.calls.append(call)
             try:
-                return act(key, **more)
+                found = act(key, **more)
             except (AssertionError, NobodyAnswers) as error:
                 self._broken(error)
                 raise
+            if type(found) is Awaits:
+                self.calls.remove(call)  # it goes on with the event, in this life too
+            return found
 
         return performed
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
@@ -23,19 +23,10 @@ from clonos.operators.operator import Scope, Times
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.state.state_spec import StateSpec
 from clonos.operators.steps.async_map import AsyncMap
-from clonos.operators.steps.awaited_events import AwaitedEvents, Event, SuspendedCall
+from clonos.operators.steps.awaited_events import AwaitedEvents, Awaits, Event, SuspendedCall
 from clonos.operators.steps.call_attempts import CallPolicy
 from clonos.operators.steps.keyed import STATE, beside, pair_of
 from clonos.operators.user_errors import RAISED
-
-
-class Awaits(NamedTuple):
-    """Outcome of a call that awaits an event: three items, where others have a state and a result. ``part``: the name
-    under which the call gets the event."""
-
-    name: str
-    part: bytes
-    is_suspended: bool = True
 
 
 class EventNeverCame(JobError):
@@ -134,8 +125,8 @@ class AsyncStatefulMap(AsyncMap):
             found: Any = decode_outcome(outcome)
         except RAISED as error:
             found = error
-        if type(found) is tuple and len(found) == len(Awaits._fields):
-            self._suspend(number, stored, Awaits(*found))
+        if type(found) is Awaits:
+            self._suspend(number, stored, found)
         else:
             self._end_call(number, stored, found)
             self._ask_next(stored)
@@ -162,7 +153,7 @@ class AsyncStatefulMap(AsyncMap):
         try:
             return pair_of(self._caller.call(given, key, inside), "stateful_map_async")
         except EventAwaited as awaited:
-            return tuple(Awaits(awaited.name, awaited.part))
+            return Awaits(awaited.name, awaited.part)
 
     def _suspend(self, number: int, stored: Any, awaits: Awaits) -> None:
         """Closes a call that awaits an event; the records that wait for it become state of the key, as it does."""

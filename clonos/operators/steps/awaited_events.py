@@ -31,6 +31,14 @@ class Event(NamedTuple):
     value: Any
 
 
+@register
+class Awaits(NamedTuple):
+    """Outcome of a call that awaits an event. ``part``: the name under which the call gets the event."""
+
+    name: str
+    part: bytes
+
+
 class SuspendedCall(NamedTuple):
     """Call that awaits an event. ``part``: the name under which it gets the event. ``parts``: those that it has.
     ``following``: records that have come for its key, with their timestamps."""

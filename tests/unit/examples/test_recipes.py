@@ -331,6 +331,13 @@ def _appends_each_purchase_once(outputs: Outputs) -> None:
     assert sorted((row["customer"], row["item"], row["euros"]) for row in outputs["output"]) == sorted(bought)
 
 
+def _refunds_each_order_once_and_large_ones_with_an_approval(outputs: Outputs) -> None:
+    euros = {row["order"]: row["euros"] for row in outputs["refunded"]}
+    assert len(outputs["refunded"]) == len(_recipe("refund_approvals").TICKETS)
+    assert euros == {"o1": 30.0, "o2": 140.0, "o3": 170.0, "o4": 0.0, "o5": 40.0, "o6": 0.0}
+    assert outputs["errors"] == []
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
@@ -345,6 +352,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "enrich": _prices_and_places_each_order_once,
     "user_profiles": _has_the_language_of_the_user_of_each_click,
     "model_batches": _scores_the_readings_of_known_sensors,
+    "refund_approvals": _refunds_each_order_once_and_large_ones_with_an_approval,
     "async_calls": _has_the_price_of_each_product_in_order,
     "click_counts": _counts_every_click,
     "sensor_alerts": _raises_each_alert_at_the_third_reading,

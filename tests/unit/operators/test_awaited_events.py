@@ -15,7 +15,7 @@ from clonos.core.ports.operator_chain import NothingToRead
 from clonos.core.ports.recorder import OWN_KEY
 from clonos.operators.job_image import JobImage
 from clonos.operators.steps.async_map import EventWithoutKey
-from clonos.operators.steps.awaited_events import Event
+from clonos.operators.steps.awaited_events import Awaits, Event
 from clonos.operators.user_errors import RoutedError
 from clonos_services.awaiting import EventUnavailable, await_event
 from tests.unit.operators.dividing.rescaling import rescaled
@@ -62,7 +62,7 @@ def awaits(going: Run, number: int, calls: LoggedCalls, name: str = "go") -> Non
     """Ends a call that awaits an event."""
     del calls.open[number]
     going.chains[1].take_part(number, b"asked", b"answer")
-    going.chains[1].complete(number, encode_outcome("step", (name, PART, True)))
+    going.chains[1].complete(number, encode_outcome("step", Awaits(name, PART)))
 
 
 def returns(going: Run, number: int, calls: LoggedCalls) -> None:
