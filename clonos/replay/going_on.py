@@ -20,6 +20,7 @@ from clonos.core.log.asked import names_of_services
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
 from clonos.core.ports.task_port import Command, Finished, PartReported
+from clonos.io.http.http_client import HttpRequest
 from clonos.replay.epoch import Epoch, figures_of
 from clonos.replay.port import RecordedPort
 from clonos_services.calls import CallRequest, Perform, watched_by
@@ -63,7 +64,7 @@ class GoingOnPort(RecordedPort):
         refused = {name: self._refusing(name) for name in names_of_services() if name not in named}
         services = {**refused, **{name: self._counting(name, act) for name, act in named.items()}}
         with ExitStack() as stack:
-            stack.enter_context(StandIns(self._stand_ins.http, services).answering())
+            stack.enter_context(StandIns(self._answer, services).answering())
             stack.enter_context(watched_by(self._watch))
             yield
 
@@ -75,7 +76,12 @@ class GoingOnPort(RecordedPort):
             return perform, in_doubt
         if not service.startswith(HTTP) or self._stand_ins.http is None:
             return self._refusing(service), None
-        return self._counting(service, perform), None if in_doubt is None else self._counting(service, in_doubt)
+        return perform, in_doubt
+
+    def _answer(self, request: HttpRequest) -> Any:
+        """Answers a request, also of a call inside an asynchronous call that does not log it, which nothing watches."""
+        service, act = f"{HTTP}{request.method.lower()}", self._stand_ins.http
+        return (self._refusing(service) if act is None else self._counting(service, act))(request)
 
     def _counting(self, service: str, act: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(act)

@@ -116,6 +116,27 @@ def test_requests_have_one_stand_in(tmp_path: Path) -> None:
     assert "it calls http.get, which has no stand-in: give one by http=" in str(going_on(epoch._replace(log=b"")))
 
 
+async def asking_in_a_coroutine(number: int) -> tuple[int, str]:
+    return asking(number)  # clonos: ok CLN505 the stand-in answers at once
+
+
+@pytest.mark.parametrize("options", [{}, {"log_calls": True}, {"retries": 2}])
+@pytest.mark.parametrize("function", [asking, asking_in_a_coroutine])
+def test_requests_inside_asynchronous_calls_have_a_stand_in_too(
+    function: Any, options: dict[str, Any], tmp_path: Path
+) -> None:
+    with StandIns(http=lambda request: request.url).answering():
+        epoch = load_epoch(recorded(function, tmp_path, "map_async", **options))
+    report = going_on(epoch._replace(log=b""), http=lambda request: request.url[-2:])
+    assert report.rows_gone_on[3] == (None, (3, "/3"))
+    assert report.replayed.gone_on is not None
+    assert report.replayed.gone_on.answered == {"http.get": len(NUMBERS)}
+    unanswered = going_on(epoch._replace(log=b""))
+    assert unanswered.error is None
+    assert unanswered.replayed.open_call == "http.get"
+    assert "it calls http.get, which has no stand-in: give one by http=" in str(unanswered)
+
+
 def test_the_clock_goes_on_and_the_same_random_numbers_come_each_time(tmp_path: Path) -> None:
     epoch = load_epoch(recorded(drawn, tmp_path))
     for cut in cuts(epoch):
