@@ -162,6 +162,7 @@ class OtlpExporter:
             for span in self._spans.add(event):
                 self._add(span)
             if (record := _log_record(self._job, event)) is not None:
+                self._dropped["logs"] += len(self._records) == self._records.maxlen
                 self._records.append(ReadableLogRecord(record, self._resource, self._scope))
         while self._steps:
             for span in self._spans.traced(self._steps.popleft()):

@@ -38,7 +38,7 @@ from tests.waiting import await_condition
 
 pytest.importorskip("opentelemetry.sdk")
 
-from clonos.job.telemetry.otlp_exporter import OtlpExporter
+from clonos.job.telemetry.otlp_exporter import LOG_RECORDS_MAX, OtlpExporter
 from tests.harnesses.otlp_collector import OtlpCollector, attributes
 
 wait_until = partial(await_condition, scaled(20.0))
@@ -269,6 +269,26 @@ def test_a_collector_that_takes_no_logs_is_reported_for_these_alone(
     refusal, again = (each.message for each in caplog.records)
     assert "does not take logs" in refusal
     assert "takes logs again; 2 of them were dropped" in again
+
+
+def test_alarms_that_later_ones_push_out_are_counted_as_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    alarms = LOG_RECORDS_MAX + 2
+    with OtlpCollector() as collector, caplog.at_level(logging.WARNING):
+        collector.refused.add("/v1/logs")
+        exporter = _exporting(collector.url)
+        exporter.note(STARTED)
+        for _ in range(alarms):
+            exporter.note(Alarmed(at_ns=7 * MS, job_id="sums-1", term=2, text="lost"))
+        for sent in (1, 2):  # the logs of a turn are sent before the spans of the next one
+            exporter.note(_recovered("a/0", 140))
+            wait_until(lambda: len(collector.named("recovery")) == sent)  # noqa: B023 called in the same turn
+        collector.refused.clear()
+        exporter.note(Alarmed(at_ns=8 * MS, job_id="sums-1", term=2, text="taken"))
+        exporter.close()
+    assert f"takes logs again; {alarms} of them were dropped" in caplog.records[-1].message
 
 
 def test_the_variables_of_opentelemetry_name_the_collector_the_service_and_what_is_off(
