@@ -328,7 +328,7 @@ static PyObject *call(const Fold *fold, PyObject *function, PyObject *pair)
     PyObject *found = PyObject_Vectorcall(function, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     Py_DECREF(state);
     if (found == NULL || is_pair(found)) return found;
-    Py_SETREF(found, PyObject_CallOneArg(fold->pair_of, found)); /* raises as an assignment to two names does */
+    Py_SETREF(found, PyObject_CallOneArg(fold->pair_of, found)); /* raises unless it is a list or another tuple of two */
     if (found == NULL || is_pair(found)) return found;
     Py_DECREF(found);
     PyErr_SetString(PyExc_TypeError, "a result and its state are a pair");

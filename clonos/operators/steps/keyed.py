@@ -116,11 +116,11 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
 
 
 def pair_of(found: Any, method: str = "stateful_map") -> tuple[Any, Any]:
-    """Returns what a function has returned as a pair. Raises: TypeError: it is not one."""
-    try:
-        state, result = found
-    except (TypeError, ValueError):
-        raise not_a_pair(method, found) from None
+    """Returns what a function has returned as a pair. Raises: TypeError: it is no tuple and no list of two, as a dict,
+    a set or a text of two is not."""
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise not_a_pair(method, found)
+    state, result = found
     return state, result
 
 

@@ -456,6 +456,8 @@ def listed(key: Any, state: Any, value: Any) -> Any:
         return [state, value]
     if value == "number":
         return 1
+    if value == "dict":
+        return {"state": 1, "result": 2}
     new_state = [*(state if isinstance(state, list) else []), value] if value % 2 else (state, value)
     return new_state, new_state
 
@@ -506,7 +508,7 @@ def test_records_that_are_no_iterator_are_refused(native: Any) -> None:
         native.fold_rows([], [], listed, {}, {}, [], *[None] * 3)
 
 
-values = st.one_of(st.integers(0, 9), st.just("none"), st.sampled_from(["raise", "one", "list", "number"]))
+values = st.one_of(st.integers(0, 9), st.just("none"), st.sampled_from(["raise", "one", "list", "number", "dict"]))
 
 
 @given(

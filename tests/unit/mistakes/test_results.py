@@ -213,6 +213,12 @@ def test_a_function_that_shows_the_mistake_is_refused_when_the_step_is_added(ste
             "key_by(len).stateful_map(lambda key, state, line: 5)",
             "stateful_map: the function of stateful_map returned 5, which is not a pair. Return the new state and the",
         ),
+        (
+            "key_by(len).stateful_map(lambda key, state, line: {'n': 1, 'm': 2})",
+            "stateful_map: the function of stateful_map returned {'n': 1, 'm': 2}, which is not a pair.",
+        ),
+        ("key_by(len).stateful_map(lambda key, state, line: 'ok')", "returned 'ok', which is not a pair."),
+        ("key_by(len).stateful_map(lambda key, state, line: {len(line)} | {-1})", "1}, which is not a pair."),
         ("key_by(len).stateful_map(lambda key, state, line: None)", "the function of stateful_map returned None."),
         ("flat_map(forgets)", "flat_map: the function of flat_map returned a coroutine, which has not run."),
     ],
