@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from clonos.operators.windows.window_results import Window as Window
     from clonos.operators.windows.window_results import WindowResult as WindowResult
     from clonos.spark import frames as frames
+    from clonos_services import ai as ai
     from clonos_services import clock as clock
     from clonos_services import http as http
     from clonos_services import metrics as metrics
@@ -151,7 +152,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "clonos": ("agg",),
-    "clonos_services": ("clock", "http", "metrics", "random"),
+    "clonos_services": ("ai", "clock", "http", "metrics", "random"),
     "clonos.spark": ("frames",),
     "clonos.connectors": (
         "codecs",

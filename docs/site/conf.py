@@ -40,6 +40,7 @@ NAVIGATION = {
         "docs/columns",
         "Failure model <docs/failure-model>",
         "docs/services",
+        "docs/ai",
     ],
     "Connectors": [
         "docs/connectors",

@@ -1,0 +1,225 @@
+"""ModelReply of a model: what a chat completion says, as plain data, and the value that it has for ``response=``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.io.http.http_errors import shown_text
+
+REFERENCE: Final = "#/$defs/"
+CUT_SHORT: Final = "length"
+SHOWN_CHARACTERS_MAX: Final = 200
+
+
+class ReplyInvalid(EnvironmentFault):
+    """A model's server has answered with something other than a chat completion, or the model with something other than
+    what ``response=`` or a tool needs."""
+
+    url: str
+    model: str
+    problem: str
+    excerpt: str
+
+    def __str__(self) -> str:
+        return (
+            f"the reply of the model {self.model} at {self.url} cannot be used: {self.problem}. It begins with:"
+            f" {self.excerpt}"
+        )
+
+
+class ChatInvalid(JobError):
+    """A model cannot be asked like this."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return f"a call of a model is wrong: {self.problem}."
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a call has used; 0 if the server does not say. ``cached_tokens``: the part of ``prompt_tokens`` that
+    the server had in its cache."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Call of a tool that the model asks for. ``arguments``: the decoded JSON object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def result(self, content: str) -> dict[str, str]:
+        """Returns the message that tells the model what the tool has returned."""
+        return {"role": "tool", "tool_call_id": self.id, "content": content}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """ModelReply of a model, of its first choice.
+
+    Attributes:
+        text: what the model says; "" if it only calls tools.
+        message: the message to append to the conversation: role, content, and the calls of tools.
+        tool_calls: calls of tools that the model asks for; your code makes them.
+        value: the object of the class ``response=``; None without it, and if the model calls tools.
+        usage: tokens.
+        finish_reason: why the model has ended, such as "stop", "length" or "tool_calls"; "" if the server does not say.
+        model: name of the model that has answered.
+        body: the whole reply of the server.
+    """
+
+    text: str
+    message: dict[str, Any]
+    tool_calls: tuple[ToolCall, ...]
+    value: Any
+    usage: Usage
+    finish_reason: str
+    model: str
+    body: dict[str, Any]
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str = ""
+
+
+class _ToolCall(msgspec.Struct):
+    id: str
+    function: _Function
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+class _Unusable(Exception):
+    """A part of a reply cannot be used."""
+
+
+def reply_of(content: bytes, url: str, model: str, response: type | None) -> ModelReply:
+    """Returns the reply that the body of a chat completion has. Raises: ReplyInvalid."""
+    try:
+        try:
+            found = msgspec.json.decode(content, type=_Completion)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _Unusable(f"it is no chat completion: {error}") from error
+        return _reply(found, msgspec.json.decode(content), model, response)
+    except _Unusable as problem:
+        excerpt = shown_text(content.decode("utf-8", "replace")[:SHOWN_CHARACTERS_MAX])
+        raise ReplyInvalid(url, model, str(problem), excerpt) from None
+
+
+def _reply(found: _Completion, body: dict[str, Any], model: str, response: type | None) -> ModelReply:
+    choice = found.choices[0]
+    answer, calls = choice.message, tuple(map(_tool_call, choice.message.tool_calls or ()))
+    message: dict[str, Any] = {"role": "assistant", "content": answer.content}
+    if calls:
+        message["tool_calls"] = body["choices"][0]["message"]["tool_calls"]
+    if answer.refusal is not None:
+        message["refusal"] = answer.refusal
+    used = found.usage or _Usage()
+    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else 0
+    return ModelReply(
+        answer.content or "",
+        message,
+        calls,
+        None if response is None or calls else _value(choice, response),
+        Usage(used.prompt_tokens, used.completion_tokens, used.total_tokens, cached or 0),
+        choice.finish_reason or "",
+        found.model or model,
+        body,
+    )
+
+
+def _tool_call(call: _ToolCall) -> ToolCall:
+    try:
+        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _Unusable(f"the arguments of the tool {call.function.name} are no JSON object: {error}") from error
+    return ToolCall(call.id, call.function.name, arguments)
+
+
+def _value(choice: _Choice, response: type) -> Any:
+    answer = choice.message
+    if answer.refusal is not None:
+        raise _Unusable(f"the model refuses: {shown_text(answer.refusal)}")
+    if choice.finish_reason == CUT_SHORT:
+        raise _Unusable("it was cut because it has too many tokens. Raise max_tokens=")
+    try:
+        return msgspec.json.decode(answer.content or "", type=response)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _Unusable(f"its text is no {response.__qualname__}: {error}") from error
+
+
+def response_format(response: type) -> dict[str, Any]:
+    """Returns the parameter ``response_format`` by which the model answers with the fields of a class.
+
+    Raises: ChatInvalid: the class has no fields, or a field that has no JSON schema.
+    """
+    try:
+        (root,), parts = msgspec.json.schema_components((response,), ref_template=REFERENCE + "{name}")
+    except (TypeError, RecursionError) as error:
+        raise ChatInvalid(f"response= cannot be described as JSON: {error}") from error
+    name = root.get("$ref", "").removeprefix(REFERENCE)
+    if parts.get(name, {}).get("type") != "object":
+        raise ChatInvalid(f"response= is {response!r:.200}, expected a dataclass, a TypedDict or a msgspec.Struct")
+    schema: dict[str, Any] = {**parts[name], "$defs": parts}
+    if json.dumps(parts).count(f'"{REFERENCE}{name}"') == 0:
+        schema["$defs"] = {other: part for other, part in parts.items() if other != name}
+    is_strict = _closed(schema) == 0
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": is_strict, "schema": schema}}
+
+
+def _closed(schema: Any) -> int:
+    """Changes the objects of a schema so that they have all their fields and no others, which servers ask for.
+
+    Returns the number of objects that may have any names, so that a server cannot enforce the schema.
+    """
+    if isinstance(schema, list):
+        return sum(_closed(part) for part in schema)
+    if not isinstance(schema, dict):
+        return 0
+    fields: dict[str, Any] | None = schema.get("properties")
+    rest = sum(_closed(part) for key, part in schema.items() if key not in ("properties", "required"))
+    if fields is None:
+        return rest + (schema.get("type") == "object")
+    for described in fields.values():
+        described.pop("default", None)
+    schema |= {"required": list(fields), "additionalProperties": False}
+    return rest + sum(_closed(part) for part in fields.values())

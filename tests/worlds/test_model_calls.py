@@ -1,0 +1,102 @@
+"""Conversations with a model in simulated worlds: a reply that is logged is not paid for again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from clonos import Job, ai, collect, metrics, values
+from clonos.testing import Outputs, crash_test
+from tests.harnesses.model_server import completion
+from tests.tidy.source import ROOT
+
+pytestmark = [pytest.mark.worlds, pytest.mark.slow]
+
+CUSTOMERS = 4
+QUESTIONS = 24
+TURNS = 5
+CAPACITY = 2
+TOKENS = 12
+DEADLY = ("kill", "kill_linked", "kill_domain", "false_suspicion")
+model = ai.chat("m", base_url="http://model/v1", retries=0)
+tokens = metrics.Counter("model_tokens", "Tokens of the replies.")
+
+
+def converse(customer: int, messages: list[Any] | None, question: int) -> tuple[list[Any], tuple[int, list[str], int]]:
+    messages = list(messages or [])
+    replies, used = [], 0
+    for turn in range(TURNS):
+        messages.append({"role": "user", "content": f"{question}/{turn}"})
+        reply = model(messages)
+        messages.append(reply.message)
+        replies.append(reply.text)
+        used += reply.usage.total_tokens
+    return messages, (question, replies, used)
+
+
+def count(replied: tuple[int, list[str], int]) -> tuple[int, list[str], float]:
+    question, replies, used = replied
+    tokens.inc(used)
+    return question, replies, tokens.value
+
+
+def test_conversations_go_on_after_their_last_logged_reply_whatever_dies() -> None:
+    paid: Counter[str] = Counter()
+    repeated = 0
+
+    def answer(request: Any) -> dict[str, Any]:
+        paid[dict(request.headers)["idempotency-key"]] += 1
+        messages = json.loads(request.body)["messages"]
+        return completion(f"{len(messages)} {messages[-1]['content']} {paid.total()}")
+
+    def make_job() -> Job:
+        nonlocal repeated
+        repeated += paid.total() - len(paid)
+        paid.clear()
+        job = Job("chat", checkpoint_every="1s")
+        asked = job.source(values(range(QUESTIONS)), name="asked").key_by(lambda question: question % CUSTOMERS)
+        replied = asked.stateful_map_async(converse, capacity=CAPACITY, log_calls=True, parallelism=1, name="chat")
+        replied.map(count, parallelism=1).sink(collect(), name="replies")
+        return job
+
+    def check(outputs: Outputs) -> None:
+        replies = {question: texts for question, texts, _ in outputs["replies"]}
+        assert max(used for *_, used in outputs["replies"]) == TOKENS * TURNS * QUESTIONS, "a reply counts once"
+        assert sorted(replies) == list(range(QUESTIONS))
+        for question, texts in replies.items():
+            messages_before = 2 * TURNS * (question // CUSTOMERS)
+            expected = [f"{messages_before + 2 * turn + 1} {question}/{turn}" for turn in range(TURNS)]
+            assert [text.rpartition(" ")[0] for text in texts] == expected, "a conversation lacks what was said"
+        assert len(paid) >= QUESTIONS * TURNS
+
+    report = crash_test(make_job, seeds=range(12), check=check, http=answer, compare=False)
+    make_job()
+    deaths = sum(count for kind, count in report.injected.items() if kind in DEADLY)
+    assert 0 < repeated <= 2 * CAPACITY * deaths, "of each open record, the call under way and the one before"
+
+
+def test_the_example_of_the_page_gives_each_ticket_to_its_team_whatever_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_KEY", "sk-0123456789-abcdefghi")
+    found = re.search(r"^```python triage.py\n(.*?)^```", (ROOT / "docs" / "ai.md").read_text("utf-8"), re.M | re.S)
+    assert found is not None
+    page = types.ModuleType("triage")
+    monkeypatch.setitem(sys.modules, "triage", page)
+    exec(found[1], vars(page))  # noqa: S102
+
+    def answer(request: Any) -> dict[str, Any]:
+        assert request.url == "https://models.example.com/v1/chat/completions"
+        assert dict(request.headers)["authorization"] == "Bearer sk-0123456789-abcdefghi"
+        team = "billing" if "paid" in json.loads(request.body)["messages"][0]["content"] else "shipping"
+        return completion(json.dumps({"team": team, "is_urgent": True}))
+
+    def check(outputs: Outputs) -> None:
+        triaged = sorted((row["id"], row["team"], row["urgent"]) for row in outputs.rows)
+        assert triaged == [(1, "shipping", True), (2, "billing", True)]
+
+    crash_test(page.job, seeds=range(3), check=check, http=answer)
