@@ -32,6 +32,7 @@ from clonos.operators.connector_contract import PartlyMalformed
 from clonos.operators.state.declared_state import DeclaredState
 from clonos.operators.state.state_changes import Section, decode_piece, encode_piece
 from clonos.operators.state.state_spec import Encoding
+from clonos.operators.steps.awaited_events import Awaits
 from clonos.operators.steps.enrich_batch import EncodedOutcomes
 from clonos_standby.driver.encoded_entries import has_identities, put_back, taken_out
 
@@ -187,6 +188,8 @@ class Redactor:
         if type(value) is EncodedOutcomes:
             each = tuple(self._outcome(service, one) for one in value.outcomes)
             return encode_outcome(service, EncodedOutcomes(each))
+        if type(value) is Awaits:
+            return outcome  # it has the name of an event, and no value
         origin = RedactedOrigin(RedactedKind.SERVICE, service)
         before = encode_outcome(service, value)
         after = encode_outcome(service, self._value(origin, value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -23,11 +24,11 @@ from clonos.core.model.options import Options
 from clonos.core.ports.redaction import RedactedOrigin
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import encode_value, rows_of
-from clonos.io.epochs.record_parts import StatePiece
+from clonos.io.epochs.record_parts import SourceRecords, StatePiece
 from clonos.operators.state.declared_state import DeclaredState
 from clonos.operators.state.state_changes import decode_piece
 from clonos.operators.state.state_spec import ANY, Encoding, StateKind, StateSpec
-from clonos.operators.steps.awaited_events import Event
+from clonos.operators.steps.awaited_events import Awaits, Event
 from clonos.operators.steps.enrich_batch import EncodedOutcomes
 from clonos_standby.driver.redactor import NotRedacted, Redactor
 from tests.unit.columns.test_column_windows import ColumnsOf
@@ -174,6 +175,19 @@ def test_the_outcome_of_a_call_for_several_keys_is_redacted_by_the_answer() -> N
     found = Redactor(hide_answers, "rows", {}, DeclaredState(())).redacted(EMPTY._replace(log=log)).log
     assert SECRET.encode() not in found
     assert [each for _, each in seen] == [str, ValueError]
+
+
+def test_the_outcome_of_a_call_that_awaits_an_event_stays_as_it_is() -> None:
+    log = d.completion(1, asked_of("talk", bytes(16)), encode_outcome("talk", Awaits("approval", b"part")))
+    found = Redactor(lambda _origin, _value: None, "rows", {}, DeclaredState(())).redacted(EMPTY._replace(log=log)).log
+    assert found == log
+
+
+def test_an_event_is_redacted_as_a_record() -> None:
+    batch = SourceRecords(0, 1, pickle.dumps([Event("approval", {"card": SECRET})]))
+    (found,) = Redactor(hide, "rows", {}, DeclaredState(())).redacted(EMPTY._replace(input=[batch])).input
+    assert isinstance(found, SourceRecords)
+    assert pickle.loads(found.batch) == [Event("approval", {"card": HIDDEN})]  # noqa: S301  this test has pickled it
 
 
 def test_state_that_no_step_declares_is_refused() -> None:

@@ -85,6 +85,8 @@ def hidden(value: Any) -> Any:
         return value.replace(SECRET, HIDDEN)
     if isinstance(value, dict):
         return {hidden(key): hidden(each) for key, each in value.items()}
+    if hasattr(value, "_fields"):  # a NamedTuple, such as an Event
+        return type(value)(*map(hidden, value))
     return type(value)(map(hidden, value)) if isinstance(value, list | tuple) else value
 
 
