@@ -28,7 +28,7 @@ from clonos.io.system.entropy import random_hash_seed
 from clonos.job.continuing.taking_over import built_of, slots_to_take_over
 from clonos.job.continuing.width_change import divided_cut
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
-from clonos.job.recording import RECORDED, check_record, epochs_folder, recording_of
+from clonos.job.recording import RECORDED, check_record, epochs_folder, recording_of, with_sink_digests
 from clonos.job.scaling_advice import check_scale
 from clonos.job.staging import session_of
 from clonos.job.starting import JobStart, default_store, identity_of
@@ -187,7 +187,7 @@ def _decided(graph: JobGraph, settings: JobSettings, start: JobStart) -> JobImag
     image = start.decide(image)
     check_scale(image, settings.run)
     check_record(image, settings.run)
-    return image
+    return with_sink_digests(settings.run, image)
 
 
 def _launch_spec(run: RunOptions, deployment: Deployment, image: bytes, store_url: str) -> SlotLaunchSpec:

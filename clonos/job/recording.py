@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,16 @@ def recording_of(run: RunOptions, image: JobImage, folder: Path) -> Recording | 
         return None
     root = Path(run.record_folder).absolute() if run.record_folder else folder
     return Recording(root, partial(_chosen, image, run.record), run.record_keep, run.record_limit_bytes)
+
+
+def with_sink_digests(run: RunOptions, image: JobImage) -> JobImage:
+    """Returns the job with digests of the rows that the sinks of the recorded tasks are given."""
+    recorded = {image.plan.vertex_of[task] for task in _chosen(image, run.record, image.plan)}
+    vertices = [
+        replace(each, has_sink_digests=True) if number in recorded else each
+        for number, each in enumerate(image.vertices)
+    ]
+    return replace(image, vertices=tuple(vertices))
 
 
 def check_record(image: JobImage, run: RunOptions) -> None:

@@ -12,6 +12,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from clonos.core.model.ids import CheckpointId
 from clonos.core.model.suspect import NO_SUSPECTS, Suspect
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
@@ -23,6 +24,7 @@ from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
+from clonos.operators.sink_digests import SinkDigests
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.declared_state import DeclaredState, StepState, full_name
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -79,7 +81,8 @@ class VertexImage:
     """Program of the tasks of a vertex.
 
     ``error_port`` is the output for records whose user code raised; None fails the task. ``suspects``: what of each
-    step a replay may not repeat, the likeliest first.
+    step a replay may not repeat, the likeliest first. ``has_sink_digests``: its snapshots have digests of the rows that
+    its sinks were given.
     """
 
     name: str
@@ -87,6 +90,7 @@ class VertexImage:
     inputs: tuple[Input, ...] = ()
     error_port: int | None = None
     suspects: Mapping[str, tuple[Suspect, ...]] = field(default_factory=dict)
+    has_sink_digests: bool = False
 
     def before(self, index: int) -> tuple[int, ...]:
         """Returns the indexes of all nodes in front of a node."""
@@ -154,6 +158,7 @@ class OperatorChain:
         self._drained: list[str] = []  # names of state that a change of widths needs empty
         self._key_sample = KeySample()
         self._ended = 0
+        self._sinks: SinkDigests | None = None
 
     # --- lifecycle
 
@@ -164,6 +169,7 @@ class OperatorChain:
         """
         assert mirror is None or isinstance(mirror, StateImage), "the image belongs to another kind of chain"
         self._state = StateBackend(mirror, context.inline_bytes_max)
+        self._watch_sinks(context.checkpoint)
         for node, operator in zip(reversed(self._image.nodes), reversed(self._operators), strict=True):
             if any(self._operators[follower].changes_rows for follower in node.followers):
                 operator.changes_rows = True
@@ -190,6 +196,11 @@ class OperatorChain:
         self._ended = self._ends.entries.get(0, 0)
         self._rows_inputs = [self._rows_input(each) for each in self._image.inputs]
         self._columns_inputs = [self._columns_input(each) for each in self._image.inputs]
+
+    def _watch_sinks(self, since: CheckpointId) -> None:
+        if self._image.has_sink_digests:
+            steps = [node.step for node in self._image.nodes]
+            self._sinks = SinkDigests(zip(steps, self._operators, strict=True), since)
 
     def _new_guard(self, node: Node, context: ChainContext) -> Guard:
         return Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
@@ -382,7 +393,8 @@ class OperatorChain:
         position = b"" if self._source is None else self._source.position()
         waiting = self._state.filled(self._drained)
         changes, more = self._state.take(full)
-        return ChainSnapshot(changes, position, more, waiting)
+        sinks = () if self._sinks is None else self._sinks.take(CheckpointId(checkpoint))
+        return ChainSnapshot(changes, position, more, waiting, sinks)
 
     def whole_state(self) -> Pieces | None:
         """Returns all keyed state as of the ``snapshot`` just taken; None while an earlier snapshot is being read."""

@@ -56,6 +56,11 @@ class ToImmediateSink(Operator):
         self._refusing = sink if isinstance(sink, RefusingSink) else None
         self._holds: Callable[[RecordBatch], bool] = getattr(sink, "holds", lambda batch: False)
 
+    @property
+    def port(self) -> int:
+        """Number of the output."""
+        return self._port
+
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
         if not self.guard.routes and not self.is_error_output:

@@ -12,6 +12,7 @@ from clonos.core.values import encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.elements import TimedRows, decode_elements, decode_records, join_elements
 from clonos.core.wire.capture_messages import digest_of
 from clonos.io.epochs.record_parts import EmittedOutput
+from clonos.replay.compared_sinks import ComparedSink
 from clonos.replay.epoch import Epoch
 from clonos.replay.replaying import Replayed, Sent
 
@@ -87,12 +88,15 @@ class ComparedSpan(NamedTuple):
 
 class EpochComparison(NamedTuple):
     """Result of a comparison. ``equal``: elements that are equal byte by byte; ``unknown``: those of which the record
-    has no digest. Elements are records, watermarks, barriers and the end of the stream."""
+    has no digest. Elements are records, watermarks, barriers and the end of the stream. ``equal_rows``,
+    ``unknown_rows``: of the sinks whose rows have digests."""
 
     equal: int
     unknown: int
     differences: list[Difference]
     spans: list[ComparedSpan]
+    equal_rows: int = 0
+    unknown_rows: int = 0
 
 
 def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
@@ -104,14 +108,33 @@ def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
     differences: list[Difference] = []
     spans: list[ComparedSpan] = []
     is_torn = replayed.error is not None and epoch.head.failure is None
+    sinks = replayed.chain.sinks
+    outputs = {each.output for each in sinks}
     for channel in sorted({*by_channel, *replayed.sent}):
         where, output = _output_of(replayed.image.plan, channel)
+        if output in outputs:
+            continue
         found = _compared_channel(by_channel.get(channel, []), replayed.sent.get(channel, []), where, is_torn, output)
         equal, unknown = equal + found.equal, unknown + found.unknown
         differences += found.differences
         spans += found.spans
+    for sink in sinks:
+        differences += _differences_of_rows(sink, is_torn or replayed.error is not None, replayed.gone_on is not None)
+        spans += [ComparedSpan(sink.output, *each) for each in sink.spans]
     differences.sort(key=lambda each: each.record or 0)
-    return EpochComparison(equal, unknown, differences, spans)
+    equal_rows, unknown_rows = sum(each.equal for each in sinks), sum(each.unknown for each in sinks)
+    return EpochComparison(equal, unknown, differences, spans, equal_rows, unknown_rows)
+
+
+def _differences_of_rows(sink: ComparedSink, is_torn: bool, has_gone_on: bool) -> Iterator[Difference]:
+    """Yields the first row that differs, and the rows that the replay did not give to the sink."""
+    where, other = f"to the sink {sink.step}", sink.other
+    if other is not None and not (other.is_further and has_gone_on):
+        was = "no further row" if other.is_further else ""
+        yield Difference(other.first, other.last, "", was, shown(other.row), where)
+    if sink.lacking and not is_torn:
+        rows = f"{sink.lacking:,} rows from {sink.count + 1:,} on"
+        yield Difference(None, None, "", rows, "nothing", where)
 
 
 def _compared_channel(

@@ -9,15 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
+from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.operator_chain import ChainContext, Mirror, StepFailed
 from clonos.io.epochs.record_parts import SourceRecords
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.chain import Node, OperatorChain, VertexImage
 from clonos.operators.chain_outputs import ToSink
 from clonos.operators.operator import Times
+from clonos.operators.sink_digests import output_of_sink
 from clonos.operators.split_source import OpenSplit, SourceHead
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
+from clonos.replay.compared_sinks import ComparedSink
 from clonos.replay.epoch import Epoch
 from clonos.replay.port import RecordEnded, RecordTorn
 from clonos.replay.record_hooks import Hook, HookedGuard, RecordAt, methods_for_batches
@@ -48,7 +51,7 @@ class ReplayChain(OperatorChain):
     def __init__(self, image: VertexImage, epoch: Epoch, hook: Hook | None = None) -> None:
         super().__init__(image)
         self.records = 0
-        self.sink_rows = 0  # rows that transactional sinks of the task were given
+        self.sink_rows = 0  # rows of transactional sinks of which the record has no digests
         self.failed_number: int | None = None
         self.made: list[Made] | None = None  # gets the results, if it is set before the chain is opened
         self.one_by_one = False  # each record is a batch of its own
@@ -56,6 +59,8 @@ class ReplayChain(OperatorChain):
         self._is_in_batch = False
         self._hook = hook
         self._recorded = RecordedSplits(epoch)
+        self.sinks: list[ComparedSink] = []
+        self._expected = {each.step: each for each in epoch.head.sinks}
         for node, operator in zip(image.nodes, self._operators, strict=True):
             if isinstance(operator, ToSink):
                 operator._sink = MemorySink(node.step, self)  # type: ignore[assignment]
@@ -77,6 +82,21 @@ class ReplayChain(OperatorChain):
         if self._source is not None:
             self._source.out = Counted(self._source.out, self)  # type: ignore[assignment]
         self._take_recorded()
+
+    def _watch_sinks(self, since: CheckpointId) -> None:
+        for node, operator in zip(self._image.nodes, self._operators, strict=True):
+            output, expected = output_of_sink(node.step, operator), self._expected.get(node.step)
+            if output is not None and expected is not None:
+                self.sinks.append(ComparedSink(operator, output, expected, self._records_of))
+
+    def _records_of(self, results: int) -> tuple[int, int, bool]:
+        """Returns the records that may have made results, and whether each is of one of them, in their order."""
+        size = self.records - self._first
+        return self._first + 1, max(self._first + 1, self.records), self._is_in_batch and results == size
+
+    def has_digests(self, step: str) -> bool:
+        """Returns whether the record has digests of the rows of a sink."""
+        return step in self._expected
 
     def _hooked(self, step: str, hook: Hook, process: Callable[..., None]) -> Callable[..., None]:
         """Returns what calls a hook in front of each batch of a step that processes whole batches."""
@@ -245,12 +265,12 @@ class MemorySink:
 
     def write(self, rows: list[Any]) -> None:
         """Notes rows."""
-        self._chain.sink_rows += len(rows)
+        self._chain.sink_rows += 0 if self._chain.has_digests(self._step) else len(rows)
         self._chain.note(self._step, rows)
 
     def write_columns(self, batch: RecordBatch) -> None:
         """Notes a batch."""
-        self._chain.sink_rows += batch.num_rows
+        self._chain.sink_rows += 0 if self._chain.has_digests(self._step) else batch.num_rows
         self._chain.note(self._step, batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:

@@ -132,7 +132,9 @@ class ReplayReport:
         equal = f"{_counted(comparison.equal, 'element')} of its output equal byte by byte"
         if comparison.unknown:
             equal += f", {comparison.unknown:,} not compared (the record has no digest of them)"
-        if rows := found.chain.sink_rows:
+        if comparison.equal_rows:
+            equal += f"; {_counted(comparison.equal_rows, 'row')} of its sinks equal"
+        if rows := found.chain.sink_rows + comparison.unknown_rows:
             equal += f"; {_counted(rows, 'row')} of its sink not compared (--elsewhere compares them)"
         return f"replayed: {_counted(found.emissions, 'step')}, {equal}"
 
@@ -214,7 +216,8 @@ class ReplayReport:
             "steps": self.replayed.emissions,
             "equal": self.comparison.equal,
             "not_compared": self.comparison.unknown,
-            "sink_rows": self.replayed.chain.sink_rows,
+            "sink_rows": self.replayed.chain.sink_rows + self.comparison.unknown_rows,
+            "equal_sink_rows": self.comparison.equal_rows,
             "as_recorded": self.is_as_recorded,
             "differing": None if self.changes is None else self.changes.differing,
             "likely_cause": self.likely_cause or None,

@@ -6,6 +6,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ from clonos.core.ports.task_port import (
     TaskStopped,
     Triggered,
 )
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import SinkRows, Snapshot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.capture_messages import digest_of
@@ -125,13 +126,18 @@ class _Port:
         act()
 
 
-def record_job(job: Job, folder: Path, *, barriers: dict[int, int] | None = None, epoch: int = 0) -> dict[str, Path]:
+def record_job(
+    job: Job, folder: Path, *, barriers: dict[int, int] | None = None, epoch: int = 0, has_sink_digests: bool = False
+) -> dict[str, Path]:
     """Runs a job and returns the record of each task by its name: of its last epoch from the barrier ``epoch`` on.
+    ``has_sink_digests``: the records have digests of the rows of sinks.
 
     ``barriers``: checkpoints by the number of emissions of each source before them. A task that fails is the last one.
     """
     options = Options(step_records_first=STEP_RECORDS, step_records_max=STEP_RECORDS)
     image = graph_of(job).compile(options)
+    if has_sink_digests:
+        image = replace(image, vertices=tuple(replace(each, has_sink_digests=True) for each in image.vertices))
     packed = pack(image)
     for sink in image.sinks.values():
         if isinstance(sink, TransactionalSink):
@@ -248,6 +254,10 @@ class _Recorded:
                     )
             writer.finish(self._head(epoch, offset))
 
+    def _sinks(self, epoch: int) -> tuple[SinkRows, ...]:
+        last = next((each.snapshot for each in reversed(self.port.emissions) if each.snapshot is not None), None)
+        return () if last is None else tuple(each for each in last.sinks if each.since == epoch)
+
     def _head(self, epoch: int, log_offset_bytes: int) -> RecordHead:
         plan = self.image.plan
         return RecordHead(
@@ -270,4 +280,5 @@ class _Recorded:
             missing=(),
             redacted=(),
             parts={},
+            sinks=self._sinks(epoch),
         )

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, Protocol
 
+from clonos.core.model.ids import CheckpointId
 from clonos.core.model.suspect import Suspect
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.recorder import Recorder
+from clonos.core.ports.task_snapshot import SinkRows
 from clonos.kernels.record_batch import RecordBatch
 
 ROWS_AT_ONCE: Final = 512
@@ -75,6 +77,7 @@ class ChainContext:
     is_shadow: bool = False  # the chain belongs to a shadow, which repeats its task's work in a standby's slot
     has_input: Callable[[], bool] = lambda: False  # whether input waits or may wait; for ``next_timer_ns`` only
     receivers: Mapping[int, int] = field(default_factory=dict)  # number of tasks at the edge of each output port
+    checkpoint: CheckpointId = field(default=CheckpointId(0))  # it is restored from; 0: the start of the job
 
 
 class Mirror(Protocol):
@@ -115,12 +118,15 @@ class ChainSnapshot(NamedTuple):
     the core. ``more`` has further pieces of the changes if encoding them would delay the task.
 
     ``waiting`` has the names of state in which records wait, such as open calls: a change of widths needs it empty.
+
+    ``sinks`` has what the sinks of a recorded task were given since the last call.
     """
 
     changes: bytes
     position: bytes
     more: Pieces | None = None
     waiting: tuple[str, ...] = ()
+    sinks: tuple[SinkRows, ...] = ()
 
 
 class NothingToRead(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -39,6 +39,19 @@ class StateSource(msgspec.Struct, frozen=True, array_like=True):
     objects: Count
 
 
+SINK_DIGEST_BYTES: Final = 4
+
+
+class SinkRows(msgspec.Struct, frozen=True, array_like=True):
+    """Rows that a sink of a task was given between two barriers. ``since``: the checkpoint of the first one.
+    ``digests``: of the first rows, one after the other, for a replay; zeros for a row without encoding."""
+
+    step: str
+    since: CheckpointId
+    rows: Count
+    digests: bytes
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """State from which a new incarnation starts, together with the causal log.
 
@@ -52,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     a later checkpoint, and that checkpoint. The job stops at the barrier of ``stops_at`` and all later ones; 0: at none
     that is known. ``sources`` says what of the state in the objects before it a task of another plan takes; the
     snapshot after it is full. ``waiting`` names the state in which records wait: another number of tasks cannot
-    take them.
+    take them. ``sinks`` has what the sinks of a recorded task were given since the barrier before.
     """
 
     format: int
@@ -78,6 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     stops_at: Annotated[CheckpointId, msgspec.Meta(ge=0)] = CheckpointId(0)
     sources: tuple[StateSource, ...] = ()
     waiting: tuple[str, ...] = ()  # "step/name of the state"
+    sinks: tuple[SinkRows, ...] = ()
 
     @property
     def is_at_stop(self) -> bool:

@@ -22,7 +22,7 @@ from clonos.core.log.determinants import elements_covered
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, LogId, SlotId, TaskId, journal_of, log_of
 from clonos.core.model.plan import Channel, Plan
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import SinkRows, Snapshot
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.capture_messages import (
     CapturedChunk,
@@ -170,6 +170,7 @@ class TaskCapture:
             for each in plan.outputs[self.task]
         ]
         self.is_whole = end is not None or entry.final
+        self.sinks: tuple[SinkRows, ...] = ()  # of a whole epoch
         if end is not None:
             self._end_at(end)
 
@@ -178,6 +179,7 @@ class TaskCapture:
         if self.journal is not None:
             self.journal.end_at_barrier(end.snapshot.journal_offset_bytes)
         seqs = dict(end.snapshot.outputs)
+        self.sinks = tuple(each for each in end.snapshot.sinks if each.since == self.entry.snapshot)
         for pages in self.outputs:
             pages.end_at(seqs.get(pages.channel.id, pages.next_seq))
         if self.log.is_read:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import OnDivergence, Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import ChainContext, Collector
@@ -65,4 +65,5 @@ def chain_context(
         is_shadow=activation.is_shadow,
         has_input=has_input,
         receivers=plan.receivers[vertex],
+        checkpoint=activation.snapshot.checkpoint if activation.snapshot else CheckpointId(0),
     )

@@ -530,6 +530,7 @@ class Task:
             metrics=self.log.metric_table.families(),
             stops_at=self.stops_at,
             waiting=taken.changes.waiting,
+            sinks=taken.changes.sinks,
         )
 
     # ------------------------------------------------------------------ emission

@@ -17,6 +17,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
+from clonos.core.ports.task_snapshot import SinkRows
 from clonos.core.wire.capture_messages import DIGEST_BYTES
 from clonos.core.wire.log_delta import Count
 
@@ -109,6 +110,7 @@ class EpochContent(NamedTuple):
     unfinished: bytes
     input: list[Input]
     expected: list[EmittedOutput]
+    sinks: tuple[SinkRows, ...] = ()
 
 
 class PartDigest(msgspec.Struct, frozen=True):
@@ -138,7 +140,7 @@ class RecordHead(msgspec.Struct, frozen=True):
     tasks by vertex, where they differ from the plan of the job. ``unfinished_bytes``: how many of the last bytes of the
     log are of a step that did not end. ``versions``: of Python and of the libraries, and ``hash_seed``.
     ``missing`` and ``redacted``: sentences about what the record lacks. ``options``: of the job, if the record has no
-    code; ``widths`` has all of them then.
+    code; ``widths`` has all of them then. ``sinks``: what the sinks of the task were given, if that was recorded.
     """
 
     format: int
@@ -161,6 +163,7 @@ class RecordHead(msgspec.Struct, frozen=True):
     redacted: tuple[str, ...]
     parts: dict[str, PartDigest]
     options: Options | None = None
+    sinks: tuple[SinkRows, ...] = ()
 
 
 class RecordDamaged(EnvironmentFault):

@@ -93,7 +93,7 @@ class EpochWriting:
                     writer.input(piece)
                 for emitted in content.expected:
                     writer.expected(emitted)
-                writer.finish(self._head(way, failed, redacted, len(content.unfinished)))
+                writer.finish(self._head(way, failed, redacted, content))
         except OSError as error:
             raise CaptureFailed(self.name, f"{folder} cannot be written: {error}") from None
         return folder
@@ -107,6 +107,7 @@ class EpochWriting:
             capture.log.unfinished,
             list(self._input()),
             [EmittedOutput(*_place(channel, chunk), chunk.payload) for channel, chunk in outputs],
+            capture.sinks,
         )
 
     def _redacted(self, content: EpochContent, redact: Redact) -> tuple[EpochContent, tuple[str, ...]]:
@@ -158,7 +159,7 @@ class EpochWriting:
         return self._job.image.new_chain(vertex).read_again(plan.index_of(capture.task), width, position, self._log)
 
     def _head(
-        self, way: RecordedWay, failed: JobFailed | None, redacted: tuple[str, ...], unfinished_bytes: int
+        self, way: RecordedWay, failed: JobFailed | None, redacted: tuple[str, ...], content: EpochContent
     ) -> RecordHead:
         capture, plan, job = self._capture, self._capture.plan, self._job
         widths = tuple(capture.view.widths) if job.has_code else tuple(plan.widths.items())
@@ -174,7 +175,7 @@ class EpochWriting:
             incarnation=capture.view.placements[capture.task].incarnation,
             widths=widths,
             log_offset_bytes=capture.log.start_bytes,
-            unfinished_bytes=unfinished_bytes,
+            unfinished_bytes=len(content.unfinished),
             is_whole=capture.is_whole,
             written_ns=wall_ns(),
             versions=dict(self._job.versions),
@@ -183,6 +184,7 @@ class EpochWriting:
             redacted=redacted,
             parts={},
             options=None if job.has_code else job.image.options,
+            sinks=content.sinks,
         )
 
 

@@ -73,8 +73,8 @@ class Redactor:
     def redacted(self, content: EpochContent) -> EpochContent:
         """Returns the content of a record as it may be written.
 
-        Once a value has changed, the digests of the live output and of the requests of calls are left out: they cannot
-        be compared with those of a replay, and a short secret can be guessed by its digest.
+        Once a value has changed, the digests of the live output, of the rows of sinks and of the requests of calls are
+        left out: they cannot be compared with those of a replay, and a short secret can be guessed by its digest.
 
         Raises: NotRedacted.
         """
@@ -85,6 +85,7 @@ class Redactor:
                 self._log(content.unfinished),
                 [self._input(each) for each in content.input],
                 content.expected,
+                content.sinks,
             )
         except (ClonosError, *UNPICKLABLE) as error:
             if isinstance(error, NotRedacted):
@@ -93,7 +94,10 @@ class Redactor:
         if not self._changed:
             return found
         return found._replace(
-            log=_without_requests(found.log), unfinished=_without_requests(found.unfinished), expected=[]
+            log=_without_requests(found.log),
+            unfinished=_without_requests(found.unfinished),
+            expected=[],
+            sinks=(),
         )
 
     # ------------------------------------------------------------------ values
@@ -205,10 +209,10 @@ class Redactor:
             yield structs.replace(piece, data=self._snapshot(piece) if is_first else self._changes(piece.data))
 
     def _snapshot(self, piece: StatePiece) -> bytes:
-        """Returns a snapshot without the metrics of user code, whose labels may have anything."""
+        """Returns a snapshot without the metrics of user code, whose labels may have anything, and without digests."""
         snapshot = decode_snapshot(piece.data, piece.name)
         changes = self._changes(snapshot.changes) if snapshot.changes else b""
-        return encode_snapshot(structs.replace(snapshot, changes=changes, metrics=()))
+        return encode_snapshot(structs.replace(snapshot, changes=changes, metrics=(), sinks=()))
 
     def _changes(self, data: bytes) -> bytes:
         changes = decode_piece(data)

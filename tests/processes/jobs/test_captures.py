@@ -242,3 +242,6 @@ def test_whole_epochs_of_a_running_job_are_recorded_and_repeat_themselves(tmp_pa
         assert (record.head.way, record.head.is_whole, record.head.missing) == (RecordedWay.RUNNING, True, ())
         report = replay(folders[0])
         assert report.differences == [], report
+        sinks = [(each.step, each.rows) for each in record.head.sinks]
+        assert sinks == ([("out", report.comparison.equal_rows)] if name == "total-0" else [])
+        assert report.comparison.equal_rows == (report.replayed.records if name == "total-0" else 0)

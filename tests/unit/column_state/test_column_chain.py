@@ -92,8 +92,8 @@ class Life:
         self.chain.open(context, restored, None)
 
     def barrier(self, checkpoint: int) -> None:
-        changes, _, more, _ = self.chain.snapshot(checkpoint, checkpoint == 0)
-        self.unread.append((changes, more))
+        found = self.chain.snapshot(checkpoint, checkpoint == 0)
+        self.unread.append((found.changes, found.more))
 
     def read(self) -> None:
         for changes, more in self.unread:

@@ -103,7 +103,8 @@ EMPTY = EpochContent([], b"", b"", [], [])
 
 def content_of(record: EpochRecord) -> EpochContent:
     pieces = [StatePiece(name, piece) for name, found in record.state() for piece in found]
-    return EpochContent(pieces, record.log(), b"", list(record.inputs()), list(record.expected()))
+    inputs, expected = list(record.inputs()), list(record.expected())
+    return EpochContent(pieces, record.log(), b"", inputs, expected, record.head.sinks)
 
 
 def redacted(source: Path, redact: Redact, *, has_code: bool = True, job: Job | None = None) -> Path:
@@ -115,7 +116,7 @@ def redacted(source: Path, redact: Redact, *, has_code: bool = True, job: Job | 
     redactor = Redactor(redact, "rows", senders, image.declared_state())
     content = redactor.redacted(content_of(record))
     folder = source.with_name(source.name + "-redacted")
-    head = replace(record.head, redacted=redactor.sentences)
+    head = replace(record.head, redacted=redactor.sentences, sinks=content.sinks)
     with RecordWriter(folder) as writer:
         if has_code:
             writer.job(record.job())
@@ -135,7 +136,8 @@ def redacted(source: Path, redact: Redact, *, has_code: bool = True, job: Job | 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Records of the tasks, after their first checkpoint."""
-    return record_job(cards_job(), tmp_path_factory.mktemp("cards"), barriers={2: 1}, epoch=1)
+    folder = tmp_path_factory.mktemp("cards")
+    return record_job(cards_job(), folder, barriers={2: 1}, epoch=1, has_sink_digests=True)
 
 
 SENTENCES = {
@@ -171,6 +173,7 @@ def test_a_record_in_which_nothing_was_redacted_is_compared(recorded: dict[str, 
     assert found.head.redacted == ()
     assert (found.log(), list(found.inputs())) == (source.log(), list(source.inputs()))
     assert list(found.expected()) == list(source.expected())
+    assert found.head.sinks == source.head.sinks
     assert replay(folder).is_as_recorded
 
 
@@ -184,6 +187,9 @@ def test_the_digests_of_requests_and_of_output_leave_with_no_redacted_record(rec
     assert set(asked) == {asked_of("holder_of", bytes(16))}
     assert len(asked) == 24
     assert list(record.expected()) == []
+    assert record.head.sinks == ()
+    ((name, (piece, *_)), *_) = record.state()
+    assert decode_snapshot(piece, name).sinks == ()
 
 
 def test_the_labels_of_metrics_are_left_out(recorded: dict[str, Path]) -> None:
