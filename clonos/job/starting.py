@@ -276,12 +276,23 @@ class JobStart:
         self._prepare_outputs(image, record.job_id, is_taken_over)
         if not is_taken_over:
             self.alarms = withdraw_rows(image, record.job_id, self.store.term, self._stages)
+            self.alarms += self._lost_calls(image)
             if self.is_resume:
                 remove_leftovers(self.store)  # after the withdrawal, which reads snapshots of void checkpoints
         if self._change is not None:
             job_id = record.job_id
             self._resumed = self._change.take_over(job_id) if is_taken_over else self._change.write(job_id)
         return record
+
+    def _lost_calls(self, image: JobImage) -> list[Alarm]:
+        """Returns an alarm if calls with an effect may be made again: the logs that had them died with a driver, or are
+        those of later checkpoints."""
+        if not (image.acting and self.is_resume and (self._dead or self._run.checkpoint is not None)):
+            return []
+        since = "the beginning" if self._resumed is None else f"checkpoint {self._resumed.checkpoint}"
+        text = f"calls with an effect that were made since {since} may be made again"
+        logger.warning("%s, by %s", text, ", ".join(image.acting))
+        return [Alarm(text, (("steps", ", ".join(image.acting)),))]
 
     def why_not_taken_over(self) -> str:
         """Returns why slots that have outlived their driver cannot go on as if nothing had happened; "" if they can."""

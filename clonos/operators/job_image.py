@@ -56,6 +56,7 @@ class JobImage:
     - ``classes``: classes registered by the modules of the job, by the name under which their values are encoded.
     - ``has_columns``: whether some step gives columns.
     - ``order``: sentences for users about the order of records.
+    - ``acting``: names of the steps with effects.
     - ``http``: settings of ``http.configure`` when the job was compiled, which a slot uses.
     """
 
@@ -69,6 +70,7 @@ class JobImage:
     acknowledged: Mapping[int, tuple[str, AcknowledgedSource]] = field(default_factory=dict)
     has_columns: bool = False
     order: OrderDescription = NO_ORDER
+    acting: tuple[str, ...] = ()
     http: SessionConfig = field(default_factory=common_settings)
 
     def new_chain(self, vertex: int) -> OperatorChain:

@@ -74,6 +74,11 @@ class ReplayChain(OperatorChain):
         assert self._state is not None, "a chain is opened before it is used"
         return self._state
 
+    @property
+    def replied_steps(self) -> list[str]:
+        """Steps whose functions do not run, because the log has what their calls have returned."""
+        return [node.step for node, each in zip(self._image.nodes, self._operators, strict=True) if each.has_calls]
+
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         collector: Any = context.collector
         if self.made is not None:

@@ -115,7 +115,13 @@ class ReplayReport:
         yield from self._end()
         yield from self._differences()
         yield from self._external()
-        yield from (f"note: {note}" for note in (*self.notes, *head.missing, *head.redacted))
+        yield from (f"note: {note}" for note in (*self.notes, *self._not_run(), *head.missing, *head.redacted))
+
+    def _not_run(self) -> list[str]:
+        return [
+            f"the function of {step} does not run: the log has what its calls have returned, so no change of it shows"
+            for step in self.replayed.chain.replied_steps
+        ]
 
     def _counts(self, figures: LogFigures) -> str:
         counts = [_counted(self.replayed.records, "record"), _counted(figures.calls, "call")]
@@ -231,7 +237,7 @@ class ReplayReport:
                 {"kind": each.kind, "what": each.what, "at": each.place} for each in self.replayed.isolation.refused
             ],
             "read_files": self.read_files,
-            "notes": [*self.notes, *head.missing, *head.redacted],
+            "notes": [*self.notes, *self._not_run(), *head.missing, *head.redacted],
         }
 
 

@@ -207,6 +207,7 @@ class _Compiler:
             acknowledged=acknowledged,
             has_columns=any(step.emits_columns for step in self._graph.steps),
             order=order,
+            acting=tuple(step.name for step in self._graph.steps if step.has_effects),
         )
 
     def places(self) -> tuple[tuple[int, ...], tuple[str, ...]]:

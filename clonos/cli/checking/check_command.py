@@ -23,7 +23,7 @@ FORMATS: Final = (TEXT, "json", "sarif")
 def add_check(commands: Any) -> None:
     """Adds the command to a parser."""
     check = commands.add_parser("check", help="find what a job does that a replay would not repeat, before it runs")
-    check.add_argument("job", nargs="?", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    check.add_argument("jobs", nargs="*", metavar="FILE[:NAME]", help="Python files; NAME selects one of several Jobs")
     check.add_argument("--static", action="store_true", help="look at the syntax alone, and run no line of the file")
     check.add_argument("--store", metavar="URL", help="compare the steps with those of this store or savepoint")
     check.add_argument(
@@ -51,11 +51,13 @@ def _checked(parsed: argparse.Namespace) -> int:
     if parsed.codes:
         print(codes_text())
         return 0
-    if not parsed.job:
+    if not parsed.jobs:
         raise JobError("clonos check looks at the job of a file: name it, as in clonos check job.py.")
-    file = Path(parsed.job.partition(":")[0])
-    settings = settings_for(file, _list(parsed.select), _list(parsed.ignore))
-    findings = [each for each in _findings(parsed, file) if settings.wants(each)]
+    findings: list[JobFinding] = []
+    for job in parsed.jobs:
+        file = Path(job.partition(":")[0])
+        settings = settings_for(file, _list(parsed.select), _list(parsed.ignore))
+        findings += [each for each in _findings(parsed, job, file) if settings.wants(each)]
     if findings or parsed.format != TEXT:
         print(formatted(findings, CheckFormat(parsed.format)))
     if parsed.format == TEXT:
@@ -64,10 +66,10 @@ def _checked(parsed: argparse.Namespace) -> int:
 
 
 def _list(given: list[str] | None) -> list[str]:
-    return [code.strip() for each in given or () for code in each.split(",")]
+    return [code.strip() for each in given or () for code in each.split(",") if code.strip()]
 
 
-def _findings(parsed: argparse.Namespace, file: Path) -> list[JobFinding]:
+def _findings(parsed: argparse.Namespace, name: str, file: Path) -> list[JobFinding]:
     from clonos.api.checks.code.job_findings import findings_of_job
     from clonos.api.checks.code.static_file import StaticFile
 
@@ -84,7 +86,7 @@ def _findings(parsed: argparse.Namespace, file: Path) -> list[JobFinding]:
     from clonos.job.description import graph_of, options_of
     from clonos.job.script.job_file import load_job
 
-    job = load_job(parsed.job)
+    job = load_job(name)
     graph = graph_of(job).intercepting(resolve_settings(options_of(job)).core.intercept)
     return findings_of_job(graph, os.path.relpath(file), _stored_steps(parsed.store))
 

@@ -60,7 +60,7 @@ def _codes(given: Any, where: str, key: str) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise JobError(f'{key} of {where} is a list of codes, such as ["CLN1", "CLN602"].')
     for each in given:
-        if not any(code.startswith(each) for code in THEMES):
+        if not each or not any(code.startswith(each) for code in THEMES):
             raise JobError(
                 f"{key} of {where or 'the command line'} names {each!r}, and no code begins so: clonos check --codes."
             )

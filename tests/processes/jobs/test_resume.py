@@ -51,7 +51,7 @@ class Typed:
             "from gated_source import GatedNumbers\n"
             'job = Job("typed", slots="process")\n'
             f"numbers = job.source(GatedNumbers(SimpleNamespace(path={str(folder / 'gate')!r})))\n"
-            'drawn = numbers.map(lambda n: {"n": n, "draw": random.getrandbits(40)})\n'
+            'drawn = numbers.map(lambda n: {"n": n, "draw": random.getrandbits(40)}, effects=True)\n'
             'drawn.sink(sqlite("table.db", "drawn", {"n": "INTEGER", "draw": "INTEGER"}))\n'
             'counted = drawn.key_by(lambda row: row["n"] % 3).stateful_map(\n'
             '    lambda _, seen, row: ((seen or 0) + 1, row | {"seen": (seen or 0) + 1}))\n'
@@ -139,6 +139,7 @@ def test_a_driver_that_is_killed_twice_leaves_each_row_in_its_tables_once(tmp_pa
     )
     errors += typed.end(300, "--resume")
     typed.check(300)
+    assert re.search(r"calls with an effect that were made since checkpoint \d+ may be made again, by map", errors)
     assert withdrawn(errors, "drawn") > 50
     assert withdrawn(errors, "latest") > 0
     assert "had left before the rollback" not in errors

@@ -165,6 +165,22 @@ def test_a_look_that_runs_no_line_finds_the_same_in_functions(found: Found, proj
     assert found(project, "--static", "job.py") == [each for each in FOUND if each[2] not in needs_the_graph]
 
 
+def test_several_files_are_looked_at_as_a_hook_gives_them(found: Found, project: Path) -> None:
+    project.joinpath("other.py").write_text(JOB, "utf-8")
+    one, both = found(project, "--static", "job.py"), found(project, "--static", "job.py", "other.py")
+    assert both[: len(one)] == one
+    assert {(line, code) for file, line, code in both if file == "other.py"} == {
+        (line, code) for file, line, code in one if file == "job.py"
+    }
+
+
+def test_an_empty_code_leaves_no_finding_out(check: Check, found: Found, project: Path) -> None:
+    assert found(project, "--ignore", "", "job.py") == FOUND
+    assert found(project, "--ignore", ",", "job.py") == FOUND
+    project.joinpath("pyproject.toml").write_text('[tool.clonos.check]\nignore = [""]\n', "utf-8")
+    assert "names '', and no code begins so" in check(project, "job.py").stderr
+
+
 def test_sarif_has_the_rules_and_a_place_for_each_result(check: Check, project: Path) -> None:
     (run,) = json.loads(check(project, "--format", "sarif", "job.py").stdout)["runs"]
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}

@@ -181,6 +181,13 @@ def test_the_jobs_of_this_test_have_what_a_log_may_have(tmp_path: Path) -> None:
     assert any("from 22:13:20.0" in text for text in texts)
 
 
+def test_the_report_names_a_step_whose_function_does_not_run(tmp_path: Path) -> None:
+    note = "the function of priced does not run: the log has what its calls have returned, so no change of it shows"
+    beside = _recorded(_calls_side_by_side, tmp_path / "beside")
+    assert {task: note in str(_report(folder)) for task, folder in beside.items()}["priced/0"]
+    assert not any(note in str(_report(folder)) for folder in _recorded(_calls, tmp_path / "plain").values())
+
+
 def fails_late(row: dict[str, Any]) -> int:
     return {n: n for n in range(59)}[row["n"]]
 
