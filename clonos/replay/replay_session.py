@@ -180,6 +180,9 @@ def _compared_elsewhere(
                 " another folder"
             )
             return found
+    if not found.results:
+        notes.append("there is nothing to compare: the epoch has no result")
+        return found
     notes.append(f"equal in {len(others)} other processes and folders, from {others[0]} to {others[-1]}")
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -41,6 +42,9 @@ LIMITS: Final = HttpLimits(
 )
 REFUSED: Final = range(400, 500)
 RETRIED: Final = frozenset({408, 425, 429})
+
+ADDRESS: Final = re.compile(r"[\w.-]+:\d+(/.*)?")
+"""Host and port, which are hardly ever meant as the name of a file."""
 
 
 class LineageWriter:
@@ -149,6 +153,10 @@ def _target(target: str) -> tuple[str, str]:
     if base.startswith(("http://", "https://")):
         path = os.environ.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage"
         return f"{base.rstrip('/')}/{path.lstrip('/')}", ""
+    if ADDRESS.fullmatch(base):
+        raise JobError(
+            f'lineage={target!r} is an address without a scheme: write "http://{base}", or "./{base}" for a file.'
+        )
     path = os.path.abspath(os.path.expanduser(base.removeprefix("file://")))
     if not os.path.isdir(folder := os.path.dirname(path)):
         raise JobError(f"lineage={target!r}: the folder {folder} is missing. Create it, or name another file.")

@@ -312,5 +312,7 @@ def test_a_file_gets_an_event_a_line_and_a_missing_folder_is_named(tmp_path: Pat
     assert [json.loads(line)["eventType"] for line in lines] == ["START", "COMPLETE"]
     with pytest.raises(JobError, match="missing"):
         LineageWriter(str(tmp_path / "no" / "events.jsonl"), _graph())
+    with pytest.raises(JobError, match=r'write "http://127\.0\.0\.1:4399"'):
+        LineageWriter("127.0.0.1:4399", _graph())
     with pytest.raises(JobError, match="OPENLINEAGE_URL"):
         LineageWriter("environment", _graph())
