@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,11 @@ def status(slot: Slot) -> list[Effect]:
     return slot.shell.take()
 
 
+def without_rows(lines: list[str]) -> list[str]:
+    """Lines of a story without the digests of rows, which a trace does not have."""
+    return [re.sub(r"taken=.*", "", line) for line in lines]
+
+
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_the_events_of_each_slot_of_a_world_have_the_same_effects_again(
     seed: int, traces: list[tuple[Slot, bytearray]]
@@ -47,4 +53,4 @@ def test_the_events_of_each_slot_of_a_world_have_the_same_effects_again(
     for slot, trace in traces:
         replayed = replay(bytes(trace))
         assert status(replayed) == status(slot)
-        assert replayed.story.lines() == slot.story.lines()
+        assert without_rows(replayed.story.lines()) == without_rows(slot.story.lines())

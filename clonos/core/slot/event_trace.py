@@ -35,9 +35,10 @@ from clonos.core.slot.slot_events import (
     StepEmitted,
     ThreadRaised,
 )
-from clonos.core.wire.channel_messages import Mark
+from clonos.core.wire.channel_messages import ChannelHandshake, Mark
 from clonos.core.wire.decoding import check_format
 from clonos.core.wire.message_codec import decode_message, encode_message
+from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 
 TRACE_FORMAT = 2
@@ -176,7 +177,13 @@ def _decode_event(record: bytes) -> Event:
 
 def _encode_received(event: MessageReceived) -> Values:
     is_read = type(event.message) is StandbyUpdate  # state for a mirror, with the snapshot's positions
-    return event.sender, encode_message(event.message), bytes(event.payload) if is_read else len(event.payload)
+    message = encode_message(_without_row(event.message))
+    return event.sender, message, bytes(event.payload) if is_read else len(event.payload)
+
+
+def _without_row(message: Message) -> Message:
+    """Returns a message without the digest of a row: a trace has no rows that could be compared with it."""
+    return msgspec.structs.replace(message, taken=None) if type(message) is ChannelHandshake else message
 
 
 def _decode_received(values: list[Any]) -> MessageReceived:
@@ -282,7 +289,8 @@ _DECODERS: dict[type, Callable[[list[Any]], Any]] = {
 
 
 def checksum(effects: list[Effect]) -> int:
-    """Returns a number that two equal lists of effects have in common; bytes of elements and state do not count."""
+    """Returns a number that two equal lists of effects have in common; bytes of elements and state do not
+    count, nor the digest of a row, which a trace does not have."""
     plain = [_plain_effect(each) for each in effects]
     return zlib.crc32(msgspec.msgpack.encode(plain, enc_hook=_plain))
 
@@ -291,7 +299,7 @@ def _plain_effect(asked: Effect) -> Values:
     kind = type(asked).__name__
     match asked:
         case effect.SendMessage(slot, message, payload):
-            return kind, slot, message, len(payload)
+            return kind, slot, _without_row(message), len(payload)
         case effect.PutCommand(task, thread, Delivered() as given):
             return kind, task, thread, msgspec.structs.replace(given, payload=b""), len(given.payload)
         case effect.StartTask(task, thread, activation):
