@@ -53,7 +53,7 @@ def test_messages_arrive_in_order_with_their_properties(rabbit: RabbitServer) ->
 
 
 def test_the_messages_that_wait_in_the_queue_are_known_with_those_that_were_not_read(rabbit: RabbitServer) -> None:
-    name = declare(rabbit, "waiting")
+    name = declare(rabbit, "pending")
     publish(rabbit, name, range(50))
     # A job is pickled as a whole, so that the connection and the task have one source.
     source, head = cloudpickle.loads(
