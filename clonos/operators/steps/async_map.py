@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
-from clonos.core.ports.recorder import OWN_KEY, CallingRecorder, CallLife, EventAwaited
+from clonos.core.ports.recorder import OWN_KEY, CallingRecorder, CallLife, EventAwaited, HoldingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.facts import Facts, KnownInputs, facts_of
@@ -113,6 +113,7 @@ class AsyncMap(Operator):
         self._logs_calls = logs_calls
         self._part_names: dict[int, list[bytes]] = {}  # of the open calls
         self._number, self._stride = 0, 1
+        self._holding = 0  # open records without a call of their own, as the task knows it
 
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
@@ -212,6 +213,12 @@ class AsyncMap(Operator):
             self._held.delete(number)
             for each in held:
                 self.pass_watermark(decode_watermark(each))
+
+    def _hold(self, asked: int) -> None:
+        """Tells the task how many open records wait without a call of their own. ``asked``: how many have one."""
+        held = len(self._open.entries) - asked
+        cast(HoldingRecorder, self._recorder).hold(held - self._holding)
+        self._holding = held
 
     @property
     def open_calls(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import CallLife, EventAwaited, HoldingRecorder
+from clonos.core.ports.recorder import CallLife, EventAwaited
 from clonos.core.values import encode_value
 from clonos.core.values.keys import state_key
 from clonos.operators.facts import Facts, KnownInputs
@@ -45,7 +45,6 @@ class AsyncStatefulMap(AsyncMap):
     called_with = (("key", "state", "value"),)
     is_per_record = False
 
-    _recorder: HoldingRecorder
     _table: Table
     _awaited: AwaitedEvents | None = None
 
@@ -65,7 +64,6 @@ class AsyncStatefulMap(AsyncMap):
         """See ``AsyncMap``."""
         super().__init__(step, function, capacity, False, policy, logs_calls=logs_calls)
         self._waiting: dict[Any, deque[int]] = {}  # by the stored key of an open call: records that wait for it
-        self._holding = 0
 
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
@@ -76,7 +74,7 @@ class AsyncStatefulMap(AsyncMap):
         if self._logs_calls:
             self._awaited = AwaitedEvents(scope)
         super().open(scope)
-        self._hold()
+        self._hold(len(self._waiting))
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for row, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
@@ -89,7 +87,7 @@ class AsyncStatefulMap(AsyncMap):
             else:
                 self._come(row, timestamp_ns)
         self._next.set(0, self._number)
-        self._hold()
+        self._hold(len(self._waiting))
 
     def _take_event(self, stored: Any, event: Event, timestamp_ns: int | None) -> None:
         assert self._awaited is not None, "only a step that logs its calls takes events"
@@ -131,7 +129,7 @@ class AsyncStatefulMap(AsyncMap):
             self._end_call(number, stored, found)
             self._ask_next(stored)
         self._next.set(0, self._number)
-        self._hold()
+        self._hold(len(self._waiting))
         self._pass_held()
 
     def _ask_next(self, stored: Any) -> None:
@@ -142,12 +140,6 @@ class AsyncStatefulMap(AsyncMap):
             self._ask(number, record, stored)
         else:
             del self._waiting[stored]
-
-    def _hold(self) -> None:
-        """Tells the task how many records wait without a call."""
-        held = len(self._open.entries) - len(self._waiting)
-        self._recorder.hold(held - self._holding)
-        self._holding = held
 
     def _perform(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> object:
         try:

@@ -14,7 +14,6 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
-from clonos.core.ports.recorder import HoldingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
@@ -69,7 +68,6 @@ class Enrich(AsyncMap):
 
     called_with = (("key",),)
 
-    _recorder: HoldingRecorder
     _answers: Table
     _followers: Table
 
@@ -98,7 +96,6 @@ class Enrich(AsyncMap):
         self._following: dict[int, list[int]] = {}  # call -> numbers of the records that wait for it, too
         self._ready: list[tuple[Any, Any]] = []
         self._ready_times: list[int] = []
-        self._holding = 0
 
     @property
     def state_specs(self) -> tuple[StateSpec, ...]:
@@ -112,7 +109,7 @@ class Enrich(AsyncMap):
             for key, (outcome, instant_ns) in self._answers.contents().items()
         }
         super().open(scope)
-        self._hold()
+        self._hold(len(self._asked))
 
     # --- records
 
@@ -133,7 +130,7 @@ class Enrich(AsyncMap):
                 self._wait(record, timestamp_ns, argument, stored, cached)
         if self._number != first:
             self._next.set(0, self._number)
-            self._hold()
+            self._hold(len(self._asked))
         self._emit_ready()
 
     def _wait(self, record: Any, timestamp_ns: int | None, argument: Any, stored: Any, cached: Cached | None) -> None:
@@ -166,12 +163,6 @@ class Enrich(AsyncMap):
         for number, call in self._followers.entries.items():
             self._following.setdefault(call, []).append(number)
 
-    def _hold(self) -> None:
-        """Tells the task how many records wait without a call."""
-        held = len(self._open.entries) - len(self._asked)
-        self._recorder.hold(held - self._holding)
-        self._holding = held
-
     # --- answers
 
     def _now_ns(self) -> int:
@@ -198,7 +189,7 @@ class Enrich(AsyncMap):
         self._settle()
 
     def _settle(self) -> None:
-        self._hold()
+        self._hold(len(self._asked))
         self._emit_ready()
         self._pass_held()
 
