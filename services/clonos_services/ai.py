@@ -6,6 +6,7 @@
         return model(question).text
 
 - The whole reply is recorded, or the error. A call whose process dies before that is made again: it is no effect.
+- Of what was asked the log has a digest.
 - A status of 400 or above, and a reply that cannot be used, is an error of the call. So a step with ``retries=`` asks
   again.
 - The key is looked up for each request that is sent, and is not recorded.
@@ -16,25 +17,30 @@ Outside a job a call is made each time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, cast
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.io.http.http_errors import redacted_url
-from clonos_services.ai_reply import ChatInvalid, ModelReply, ReplyInvalid, ToolCall, Usage, reply_of, response_format
+from clonos_services.ai_reply import ModelReply, ReplyInvalid, ToolCall, Usage, reply_of, response_format
 from clonos_services.calls import recorded_call
-from clonos_services.http_response import Response
-from clonos_services.http_session import Session
+from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
+from clonos_services.model_endpoint import OPENAI, ApiKey, ModelCallInvalid, ModelEndpoint, endpoint_of
 
-__all__ = ["chat", "Chat", "ModelReply", "Usage", "ToolCall", "ReplyInvalid", "ChatInvalid"]
+__all__ = [
+    "chat",
+    "Chat",
+    "ModelReply",
+    "Usage",
+    "ToolCall",
+    "embeddings",
+    "EmbeddingModel",
+    "EmbeddingReply",
+    "ReplyInvalid",
+    "ModelCallInvalid",
+]
 
-OPENAI: Final = "https://api.openai.com/v1"
 PATH: Final = "/chat/completions"
 SERVICE: Final = "ai.chat"
-MASK: Final = b"***"
-MASKED_CHARACTERS_MIN: Final = 16
-"""Shorter keys, such as "none", are words that a reply may have."""
 
 UNSUPPORTED: Final = {
     "stream": "stream= is not supported: the reply is recorded as a whole",
@@ -43,22 +49,12 @@ UNSUPPORTED: Final = {
 }
 
 
-class SecretKey(Protocol):
-    """Key that is looked up where it is used, such as ``secrets.env(...)``."""
-
-    def reveal(self) -> str:
-        """Returns the key."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Chat:
     """Model that answers conversations, made by ``chat``. It has no connection of its own and may be pickled."""
 
     model: str
-    base_url: str
-    api_key: str | SecretKey | None = field(repr=False)
-    session: Session = field(repr=False)
+    endpoint: ModelEndpoint = field(repr=False)
 
     def __call__(
         self,
@@ -78,36 +74,29 @@ class Chat:
             parameters: more parameters of the protocol, such as ``temperature=`` and ``max_tokens=``, as plain values.
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; ReplyInvalid;
-        ChatInvalid; SecretMissing for a key that is not in this process.
+        ModelCallInvalid; SecretMissing for a key that is not in this process.
         """
         asked: dict[str, Any] = {"model": self.model, "messages": _conversation(messages), **parameters}
         if problem := next((UNSUPPORTED[name] for name in parameters if name in UNSUPPORTED), ""):
-            raise ChatInvalid(problem)
+            raise ModelCallInvalid(problem)
         if tools is not None:
             asked["tools"] = list(tools)
         if response is not None:
             if "response_format" in parameters:
-                raise ChatInvalid("it has both response= and response_format=")
+                raise ModelCallInvalid("it has both response= and response_format=")
             asked["response_format"] = response_format(response)
-        url = self.base_url + PATH
+        url = self.endpoint.base_url + PATH
 
         def perform(key: str) -> bytes:  # the request inside derives its own key
-            return self._sent(asked, response)
+            content = self.endpoint.answer(PATH, asked)
+            self._reply(content, response)  # raises inside the recorded call, so that a step with retries= asks again
+            return content
 
         content = cast(bytes, recorded_call(SERVICE, lambda: (url, asked), perform))
         return self._reply(content, response)
 
-    def _sent(self, asked: Mapping[str, Any], response: type | None) -> bytes:
-        """Sends the request; returns the body of a reply that can be used."""
-        key = self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()
-        headers = {"authorization": f"Bearer {key}"} if key else None
-        found = self.session.post(self.base_url + PATH, headers=headers, json=asked, intent=False)
-        content = _masked(found, key or "").raise_for_status().content
-        self._reply(content, response)  # raises inside the recorded call, so that a step with retries= asks again
-        return content
-
     def _reply(self, content: bytes, response: type | None) -> ModelReply:
-        return reply_of(content, redacted_url(self.base_url + PATH), self.model, response)
+        return reply_of(content, self.endpoint.shown_url(PATH), self.model, response)
 
 
 @explains_calls
@@ -115,7 +104,7 @@ def chat(
     model: str,
     *,
     base_url: str = OPENAI,
-    api_key: str | SecretKey | None = None,
+    api_key: ApiKey = None,
     timeout: float = 60.0,
     retries: int = 3,
     headers: Mapping[str, str] | None = None,
@@ -132,29 +121,11 @@ def chat(
             waits as long as the server's ``Retry-After`` asks.
         headers: further headers of each request.
 
-    Raises: ChatInvalid: the address is no HTTP address, or the model has no name; SettingInvalid for a timeout or
+    Raises: ModelCallInvalid: the address is no HTTP address, or the model has no name; SettingInvalid for a timeout or
     retries that cannot be used.
     """
-    try:
-        parts = urlsplit(base_url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise ChatInvalid(f"base_url= is {redacted_url(base_url)!r}, expected http:// or https:// without a query")
-    if not model:
-        raise ChatInvalid("the model has no name")
-    session = Session(timeout=timeout, retries=retries, headers=headers)
-    return Chat(model, base_url.rstrip("/"), api_key, session)
+    return Chat(model, endpoint_of(model, base_url, api_key, timeout, retries, headers))
 
 
 def _conversation(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-
-
-def _masked(response: Response, key: str) -> Response:
-    """Returns a response that does not repeat the key."""
-    if not key or (response.ok and len(key) < MASKED_CHARACTERS_MIN):
-        return response
-    content = response.content.replace(key.encode(), MASK)
-    return replace(response, content=content, reason=response.reason.replace(key, MASK.decode()))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault
 from clonos.io.http.http_errors import shown_text
+from clonos_services.model_endpoint import ModelCallInvalid
 
 REFERENCE: Final = "#/$defs/"
 CUT_SHORT: Final = "length"
 SHOWN_CHARACTERS_MAX: Final = 200
 
+Sent = TypeVar("Sent")
+
 
 class ReplyInvalid(EnvironmentFault):
-    """A model's server has answered with something other than a chat completion, or the model with something other than
+    """A model's server has answered with something other than the protocol says, or the model with something other than
     what ``response=`` or a tool needs."""
 
     url: str
@@ -30,15 +35,6 @@ class ReplyInvalid(EnvironmentFault):
             f"the reply of the model {self.model} at {self.url} cannot be used: {self.problem}. It begins with:"
             f" {self.excerpt}"
         )
-
-
-class ChatInvalid(JobError):
-    """A model cannot be asked like this."""
-
-    problem: str
-
-    def __str__(self) -> str:
-        return f"a call of a model is wrong: {self.problem}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,9 @@ class _Details(msgspec.Struct):
     cached_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class UsageSent(msgspec.Struct):
+    """Tokens of a reply, as a server sends them."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
@@ -125,24 +123,44 @@ class _Usage(msgspec.Struct):
 class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     model: str | None = None
-    usage: _Usage | None = None
+    usage: UsageSent | None = None
 
 
-class _Unusable(Exception):
-    """A part of a reply cannot be used."""
+class Unusable(Exception):
+    """A part of a reply cannot be used: its text says why."""
+
+
+def decoded(content: bytes, shape: type[Sent], name: str) -> Sent:
+    """Returns the body of a reply, which should be a ``name``. Raises: Unusable."""
+    try:
+        return msgspec.json.decode(content, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable(f"it is no {name}: {error}") from error
+
+
+@contextmanager
+def explained(content: bytes, url: str, model: str) -> Iterator[None]:
+    """Makes ``Unusable`` the error of a call. Raises: ReplyInvalid."""
+    try:
+        yield
+    except Unusable as problem:
+        excerpt = shown_text(content.decode("utf-8", "replace")[:SHOWN_CHARACTERS_MAX])
+        raise ReplyInvalid(url, model, str(problem), excerpt) from None
+
+
+def usage_of(sent: UsageSent | None) -> Usage:
+    """Returns the tokens that a server has sent with a reply."""
+    if sent is None:
+        return Usage()
+    cached = sent.prompt_tokens_details.cached_tokens if sent.prompt_tokens_details else 0
+    return Usage(sent.prompt_tokens, sent.completion_tokens, sent.total_tokens, cached or 0)
 
 
 def reply_of(content: bytes, url: str, model: str, response: type | None) -> ModelReply:
     """Returns the reply that the body of a chat completion has. Raises: ReplyInvalid."""
-    try:
-        try:
-            found = msgspec.json.decode(content, type=_Completion)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise _Unusable(f"it is no chat completion: {error}") from error
+    with explained(content, url, model):
+        found = decoded(content, _Completion, "chat completion")
         return _reply(found, msgspec.json.decode(content), model, response)
-    except _Unusable as problem:
-        excerpt = shown_text(content.decode("utf-8", "replace")[:SHOWN_CHARACTERS_MAX])
-        raise ReplyInvalid(url, model, str(problem), excerpt) from None
 
 
 def _reply(found: _Completion, body: dict[str, Any], model: str, response: type | None) -> ModelReply:
@@ -153,14 +171,12 @@ def _reply(found: _Completion, body: dict[str, Any], model: str, response: type 
         message["tool_calls"] = body["choices"][0]["message"]["tool_calls"]
     if answer.refusal is not None:
         message["refusal"] = answer.refusal
-    used = found.usage or _Usage()
-    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else 0
     return ModelReply(
         answer.content or "",
         message,
         calls,
         None if response is None or calls else _value(choice, response),
-        Usage(used.prompt_tokens, used.completion_tokens, used.total_tokens, cached or 0),
+        usage_of(found.usage),
         choice.finish_reason or "",
         found.model or model,
         body,
@@ -171,34 +187,34 @@ def _tool_call(call: _ToolCall) -> ToolCall:
     try:
         arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _Unusable(f"the arguments of the tool {call.function.name} are no JSON object: {error}") from error
+        raise Unusable(f"the arguments of the tool {call.function.name} are no JSON object: {error}") from error
     return ToolCall(call.id, call.function.name, arguments)
 
 
 def _value(choice: _Choice, response: type) -> Any:
     answer = choice.message
     if answer.refusal is not None:
-        raise _Unusable(f"the model refuses: {shown_text(answer.refusal)}")
+        raise Unusable(f"the model refuses: {shown_text(answer.refusal)}")
     if choice.finish_reason == CUT_SHORT:
-        raise _Unusable("it was cut because it has too many tokens. Raise max_tokens=")
+        raise Unusable("it was cut because it has too many tokens. Raise max_tokens=")
     try:
         return msgspec.json.decode(answer.content or "", type=response)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _Unusable(f"its text is no {response.__qualname__}: {error}") from error
+        raise Unusable(f"its text is no {response.__qualname__}: {error}") from error
 
 
 def response_format(response: type) -> dict[str, Any]:
     """Returns the parameter ``response_format`` by which the model answers with the fields of a class.
 
-    Raises: ChatInvalid: the class has no fields, or a field that has no JSON schema.
+    Raises: ModelCallInvalid: the class has no fields, or a field that has no JSON schema.
     """
     try:
         (root,), parts = msgspec.json.schema_components((response,), ref_template=REFERENCE + "{name}")
     except (TypeError, RecursionError) as error:
-        raise ChatInvalid(f"response= cannot be described as JSON: {error}") from error
+        raise ModelCallInvalid(f"response= cannot be described as JSON: {error}") from error
     name = root.get("$ref", "").removeprefix(REFERENCE)
     if parts.get(name, {}).get("type") != "object":
-        raise ChatInvalid(f"response= is {response!r:.200}, expected a dataclass, a TypedDict or a msgspec.Struct")
+        raise ModelCallInvalid(f"response= is {response!r:.200}, expected a dataclass, a TypedDict or a msgspec.Struct")
     schema: dict[str, Any] = {**parts[name], "$defs": parts}
     if json.dumps(parts).count(f'"{REFERENCE}{name}"') == 0:
         schema["$defs"] = {other: part for other, part in parts.items() if other != name}

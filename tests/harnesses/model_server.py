@@ -1,18 +1,24 @@
-"""Server on loopback that speaks the protocol of chat completions: counts, and fails, limits, drips or breaks off as it
-is told."""
+"""Server on loopback that speaks the protocol of chat completions and of embeddings: counts, and fails, limits, drips
+or breaks off as its script says."""
 
 from __future__ import annotations
 
 import json
+import math
 import threading
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from struct import pack
 from typing import Any, NamedTuple
+from zlib import crc32
 
 DRIP_PAUSE_S = 0.02
+DIMENSIONS = 8
+TEXT_CHARACTERS_MAX = 1_000
 
 
 class Answer(NamedTuple):
@@ -54,9 +60,40 @@ def sends(content: str | None, **parts: Any) -> Answer:
     return Answer(body=json.dumps(completion(content, **parts)).encode())
 
 
+def embedding(text: str, dimensions: int = DIMENSIONS) -> list[float]:
+    """Vector of length 1 of a text: texts with words in common are near to each other."""
+    vector = [0.1] * dimensions
+    for word in text.lower().split():
+        vector[crc32(word.encode()) % dimensions] += 1
+    length = math.hypot(*vector)
+    return [number / length for number in vector]
+
+
+def vectors(request: dict[str, Any]) -> dict[str, Any]:
+    """Body of the reply to a request for vectors, which has used a token for each word."""
+    found = [embedding(text, request.get("dimensions", DIMENSIONS)) for text in request["input"]]
+    is_packed = request.get("encoding_format") == "base64"
+    sent = [b64encode(pack(f"<{len(each)}f", *each)).decode() if is_packed else each for each in found]
+    words = sum(len(text.split()) for text in request["input"])
+    return {
+        "object": "list",
+        "model": "e-2026",
+        "data": [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(sent)],
+        "usage": {"prompt_tokens": words, "total_tokens": words},
+    }
+
+
+def embeds(request: dict[str, Any]) -> Answer:
+    """Answer with vectors; a refusal if a text is too long."""
+    if any(len(text) > TEXT_CHARACTERS_MAX for text in request["input"]):
+        return Answer(400, b"a text is too long")
+    return Answer(body=json.dumps(vectors(request)).encode())
+
+
 @dataclass
 class ModelServer:
-    """A running server. ``script``: its next answers; after them it says how many requests it has had."""
+    """A running server. ``script``: its next answers; after them it gives vectors, or says how many requests it has
+    had."""
 
     url: str
     asked: list[Asked] = field(default_factory=list)
@@ -68,7 +105,9 @@ class ModelServer:
         """Remembers a request; returns its answer."""
         with self.lock:
             self.asked.append(asked)
-            return self.script.popleft() if self.script else sends(f"number {len(self.asked)}")
+            if self.script:
+                return self.script.popleft()
+            return embeds(asked.body) if asked.path.endswith("/embeddings") else sends(f"number {len(self.asked)}")
 
 
 @contextmanager

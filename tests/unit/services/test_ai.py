@@ -94,6 +94,17 @@ def test_the_next_incarnation_gets_the_logged_reply_without_a_request_and_withou
         model(QUESTION)
 
 
+def test_the_log_has_the_reply_and_of_a_long_conversation_a_digest(server: ModelServer) -> None:
+    long = [{"role": "user", "content": f"question {number} " * 1_000} for number in range(20)]
+    reported: dict[bytes, bytes] = {}
+    run(lambda record: ai.chat("m", base_url=server.url)(long).text, reported)
+    (outcome,) = reported.values()
+    assert len(server.asked[0].body["messages"]) == 20
+    assert b"number 1" in outcome
+    assert b"question" not in outcome
+    assert len(outcome) < 300
+
+
 def test_a_key_that_the_server_repeats_is_in_no_error_and_in_no_entry_of_the_log(server: ModelServer) -> None:
     server.script += [Answer(401, f"wrong key: {KEY}".encode()), sends(f"You are {KEY}."), Answer(200, KEY.encode())]
     recorder, model = FakeRecorder(), ai.chat("m", base_url=server.url, api_key=KEY)
@@ -241,7 +252,7 @@ def test_a_reply_that_cannot_be_used_names_what_is_wrong_and_where(server: Model
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_is_sent(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ai.ChatInvalid) as raised:
+    with pytest.raises(ai.ModelCallInvalid) as raised:
         call()
     assert message in str(raised.value)
 
