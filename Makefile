@@ -35,8 +35,8 @@ EXHAUSTIVE_MINUTES := 3.5
 ESSENTIAL := tests/tidy tests/unit tests/worlds tests/fuzz
 test: setup brokers ## Everything that .ci/run asks for: static gates, unit, processes, connectors, Spark, then worlds, fuzz
 	@status=0; \
-	$(PYTEST) $(WORKERS) $(ESSENTIAL) -m "not ($(EXHAUSTIVE))" --example-seconds 0.25 $(ARGS) || status=$$?; \
-	$(PYTEST) $(WORKERS) tests/processes tests/connectors tests/spark $(ARGS) || status=$$?; \
+	$(PYTEST) $(WORKERS) $(ESSENTIAL) -m "not ($(EXHAUSTIVE))" --example-seconds 0.25 --run-share 0.45 $(ARGS) || status=$$?; \
+	$(PYTEST) $(WORKERS) tests/processes tests/connectors tests/spark --run-share 0.95 $(ARGS) || status=$$?; \
 	$(PYTEST) $(WORKERS) tests/worlds tests/fuzz -m "$(EXHAUSTIVE)" --minutes $(EXHAUSTIVE_MINUTES) $(ARGS) || status=$$?; \
 	exit $$status
 

@@ -22,8 +22,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
 from tests.properties import is_property, run_in_portions
+from tests.run_limit import RunLimit, Unbegun
 from tests.speed import SLOWNESS, scaled
-from tests.stages import SHARES, STAGES, Progress, group_of, stage_of
+from tests.stages import RUNS, SHARES, STAGES, Progress, group_of, stage_of
 from tests.worlds.search import Search
 
 # The result of a test does not depend on the speed of the machine.
@@ -38,6 +39,8 @@ GARBAGE_SEARCHED_EVERY = 20_000
 """Objects that are made between two searches for garbage: Python's 700 take a fortieth of the time of all tests."""
 PROGRESS = pytest.StashKey[Progress]()
 CONTROLS_S = pytest.StashKey[float]()
+LIMIT = pytest.StashKey[RunLimit]()
+UNBEGUN = pytest.StashKey[Unbegun]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,6 +63,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="S",
         help="give S seconds to each property test after its first examples",
     )
+    group.addoption(
+        "--run-share",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="begin no slow test after this share of the minutes that .ci/run gives to all its runs",
+    )
     group.addoption("--fuzz-inputs", type=int, default=20_000, metavar="N", help="feed N inputs to all targets of fuzz")
     group.addoption("--fuzz-requests", type=int, default=200, metavar="N", help="send N made-up requests to a server")
 
@@ -70,6 +80,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PROGRESS] = Progress()
     config.pluginmanager.register(config.stash[PROGRESS])
     config.stash[CONTROLS_S] = 0.0
+    config.stash[UNBEGUN] = Unbegun()
+    config.pluginmanager.register(config.stash[UNBEGUN])
+    limit = config.stash[LIMIT] = RunLimit.of(os.environ, config.getoption("--run-share"))
+    if config.option.minutes is not None:
+        config.option.minutes = limit.exhaustive_minutes(time.time(), config.option.minutes)
 
 
 def pytest_report_header() -> str:
@@ -135,9 +150,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin no test on Spark without Java, and no control after the minutes of all controls."""
+    """Begin no test on Spark without Java, no control after the minutes of all controls, and none after the run's."""
     stage, minutes = stage_of(item), item.config.getoption("--minutes")
     item.user_properties.append(("stage", stage.name))
+    is_slow = stage in RUNS[1] or stage.name == "controls" or item.get_closest_marker("slow") is not None
+    if refusal := item.config.stash[LIMIT].refusal(time.time(), is_slow):
+        item.user_properties.append(("unbegun", refusal))
+        pytest.skip(refusal)
     if stage.name == "controls":
         item.user_properties.append(("controls", (0, 1)))
         if minutes is not None and item.config.stash[CONTROLS_S] > 60 * minutes * SHARES["controls"]:
@@ -177,8 +196,8 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what each stage took, and how far what has minutes came."""
-    for line in config.stash[PROGRESS].lines():
+    """Say what each stage took, how far what has minutes came, and what the run had no time for."""
+    for line in config.stash[PROGRESS].lines() + config.stash[UNBEGUN].lines():
         terminalreporter.write_line(line)
 
 

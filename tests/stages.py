@@ -26,8 +26,8 @@ STAGES = (
     Stage("worlds", budget_s=160, timeout_s=120),
     Stage("fuzz", budget_s=40, timeout_s=120),
     Stage("spark", budget_s=250, timeout_s=200),
-    Stage("connectors", budget_s=330, timeout_s=180),
     Stage("processes", budget_s=400, timeout_s=180),
+    Stage("connectors", budget_s=330, timeout_s=180),
     Stage("controls", budget_s=120, timeout_s=180),
     Stage("exhaustive", budget_s=120, timeout_s=600),
 )

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.speed import scaled
 from tests.tidy.source import PACKAGE_FOLDERS
 
-LIMIT_S: Final = 50.0
+LIMIT_S: Final = scaled(100.0)
 ENVIRONMENT: Final = {"PYTHONPATH": os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())}
 
 

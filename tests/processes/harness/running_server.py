@@ -20,8 +20,9 @@ from clonos.server.supervision.job_folder import JobFolder
 from clonos_chaos.project.served import server_process
 from clonos_chaos.project.served.server_process import ServerProcess
 from tests.processes.harness.running_program import ENVIRONMENT
+from tests.speed import scaled
 
-LIMIT_S: Final = 150.0
+LIMIT_S: Final = scaled(150.0)
 LOOK_EVERY_S: Final = 0.02
 TOKEN: Final = server_process.TOKEN
 READ_TOKEN: Final = "read-token-of-the-tests"

@@ -14,6 +14,7 @@ from clonos.job import Job
 from clonos.job.run_register import RegisteredRun, write_record
 from clonos.job.script.job_file import load_job
 from clonos.kernels.choice import kernels_in_use
+from tests.speed import scaled
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"
 TOO_LARGE_BYTES = 1 << 46
@@ -141,7 +142,7 @@ def test_explain_shows_the_plan_without_spark_processes_and_a_store(tmp_path: Pa
         " print({'pyspark', 'pyarrow', 'multiprocessing.process'} & set(sys.modules)); sys.exit(code)"
     )
     command = (sys.executable, "-c", code, "explain", job, "--option", "parallelism=3")
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=scaled(30))
     assert ended.stderr == ""
     assert "1. source-map-sink: 3 tasks" in ended.stdout
     assert "the splits of source are not known yet: no file matches 'missing/*.txt'" in " ".join(ended.stdout.split())

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 
 from clonos import Expr, coalesce, col, concat_str, lit, max_horizontal, min_horizontal, when
 from clonos.expressions.expression_errors import ExpressionMisused
+from tests.speed import scaled
 from tests.unit.expressions.expression_texts import NAMES, expressions
 
 FUNCTIONS = {each.__name__: each for each in (col, lit, when, coalesce, concat_str, min_horizontal, max_horizontal)}
@@ -168,4 +169,4 @@ from clonos import Job, col, when
 when(col("a").str.contains("x") & (col("at").dt.year() > 2000)).then(1).otherwise(col("b").cast("int32"))
 assert "pyarrow" not in sys.modules and "numpy" not in sys.modules
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=scaled(60)).returncode == 0
