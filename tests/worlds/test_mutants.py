@@ -192,6 +192,8 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "what_was_read_outlives_its_generation": ("53 widths change", 0),
     "waiting_rows_are_dealt": ("53 step whose rows wait changes its width", 0),
     "drains_are_not_recorded": ("53 task whose rows wait dies when it has stored its snapshot of the cut", 0),
+    "starts_withdraw_no_rows": ("53 job resumes with fewer sinks, and then with as many as before", 1),
+    "starts_commit_prepared_output_again": ("53 job with prepared output resumes with other widths", 0),
     "numbers_of_returning_tasks_are_forgotten": ("53 sink has fewer tasks for a while", 0),
     "tasks_that_return_begin_at_zero": ("53 sink has fewer tasks for a while", 0),
     "splits_that_others_have_found_are_forgotten": ("53 source has fewer tasks for a while", 0),

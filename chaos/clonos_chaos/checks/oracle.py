@@ -74,6 +74,7 @@ class Oracle:
         self.incarnations = {names[name]: self.retired.pop(name) for name in list(self.retired) if name in names}
         self.logs.forget_plan()
         self.channels.forget_plan()
+        self.situations.forget_plan()
         self.survival.renumber(before, plan)
 
     def viewed(self, view: View) -> bool:

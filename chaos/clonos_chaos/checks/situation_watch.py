@@ -66,6 +66,10 @@ class Situations:
         if not message.final and message.checkpoint not in self._incarnations:
             self._incarnations[message.checkpoint] = tuple(p.incarnation for p in view.placements)
 
+    def forget_plan(self) -> None:
+        """Numbers mean other tasks: no checkpoint that has begun is completed."""
+        self._incarnations.clear()
+
     def completed(self, metadata: CheckpointMetadata) -> None:
         """Records that a checkpoint is durable."""
         first = self._incarnations.get(metadata.checkpoint)

@@ -96,6 +96,18 @@ def divided(
     return structs.replace(metadata, tasks=tuple(entries), plan=shape_of(plan), retired=retired)
 
 
+def steps_of_waiting_rows(
+    metadata: CheckpointMetadata, before: Plan, store: dict[str, tuple[bytes, ...]]
+) -> frozenset[str]:
+    """Returns the steps in which rows wait for a flush. A start with other widths leaves them as they are."""
+    found = set()
+    for entry in metadata.tasks:
+        mirror = restore_from([(name, store[name]) for name in entry.objects], FuzzMirror()).mirror
+        if cast(FuzzMirror, mirror).state.get(WAITING):
+            found.add(before.vertices[before.vertex_of[entry.task]].name)
+    return frozenset(found)
+
+
 def _next_rows(metadata: CheckpointMetadata, before: Plan, restored: list[RestoredState | None]) -> dict[str, int]:
     """Returns the number of the next row of each task with output outside the job, also of those that do not run."""
     found = dict(metadata.retired)
@@ -125,7 +137,7 @@ def _snapshot_of(
         positions = [_position_of(each) for each in taken if each is not None]
         position = positions[0] if is_same_width else dealt(positions, index, width)
     for each in taken:
-        if each is not None and plan.vertices[vertex].is_source:
+        if each is not None and plan.vertices[vertex].is_source and not is_same_width:
             _take_splits(state, cast(FuzzMirror, each.mirror).state, position[0])
         elif each is not None:
             _take(state, cast(FuzzMirror, each.mirror).state, None if is_same_width else (index, width))

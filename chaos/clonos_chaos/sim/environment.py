@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -154,7 +154,11 @@ class SimEnvironment(ABC):
 
     def adopt_plan(self, view: View) -> None:
         """Takes over the widths of a view that is about to be issued: numbers of tasks and channels mean others."""
-        before, self.plan = self.plan, self.declared.with_widths(dict(view.widths))
+        self.take_plan(self.declared.with_widths(dict(view.widths)))
+
+    def take_plan(self, plan: Plan) -> None:
+        """Takes over a plan: its numbers of tasks and channels mean others than those of the plan before."""
+        before, self.plan = self.plan, plan
         self.externals.renumber(self.plan)
         self.oracle.renumber(before, self.plan)
 
@@ -175,6 +179,10 @@ class SimEnvironment(ABC):
     @abstractmethod
     def divided(self, metadata: CheckpointMetadata, term: int) -> CheckpointMetadata:
         """Returns a cut with the tasks that go on from it."""
+
+    @abstractmethod
+    def resume_at(self, widths: Mapping[str, int], term: int) -> None:
+        """Divides the state of the last checkpoint among the tasks of other widths, for a start of this term."""
 
     @abstractmethod
     def add_slot(self) -> None:

@@ -38,6 +38,9 @@ EXTERNAL_IS_SLOW_NS = 10 * MILLISECOND_NS
 RESCALE = "rescale"
 """Not drawn with the others: a request of other widths, which is no fault."""
 
+RESUME = "resume"
+"""Not drawn with the others: all processes die, and the job is resumed with other widths."""
+
 KILL_WITH_KEEPERS = "kill_with_keepers"
 """Not drawn at random: it loses a log, so that the job rolls back."""
 
@@ -73,6 +76,7 @@ class Faults:
         self._suspect_a_writer()
         self._lose_a_writer()
         self._rescale()
+        self._resume()
         if self.targeted_faults:
             self.watched = {targeted.point for targeted in self.targeted_faults}
             if any(point.endswith((" sent", " delivered")) for point in self.watched):
@@ -130,6 +134,18 @@ class Faults:
                 if self.only is None or number in self.only:
                     self._timed.append((due_ns, partial(self._inject_drawn, number, kind)))
 
+    def _resume(self) -> None:
+        """Lets every third world with changes of widths die as a whole, and resume with other widths.
+
+        Drawn from a separate random stream.
+        """
+        world, number = self.world, self.count + 2 + 2 * self.world.settings.rescales
+        rng = Random(f"resumes of {world.seed}")
+        is_drawn = world.settings.rescales > 0 and rng.random() < 0.33
+        if is_drawn and (self.only is None or number in self.only):
+            delay_ns = int(rng.random() * rng.choice((50, 200, 500)) * MILLISECOND_NS)
+            self._timed.append((delay_ns, partial(self._inject_drawn, number, RESUME)))
+
     def first_view(self) -> None:
         """Arms the timed faults: the job runs from its first view on."""
         for delay_ns, inject in self._timed:
@@ -182,6 +198,8 @@ class Faults:
             self.world.kill(slot)
         elif kind == RESCALE:
             self.world.request_some_widths(self.rng)
+        elif kind == RESUME:
+            self.world.restart_job(self.world.draw_widths(self.rng), self.rng.choice((1, 50, 500)))
         elif kind == KILL_WITH_KEEPERS:
             assert task is not None
             self.world.kill_tasks_with_keepers([task])

@@ -36,4 +36,5 @@ SITUATIONS = (
 
 RESCALED = "widths changed"
 RESCALED_AFTER_END = "widths changed after the end of a task"
-"""These two are reached in worlds that ask for them only."""
+RESUMED_AT = "resumed with other widths"
+"""These three are reached in worlds that ask for them only."""

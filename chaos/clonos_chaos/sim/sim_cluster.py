@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 
 from clonos.core.coordinator.coordinator_events import Event, RescaleRequested, SlotGone, SlotUnreachable
@@ -23,7 +23,6 @@ class SimCluster(SimEnvironment, ABC):
 
     slots: dict[SlotId, SimSlot]
     coordinator: SimCoordinator
-    slots_needed: int
     fault_rng: Random
     killed = 0
     expects_divergence = False  # the code of a task is to do something else in its replay, which is no crash
@@ -61,6 +60,12 @@ class SimCluster(SimEnvironment, ABC):
             self.oracle.dying([slot_id])
             slot.kill()
 
+    @property
+    def slots_needed(self) -> int:
+        """The slots with which the job begins."""
+        needed = -(-len(self.declared.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
+        return max(2, needed)  # one slot may be a keeper's
+
     def has_died(self, slot_id: SlotId) -> bool:
         return self.slots[slot_id].is_dead
 
@@ -85,6 +90,32 @@ class SimCluster(SimEnvironment, ABC):
         for slot in self.living():
             self.network.break_connection(COORDINATOR, slot.id)
         self.coordinator.begin(self.slots_needed)
+
+    def draw_widths(self, rng: Random) -> dict[str, int]:
+        """Draws a width for each step whose width may change."""
+        return {step: rng.choice(WIDTHS) for step in self.scalable}
+
+    def restart_job(self, widths: Mapping[str, int], down_ms: int) -> None:
+        """Kills all processes at one instant, once there is a checkpoint; after a while the job is resumed with other
+        widths."""
+        coordinator = self.coordinator
+        if not self.scalable or self.ending is not None:
+            return
+        if not self.chain or coordinator.is_dead or not coordinator.is_current:
+            self.clock.after(10 * MILLISECOND_NS, self.restart_job, widths, down_ms)
+            return
+        self.note(f"coordinator {coordinator.term} dies with all slots")
+        coordinator.is_dead = True
+        self.kill_together(self.living())
+        self.clock.after(down_ms * MILLISECOND_NS, self._resume_job, widths)
+
+    def _resume_job(self, widths: Mapping[str, int]) -> None:
+        self.kill_together(self.living())  # those that the dead coordinator had requested
+        if not self.chain[max(self.chain)].is_final:
+            self.resume_at(widths, self.store_term + 1)
+        for _ in range(self.slots_needed):
+            self.add_slot()
+        self.replace_coordinator(0)
 
     def request_some_widths(self, rng: Random) -> None:
         """Asks the coordinator for a change of drawn widths."""

@@ -26,7 +26,7 @@ from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, draw_job, with_replicas
 from clonos_chaos.jobs.graphs.graph_jobs import GraphJob
 from clonos_chaos.jobs.join_jobs import JoinedJob
-from clonos_chaos.jobs.keyed_jobs import SCALABLE, KeyedJob, divided
+from clonos_chaos.jobs.keyed_jobs import SCALABLE, KeyedJob, divided, steps_of_waiting_rows
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
 from clonos_chaos.jobs.transformed_jobs import TransformedJob
@@ -36,6 +36,7 @@ from clonos_chaos.sim.network import Network
 from clonos_chaos.sim.random_faults import FaultRng, Faults
 from clonos_chaos.sim.sim_cluster import SimCluster
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
+from clonos_chaos.sim.sim_resume import resume_at
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.sim.sim_tables import kind_of
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
@@ -118,8 +119,6 @@ class World(SimCluster):
         self.faults = Faults(self, only_faults)
         if targeted_faults is not None:
             self.faults.targeted_faults, self.faults.count = list(targeted_faults), 0
-        needed = -(-len(plan.tasks) // settings.tasks_a_slot) + settings.spare_slots
-        self.slots_needed = max(2, needed)  # one slot may be a keeper's
         self.names_slots = Random(f"named slots of {seed}").random() < 0.5
         self.coordinator = SimCoordinator(self, 1)
 
@@ -205,6 +204,13 @@ class World(SimCluster):
         plan = self.declared.with_widths(dict(metadata.widths))
         is_same = not metadata.is_cut or plan == before
         return metadata if is_same else divided(metadata, before, plan, self.store, term)
+
+    def resume_at(self, widths: Mapping[str, int], term: int) -> None:
+        resumed = self.chain[max(self.chain)]
+        before = self.declared.with_widths({vertex.name: vertex.parallelism for vertex in resumed.plan.vertices})
+        fixed = steps_of_waiting_rows(resumed, before, self.store)
+        now = {vertex.name: vertex.parallelism for vertex in before.vertices if vertex.name in fixed}
+        resume_at(self, resumed, before, self.declared.with_widths({**widths, **now}), term, divided)
 
     def complaints(self) -> list[str]:
         """Returns what is wrong with the output of a job that has ended well."""

@@ -55,6 +55,16 @@ def sets_width(step: str, width: int) -> FaultAction:
     return lambda world, _reached: world.request_widths(((step, width),))
 
 
+def resumes(step: str, width: int) -> FaultAction:
+    """Lets all processes die, and resumes the job with a width of one step."""
+    return lambda world, _reached: world.restart_job({step: width}, down_ms=50)
+
+
+def has_chain(world: SimCluster, _reached: PointReached) -> bool:
+    """Holds once two checkpoints are complete."""
+    return len(world.chain) > 1
+
+
 def is_cut(world: SimCluster, _reached: PointReached) -> bool:
     """Holds while the latest view names a cut."""
     return world.view.cut > 0
@@ -238,4 +248,13 @@ DIRECTED_TESTS["53 keyed steps change their widths, and the coordinator restarts
 )
 DIRECTED_TESTS["53 keyed steps change their widths while a slot is paused"] = _keyed(
     (FaultPoint.METADATA_WRITTEN, pauses("source/0", 300), is_cut)
+)
+DIRECTED_TESTS["53 job resumes with fewer sinks, and then with as many as before"] = lambda seed: _world(
+    seed,
+    lambda rng: _with_immediate_sink(rng, _KINDS[seed % len(_KINDS)]),
+    at(FaultPoint.SINK_WRITTEN, resumes("sink", 1), about("sink/1"), nth=4),
+    at(FaultPoint.SINK_WRITTEN, resumes("sink", 2), nth=9),
+)
+DIRECTED_TESTS["53 job with prepared output resumes with other widths"] = _keyed(
+    (FaultPoint.METADATA_WRITTEN, resumes("a", 4), has_chain)
 )

@@ -19,6 +19,7 @@ from clonos.core.task.task import Task
 from clonos_chaos.jobs import keyed_jobs
 from clonos_chaos.jobs.keyed_chain import WAITING
 from clonos_chaos.project.mutants.mutation import Mutation, mutant
+from clonos_chaos.sim import sim_resume
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
 from clonos_chaos.swarm.world import World
 
@@ -167,3 +168,15 @@ def the_rest_of_a_chain_is_not_read(mutation: Mutation) -> None:
 def what_was_read_outlives_its_generation(mutation: Mutation) -> None:
     """A generation drops what was read for tasks of the next plan."""
     mutation.swap(WarmUps, "drop", lambda warm_ups: None)
+
+
+@mutant("6")
+def starts_withdraw_no_rows(mutation: Mutation) -> None:
+    """A start with other widths withdraws the rows of tasks that do not run any more."""
+    mutation.swap(sim_resume, "_withdraw", lambda *arguments: None)
+
+
+@mutant("6")
+def starts_commit_prepared_output_again(mutation: Mutation) -> None:
+    """The checkpoint of a start with other widths has no output that an earlier one has committed."""
+    mutation.swap(sim_resume, "_without_parts", lambda entry: entry)
