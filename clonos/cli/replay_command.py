@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.model.errors import JobError
 
 if TYPE_CHECKING:
+    from clonos.job import Job
     from clonos.replay.epoch import Epoch
+    from clonos.replay.key_changes import KeyChanges
+    from clonos.replay.key_timeline import KeyTimeline
     from clonos.replay.replay_report import ReplayReport
     from clonos_services.stand_ins import StandIns
 
 TEXT: Final = "text"
+GO_ON: Final = "go on where the log ends, or with --key and --code where the changed code asks for something else"
 HASH_SEED: Final = "PYTHONHASHSEED"
 
 
@@ -32,12 +36,13 @@ def add_replay(commands: Any) -> None:
     stops = command.add_mutually_exclusive_group()
     stops.add_argument("--at", metavar="WHERE", help="debug at record=N, key=K, step=NAME or an expression: 'n > 7'")
     stops.add_argument("--before-failure", action="store_true", help="debug in front of the record that raised")
+    stops.add_argument("--key", metavar="KEY", help="show what one key has gone through: records, calls and state")
     stops.add_argument("--step", action="store_true", help="go forwards and backwards by records, and see the state")
     command.add_argument("--pdb", action="store_true", help="debug where user code has raised")
     others.add_argument(
         "--elsewhere", action="store_true", help="compare with replays with other hashes, time zones and folders"
     )
-    others.add_argument("--go-on", action="store_true", help="go on where the log ends, with the rest of the input")
+    command.add_argument("--go-on", action="store_true", help=GO_ON)
     command.add_argument(
         "--stand-ins", metavar="FILE", help="answer calls of --go-on by services and http of this Python file"
     )
@@ -80,6 +85,8 @@ def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
     if parsed.step:
         Stepper(epoch, allowed).run()
         return 0
+    if parsed.key is not None:
+        return _followed_key(parsed, epoch, code, allowed, stand_ins)
     with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
         hook = hook_of(epoch, code, allowed, parsed.at, parsed.before_failure)
         report = report_on(epoch, code, allowed, elsewhere=parsed.elsewhere, hook=hook, go_on=stand_ins)
@@ -90,6 +97,34 @@ def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
         examine(report.error)
     has_failed_since = report.replayed.gone_on is not None and report.error is not None
     return 0 if report.is_as_recorded and not has_failed_since else 1
+
+
+def _followed_key(
+    parsed: argparse.Namespace,
+    epoch: Epoch,
+    code: Job | str | None,
+    allowed: frozenset[str],
+    stand_ins: StandIns | None,
+) -> int:
+    from clonos.replay.isolation import NETWORK
+    from clonos.replay.key_changes import changes_of_key
+    from clonos.replay.key_timeline import timeline_of
+    from clonos.replay.replay_session import changed_image
+    from clonos.replay.what_if import WhatIf
+
+    if stand_ins is not None and code is None:
+        raise JobError("--key ends with the log: give --go-on with --code, which may ask for something else")
+    if parsed.elsewhere:
+        raise JobError("--key shows one key, and --elsewhere compares all results: give one of them")
+    found: KeyTimeline | KeyChanges
+    with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
+        if code is None:
+            found = timeline_of(epoch, parsed.key, allowed)
+        else:
+            what_if = WhatIf(stand_ins, NETWORK in allowed)
+            found = changes_of_key(epoch, parsed.key, allowed, changed_image(epoch, code), what_if)
+    _print(found, parsed.format)
+    return 0 if found.is_as_recorded else 1
 
 
 def _stand_ins(parsed: argparse.Namespace) -> StandIns | None:
@@ -105,5 +140,5 @@ def _stand_ins(parsed: argparse.Namespace) -> StandIns | None:
     return StandIns() if parsed.stand_ins is None else stand_ins_of(parsed.stand_ins)
 
 
-def _print(report: ReplayReport, how: str) -> None:
+def _print(report: ReplayReport | KeyTimeline | KeyChanges, how: str) -> None:
     print(report if how == TEXT else json.dumps(report.to_json(), indent=2))

@@ -292,6 +292,9 @@ class Operator:
         """Lets the functions of its asynchronous calls have recorded values of clocks and the like, if the log has the
         calls inside."""
 
+    def write_back(self) -> None:
+        """Writes to its state what it holds beside it, so that the state can be shown."""
+
     def prepare(self, checkpoint: int) -> None:
         """Prepares for a barrier, before the state is taken."""
 

@@ -20,6 +20,7 @@ from clonos.core.ports.task_port import Activation, TaskStopped
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.task import Task
 from clonos.kernels import choice
+from clonos.operators.chain import VertexImage
 from clonos.operators.job_image import JobImage
 from clonos.replay.epoch import Epoch
 from clonos.replay.going_on import GoingOnPort, GoneOn
@@ -108,6 +109,7 @@ def replay_epoch(
     one_by_one: bool = False,
     go_on: StandIns | None = None,
     started: Callable[[Replayed], None] | None = None,
+    new_chain: Callable[[VertexImage, Epoch, Hook | None], ReplayChain] = ReplayChain,
 ) -> Replayed:
     """Replays an epoch to the end of its log, or to the first error.
 
@@ -120,6 +122,7 @@ def replay_epoch(
         one_by_one: the chain gets each record as a batch of its own, so that ``made`` has it beside its results.
         go_on: what answers calls behind the end of the log; None ends the replay there.
         started: gets the result before the task runs, for a debugger.
+        new_chain: makes the chain of the task.
 
     Raises: RecordRefused, RecordDamaged, TaskNotInJob: it cannot begin. Errors of user code are in the result.
     """
@@ -130,7 +133,7 @@ def replay_epoch(
     mirror, snapshot = _restored(epoch, used, plan.vertex_of[task])
     positions = dict(snapshot.inputs) if snapshot is not None else {}
     port = RecordedPort(epoch, positions) if go_on is None else GoingOnPort(epoch, positions, go_on)
-    chain = ReplayChain(used.vertices[plan.vertex_of[task]], epoch, hook)
+    chain = new_chain(used.vertices[plan.vertex_of[task]], epoch, hook)
     chain.one_by_one = one_by_one
     found = Replayed(used, task, chain, Isolation(allowed))
     if records_results or go_on is not None:

@@ -8,6 +8,7 @@ from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.ports.recorder import CallRecorder, EventAwaited, current
+from clonos_services.calls import observing
 
 EVENT: Final = "event"
 
@@ -43,8 +44,11 @@ def await_event(name: str) -> Any:
     if not hasattr(recorder, "is_in_strand"):
         raise EventUnavailable(name)
     inside_of = cast(CallRecorder, recorder)
-    inside = inside_of.begin(EVENT, name.encode(), False)
-    known = inside_of.known(inside)
-    if known is None:
-        raise EventAwaited(name, inside.part)
-    return decode_outcome(known)
+    with observing(EVENT, lambda: name, False) as end:
+        inside = inside_of.begin(EVENT, name.encode(), False)
+        known = inside_of.known(inside)
+        if known is None:
+            raise EventAwaited(name, inside.part)
+        found = decode_outcome(known)
+        end(found)
+    return found

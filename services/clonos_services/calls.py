@@ -53,6 +53,46 @@ def watched_by(watch: Watch) -> Iterator[None]:
         _watch = before
 
 
+class CallAsked(NamedTuple):
+    """Recorded call as user code asks for it, live or in a replay. ``identity``: the values that identify it."""
+
+    service: str
+    identity: object
+    is_effect: bool
+
+
+Observe = Callable[[CallAsked], Callable[[object], None]]
+"""Receives each recorded call before it is made or taken from the log. Returns what gets its outcome: the value, or the
+exception."""
+
+_observe: Observe | None = None
+
+
+@contextmanager
+def observed_by(observe: Observe) -> Iterator[None]:
+    """Shows all recorded calls of this process to ``observe`` inside the context."""
+    global _observe
+    before, _observe = _observe, observe
+    try:
+        yield
+    finally:
+        _observe = before
+
+
+@contextmanager
+def observing(service: str, identify: Callable[[], object], is_effect: bool) -> Iterator[Callable[[object], None]]:
+    """Shows a call to the observer of this process, if there is one. Yields what takes the value of its outcome."""
+    if _observe is None:
+        yield lambda outcome: None
+        return
+    end = _observe(CallAsked(service, identify(), is_effect))
+    try:
+        yield end
+    except BaseException as error:
+        end(error)
+        raise
+
+
 class RequestUnencodable(JobError):
     """The values that identify a call cannot be encoded."""
 
@@ -89,9 +129,15 @@ def recorded_call(
     request = _request_of(service, identify)
     if _watch is not None:
         perform, in_doubt = _watch(CallRequest(recorder, service, request, effect), perform, in_doubt)
-    if in_doubt is None:
-        return recorder.call(service, request, _unrecorded(perform), effect=effect)
-    return recorder.call(service, request, _unrecorded(perform), effect=effect, in_doubt=_unrecorded(in_doubt))
+    make = partial(recorder.call, service, request, _unrecorded(perform), effect=effect)
+    if in_doubt is not None:
+        make = partial(make, in_doubt=_unrecorded(in_doubt))
+    if _observe is None:
+        return make()
+    with observing(service, identify, effect) as end:
+        outcome = make()
+        end(outcome)
+    return outcome
 
 
 async def recorded_call_inside(
@@ -103,19 +149,22 @@ async def recorded_call_inside(
 
     Raises: CallInDoubt; the error of ``perform``.
     """
-    inside = recorder.begin(service, _request_of(service, lambda: identity), effect)
-    known = recorder.known(inside)
-    if known is None:
-        is_new = not effect or await in_thread(partial(recorder.announce, inside))
-        try:
-            if not (is_new or is_repeatable):
-                raise CallInDoubt(service, inside.key)
-            with RecordingSuspended(inside.key):
-                outcome: object = await perform(inside.key)
-        except Exception as error:  # noqa: BLE001  the outcome, which the code gets now and in a repetition
-            outcome = error
-        known = recorder.end(inside, encode_outcome(service, outcome), is_new)
-    return decode_outcome(known)
+    with observing(service, lambda: identity, effect) as end:
+        inside = recorder.begin(service, _request_of(service, lambda: identity), effect)
+        known = recorder.known(inside)
+        if known is None:
+            is_new = not effect or await in_thread(partial(recorder.announce, inside))
+            try:
+                if not (is_new or is_repeatable):
+                    raise CallInDoubt(service, inside.key)
+                with RecordingSuspended(inside.key):
+                    outcome: object = await perform(inside.key)
+            except Exception as error:  # noqa: BLE001  the outcome, which the code gets now and in a repetition
+                outcome = error
+            known = recorder.end(inside, encode_outcome(service, outcome), is_new)
+        found = decode_outcome(known)
+        end(found)
+    return found
 
 
 def _request_of(service: str, identify: Callable[[], object]) -> bytes:

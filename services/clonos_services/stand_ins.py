@@ -51,10 +51,10 @@ class StandIns:
         """Routes calls of this process to the stand-ins, inside the ``with`` block."""
         with ExitStack() as stack:
             stack.enter_context(answered_by(self.named))
-            stack.enter_context(transported_by(self._send))
+            stack.enter_context(transported_by(self.answer))
             yield
 
-    def _send(self, request: HttpRequest, _limits: HttpLimits) -> HttpReply:
+    def answer(self, request: HttpRequest, _limits: HttpLimits) -> HttpReply:
         if self.http is None:
             raise NobodyAnswers(request.method, request.url)
         answer = self.http(request)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import count
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from clonos.core.log.asked import asked_of, idempotency_key, request_digest
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value, outcome_of
@@ -26,7 +26,6 @@ from clonos.core.log.determinants import SEED_BYTES
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
 from clonos.core.ports.recorder import EffectUndeclared, Inside, MetricInCall, running
-from clonos.core.ports.task_port import TaskPort
 
 PART_BYTES: Final = 16
 """Length of the name of a part, with which its entry begins."""
@@ -75,13 +74,23 @@ class CallLeftBehind(JobError):
         )
 
 
+class PartsPort(Protocol):
+    """Port of a task, as far as parts need it."""
+
+    def now_ns(self) -> int:
+        """Returns the wall clock in nanoseconds since the Unix epoch."""
+
+    def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
+        """See ``TaskPort.report_part``."""
+
+
 class CallParts:
     """Parts of one asynchronous call in one life of its code, and the attempts that share them.
 
     ``known``: the parts that the log has, by their names. What this life adds is added there.
     """
 
-    def __init__(self, number: int, key: str, known: Mapping[bytes, bytes], port: TaskPort, has_effects: bool) -> None:
+    def __init__(self, number: int, key: str, known: Mapping[bytes, bytes], port: PartsPort, has_effects: bool) -> None:
         self.number, self.key, self.port, self.has_effects = number, key, port, has_effects
         self.parts = dict(known)
         self.announced: dict[bytes, bytes] = {}  # by part: the announcement that no outcome has settled
@@ -111,6 +120,9 @@ class CallParts:
             self._attempt.end_attempt()
         skipped = [service for part, _, _, service in self._before if part not in self.asked_for]
         return EffectSkipped(skipped[0]) if skipped else None
+
+    def ask_new(self, inside: Inside) -> None:
+        """Takes notice that the code asks for something that no part answers, before it does. A replay refuses it."""
 
     def add(self, inside: Inside, name: bytes, content: bytes, *, waits: bool = False) -> bytes:
         """Logs a part, unless its name has one. Returns what the name has. Raises: CallLeftBehind."""
@@ -248,7 +260,9 @@ class CallAttempt:
         parts = self._call.parts
         names = (self._failed(inside), self._still_in_doubt(inside), inside.part)
         known = next((found for name in names if (found := parts.get(name)) is not None), None)
-        if known is not None and inside.service != CLOCK:
+        if known is None:
+            self._call.ask_new(inside)
+        elif inside.service != CLOCK:
             self._instant_ns = 0
         return known
 

@@ -224,6 +224,20 @@ class AsyncMap(Operator):
     def open_calls(self) -> int:
         return len(self._open.entries)
 
+    @property
+    def next_call(self) -> int:
+        """Number of the next call."""
+        return self._number
+
+    @property
+    def open_numbers(self) -> list[int]:
+        """Numbers of the open records, also of those that wait for the call of another."""
+        return list(self._open.entries)
+
+    def record_of(self, number: int) -> Any:
+        """Returns an open record."""
+        return self._open.entries[number]
+
     def complete(self, number: int, outcome: bytes) -> None:
         self._take(number, outcome)
         self._pass_held()
@@ -275,6 +289,10 @@ class AsyncMap(Operator):
     def answer_calls(self, answers: Mapping[str, Callable[..., Any]]) -> None:
         if self._logs_calls:
             self._caller.answers = answers
+
+    def skip_pauses(self) -> None:
+        """Makes the attempts of calls without pauses between them, in a replay that runs the function."""
+        self._caller.skip_pauses()
 
     def close(self) -> None:
         self._caller.close()

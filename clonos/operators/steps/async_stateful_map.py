@@ -89,6 +89,10 @@ class AsyncStatefulMap(AsyncMap):
         self._next.set(0, self._number)
         self._hold(len(self._waiting))
 
+    def awaiting(self, stored: Any) -> SuspendedCall | None:
+        """Returns the call of a key that awaits an event, None without one."""
+        return None if self._awaited is None else self._awaited.suspended(stored)
+
     def _take_event(self, stored: Any, event: Event, timestamp_ns: int | None) -> None:
         assert self._awaited is not None, "only a step that logs its calls takes events"
         self._awaited.add(stored, event, timestamp_ns)

@@ -63,6 +63,11 @@ class AwaitedEvents:
         """Returns whether the call of a key awaits an event."""
         return stored in self._suspended.entries
 
+    def suspended(self, stored: Any) -> SuspendedCall | None:
+        """Returns the call of a key that awaits an event, None without one."""
+        found = self._suspended.entries.get(stored)
+        return None if found is None else SuspendedCall(*found)
+
     def add(self, stored: Any, event: Event, timestamp_ns: int | None) -> None:
         """Keeps an event until a call of its key awaits it."""
         waiting = self._events.entries.get(stored, {})
@@ -75,7 +80,8 @@ class AwaitedEvents:
 
     def follow(self, stored: Any, record: Any, timestamp_ns: int | None) -> None:
         """Lets a record wait after the suspended call of its key."""
-        call = SuspendedCall(*self._suspended.entries[stored])
+        call = self.suspended(stored)
+        assert call is not None, "a record follows a suspended call"
         self.suspend(stored, call._replace(following=(*call.following, (record, timestamp_ns))))
 
     def take_ready(self, stored: Any) -> SuspendedCall | None:
@@ -84,9 +90,9 @@ class AwaitedEvents:
 
         Neither the call nor what follows it is older than the event, because the watermark has not waited for them.
         """
-        if (found := self._suspended.entries.get(stored)) is None:
+        if (call := self.suspended(stored)) is None:
             return None
-        call, waiting = SuspendedCall(*found), self._events.entries.get(stored, {})
+        waiting = self._events.entries.get(stored, {})
         if not (arrived := waiting.get(call.name)):
             return None
         (value, at_ns), *rest = arrived

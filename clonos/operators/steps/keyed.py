@@ -204,5 +204,8 @@ class RunningCount(Keyed):
     def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.keys(python_keys(batch, key), self.times_of(batch))
 
-    def prepare(self, checkpoint: int) -> None:
+    def write_back(self) -> None:
         self._counters.write_back()
+
+    def prepare(self, checkpoint: int) -> None:
+        self.write_back()
