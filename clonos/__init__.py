@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import MapState as MapState
     from clonos.operators.state.state_descriptors import Value as Value
     from clonos.operators.state.state_descriptors import ValueState as ValueState
+    from clonos.operators.steps.awaited_events import Cancel as Cancel
     from clonos.operators.steps.awaited_events import Event as Event
     from clonos.operators.steps.context import Context as Context
     from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
@@ -143,6 +144,8 @@ if TYPE_CHECKING:
     from clonos_services import http as http
     from clonos_services import metrics as metrics
     from clonos_services import random as random
+    from clonos_services.awaiting import AwaitTimeout as AwaitTimeout
+    from clonos_services.awaiting import CallCancelled as CallCancelled
     from clonos_services.awaiting import await_event as await_event
     from clonos_services.identity import uuid4 as uuid4
     from clonos_services.logger import logger as logger
@@ -200,7 +203,7 @@ _NAMES = {
     "clonos.operators.steps.context": ("Context",),
     "clonos.operators.steps.two_input_process": ("TwoInputContext",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
-    "clonos.operators.steps.awaited_events": ("Event",),
+    "clonos.operators.steps.awaited_events": ("Event", "Cancel"),
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.scaling.functions": ("ScalingSample", "StepLoad", "ScalingEvent", "ScalingOutcome"),
@@ -209,7 +212,7 @@ _NAMES = {
         *("col", "lit", "when", "coalesce", "concat_str", "min_horizontal", "max_horizontal"),
     ),
     "clonos.expressions.expression": ("Expr",),
-    "clonos_services.awaiting": ("await_event",),
+    "clonos_services.awaiting": ("await_event", "AwaitTimeout", "CallCancelled"),
     "clonos_services.identity": ("uuid4",),
     "clonos_services.service": ("service",),
     "clonos_services.logger": ("logger",),

@@ -365,14 +365,14 @@ class OperatorChain:
         """Fires all timers once, step by step from the source on, so that each step has seen all of its input.
 
         Stops at a step that has open asynchronous calls; call it again when these are complete. A timer that is set by
-        a timer fired here never fires.
+        a timer fired here never fires, unless a call sets it.
         """
         for index in range(max(self._ended - 1, 0), len(self._operators)):
             operator = self._operators[index]
-            if index == self._ended:
-                self._ended = index + 1
-                if operator.has_timers:
-                    operator.fire(operator.due(None))
+            is_first = index == self._ended
+            self._ended = max(self._ended, index + 1)
+            if operator.has_timers and (is_first or operator.has_calls):
+                operator.fire(operator.due(None))
             if operator.open_calls:
                 self._ends.set(0, self._ended)
                 return

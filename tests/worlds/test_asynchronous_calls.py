@@ -21,7 +21,7 @@ from clonos.core.task.call_parts import PART_BYTES
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
-from clonos.operators.steps.awaited_events import AwaitedEvents
+from clonos.operators.steps.awaited_events import AwaitedEvents, ResumedCall, SuspendedCall
 from clonos.testing import Outputs, crash_test
 from clonos_chaos.jobs.api_jobs import CountPerKey, Offsets, Parts, Row
 from clonos_chaos.jobs.async_jobs import AsideJob, AwaitingJob
@@ -88,22 +88,45 @@ def test_intercepted_random_bytes_that_differ_in_a_replay_are_detected() -> None
         mutation.undo()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(16))
 def test_calls_that_await_an_event_have_one_each_in_every_world(seed: int) -> None:
     played = World(seed, job=lambda rng: AwaitingJob("awaiting", rng, rng.randint(20, 60), rng.choice((None, 1, 2))))
     played.run()
 
 
-def test_a_lost_record_that_waits_for_a_suspended_call_is_detected() -> None:
+def _early(right: Any, events: AwaitedEvents, stored: Any, call: SuspendedCall) -> None:
+    right(events, stored, call._replace(due_ns=call.due_ns and call.due_ns - MILLISECOND_NS))
+
+
+def _untimed(right: Any, events: AwaitedEvents, stored: Any, call: SuspendedCall) -> None:
+    right(events, stored, call._replace(due_ns=None))
+
+
+def _without_following(right: Any, events: AwaitedEvents, stored: Any, cancelled: bytes, at_ns: Any) -> ResumedCall:
+    resumed: ResumedCall = right(events, stored, cancelled, at_ns)
+    return resumed._replace(following=())
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("follow", lambda right, events, stored, record, timestamp_ns: None),
+        ("suspend", _early),
+        ("suspend", _untimed),
+        ("take_cancelled", _without_following),
+    ],
+    ids=["lost record", "early time-out", "lost time-out", "record lost by a cancellation"],
+)
+def test_faults_of_suspended_calls_are_detected(method: str, fault: Any) -> None:
     mutation = Mutation()
-    mutation.swap(AwaitedEvents, "follow", lambda events, stored, record, timestamp_ns: None)
+    mutation.wrap(AwaitedEvents, method, fault)
     try:
-        assert any(_has_lost_a_record(seed) for seed in range(12))
+        assert any(_has_a_fault(seed) for seed in range(16))
     finally:
         mutation.undo()
 
 
-def _has_lost_a_record(seed: int) -> bool:
+def _has_a_fault(seed: int) -> bool:
     try:
         test_calls_that_await_an_event_have_one_each_in_every_world(seed)
     except (AssertionError, WorldFailed):

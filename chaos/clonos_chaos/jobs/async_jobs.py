@@ -18,10 +18,11 @@ from typing import Any, Final
 from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
-from clonos.operators.steps.awaited_events import Event
+from clonos.operators.steps.awaited_events import Cancel, Event
 from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS
-from clonos_services.awaiting import await_event
+from clonos_services import clock
+from clonos_services.awaiting import AwaitTimeout, CallCancelled, await_event
 from clonos_services.calls import recorded_call
 
 
@@ -162,13 +163,24 @@ class AsideJob(ApiJob):
 
 
 class AwaitingJob(AsideJob):
-    """Job whose calls ask, await an event, and ask again. There are as many events of each key as calls."""
+    """Job whose calls ask, await an event, and ask again. Some are cancelled.
+
+    There are as many events of each key as calls, or fewer if all calls wait for a limited time.
+    """
+
+    timeout_ms: int | None
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         width = rng.choice((1, 2))
+        self.timeout_ms = rng.choice((None, 2, 30))
         rows: Stream[Any] = graph.source(Offsets(self.records), parallelism=width)
-        events: Stream[Any] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2))).map(_event)
-        keyed: KeyedStream[int, Any] = rows.key_by(_key).union(events.key_by(_key_of_event))
+        events: Stream[Any] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
+        if self.timeout_ms is not None:
+            events = events.filter(_has_event)
+        keyed: KeyedStream[int, Any] = rows.key_by(_key).union(events.map(_event).key_by(_key_of_event))
+        if rng.random() < 0.5:
+            cancels: Stream[Any] = graph.source(Offsets(self.records // 2), parallelism=1)
+            keyed = keyed.union(cancels.map(_cancel).key_by(_key_of_event))
         answered = keyed.stateful_map_async(
             self._answered_after_an_event,
             capacity=rng.choice((1, 2, 16)),
@@ -181,23 +193,55 @@ class AwaitingJob(AsideJob):
         counted.sink(Immediate() if rng.random() < 0.5 else Parts())
 
     def _answered_after_an_event(self, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
-        offset, lineage = row
-        self._part("before", (1, offset, "before"))
-        came = await_event(GO)
+        try:
+            return self._answered_unless_cancelled(key, seen, row)
+        except CallCancelled:
+            return self._answered_as(CAME_CANCEL, key, seen, row)
+
+    def _answered_unless_cancelled(self, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        self._part("before", (1, row[0], "before"))
+        return self._answered_as(self._came(key), key, seen, row)
+
+    def _came(self, key: int) -> int:
+        """Awaits the event; returns its value, or that nothing has come in time."""
+        if self.timeout_ms is None:
+            came: int = await_event(GO)
+        else:
+            began_ns = clock.time_ns(exact=True)
+            try:
+                came = await_event(GO, timeout=f"{self.timeout_ms}ms")
+            except AwaitTimeout as late:
+                waited_ns = clock.time_ns(exact=True) - began_ns
+                assert late.has_ended or waited_ns >= self.timeout_ms * 1_000_000, "its time was up too early"
+                return CAME_NOTHING
         assert came % KEYS == key, "the call has the event of another key"
+        return came
+
+    def _answered_as(self, came: int, key: int, seen: int | None, row: Row) -> tuple[int, Row]:
+        offset, lineage = row
         now, (_, after) = self._answered_in_turn_in_parts(1, key, seen, row)
         (stage, task, number, _, _, answer) = after[-1]
         return now, (offset, (*lineage, (stage, task, number, came, 0, answer)))
 
 
 GO: Final = "go"
+CAME_NOTHING, CAME_CANCEL = -1, -2
+"""What a row shows in place of an event."""
+
+
+def _has_event(row: Row) -> bool:
+    return row[0] // KEYS % 3 != 0
 
 
 def _event(row: Row) -> Event:
     return Event(GO, row[0])
 
 
-def _key_of_event(event: Event) -> int:
+def _cancel(row: Row) -> Cancel:
+    return Cancel(row[0])
+
+
+def _key_of_event(event: Event | Cancel) -> int:
     key: int = event.value % KEYS
     return key
 

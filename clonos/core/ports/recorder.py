@@ -87,6 +87,9 @@ class Recorder(Protocol):
 OWN_KEY: Final = b""
 """Name of the part of an asynchronous call that has its own key."""
 
+CANCELLED: Final = b"cancelled"
+"""Name of the part of an asynchronous call that is cancelled: the outcome that one of its calls inside gets."""
+
 
 class Inside(NamedTuple):
     """Call inside an asynchronous call. ``part``: the name of its outcome if that is a value."""
@@ -122,6 +125,11 @@ class CallingRecorder(Recorder, Protocol):
         then gets a ``CallLife`` as its argument ``inside``, and further parts arrive through
         ``CallingChain.take_part``. ``OWN_KEY`` is the name of the key of the call itself, which a later generation
         needs. Returns the key.
+        """
+
+    def cancel(self, number: int, outcome: bytes) -> None:
+        """Lets the next new call inside an open call have ``outcome``, an encoded exception, in place of its own. The
+        first cancellation of a call counts. ``CANCELLED`` is its name among the parts of the state.
         """
 
 
@@ -171,11 +179,12 @@ class CallRecorder(Recorder, Protocol):
 class EventAwaited(BaseException):
     """Signal from the code of an asynchronous call that it cannot go on before an event comes. It ends the code, which
     runs again with the event. ``part``: the name under which that will be known. No ``Exception``, so that code which
-    catches all errors passes it on."""
+    catches all errors passes it on. ``timeout``: the length of time for which it waits, as the user gave it; None: as
+    long as it takes."""
 
-    def __init__(self, name: str, part: bytes) -> None:
+    def __init__(self, name: str, part: bytes, timeout: object = None) -> None:
         super().__init__(name)
-        self.name, self.part = name, part
+        self.name, self.part, self.timeout = name, part, timeout
 
 
 class HoldingRecorder(CallingRecorder, Protocol):

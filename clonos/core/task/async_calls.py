@@ -14,7 +14,7 @@ from typing import NamedTuple
 from clonos.core.log.asked import asked_of, idempotency_key, request_digest
 from clonos.core.log.call_outcomes import encode_outcome, is_value, outcome_of
 from clonos.core.model.errors import ExitCalled
-from clonos.core.ports.recorder import OWN_KEY
+from clonos.core.ports.recorder import CANCELLED, OWN_KEY
 from clonos.core.ports.task_port import Finished, PartReported, TaskPort
 from clonos.core.task.call_parts import PART_BYTES, CallParts
 
@@ -43,6 +43,7 @@ class OpenCalls:
         self._capacity = CAPACITY_UNLIMITED
         self._held, self._held_max = 0, HELD_MAX
         self._open: dict[int, OpenCall] = {}
+        self._lives: dict[int, CallParts] = {}  # of the open calls that have begun and whose calls inside are logged
         self._not_begun: list[int] = []
         self._finished: deque[Finished | PartReported] = deque()
 
@@ -92,6 +93,14 @@ class OpenCalls:
         self._not_begun.append(number)
         return key
 
+    def cancel(self, number: int, outcome: bytes) -> None:
+        """Lets the next new call inside an open call have this outcome."""
+        parts = self._open[number].parts
+        assert parts is not None, "only a call whose calls inside are logged is cancelled"
+        parts.setdefault(CANCELLED, outcome)
+        if number in self._lives:
+            self._lives[number].cancel(outcome)
+
     def begin(self) -> None:
         """Starts the calls that have not started, because the task is live."""
         for number in self._not_begun:
@@ -100,6 +109,7 @@ class OpenCalls:
                 function = partial(_outcome_in_thread, call.service, call.perform)
                 if call.parts is not None:
                     inside = CallParts(number, call.key, call.parts, self._port, self._has_effects)
+                    self._lives[number] = inside
                     function = partial(_outcome_with_parts, call.service, call.perform, inside)
                 self._port.begin_call(number, function, call.key)
         self._not_begun.clear()
@@ -122,6 +132,7 @@ class OpenCalls:
 
     def close(self, number: int) -> OpenCall | None:
         """Removes and returns a call whose outcome is handed over. Returns None if no such call is open."""
+        self._lives.pop(number, None)
         return self._open.pop(number, None)
 
 

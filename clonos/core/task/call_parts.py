@@ -8,6 +8,8 @@ An outcome that is an exception counts for the attempt that got it. A later atte
 the values of the earlier ones. Code of an earlier attempt that still runs may begin nothing more. Of two outcomes under
 one name the first counts, so what code has seen is what a repetition sees.
 
+A cancelled call gets an error as the outcome of its next new call inside, once in each attempt.
+
 An announced effect without an outcome is in doubt, whatever the attempt, until a value settles it. That holds within a
 life too: an attempt does not know how an effect ends that an earlier one has begun.
 """
@@ -25,7 +27,7 @@ from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_ou
 from clonos.core.log.determinants import SEED_BYTES
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
-from clonos.core.ports.recorder import EffectUndeclared, Inside, MetricInCall, running
+from clonos.core.ports.recorder import CANCELLED, EffectUndeclared, Inside, MetricInCall, running
 
 PART_BYTES: Final = 16
 """Length of the name of a part, with which its entry begins."""
@@ -114,6 +116,10 @@ class CallParts:
         with running(attempt):
             yield attempt.begin_strand
 
+    def cancel(self, outcome: bytes) -> None:
+        """Lets the next new call inside have this outcome."""
+        self.parts.setdefault(CANCELLED, outcome)
+
     def close(self) -> JobError | None:
         """Ends the call. Returns an error if an effect of an earlier life was not asked for again."""
         if self._attempt is not None:
@@ -160,7 +166,7 @@ class CallAttempt:
         self._asked: dict[bytes, Iterator[int]] = {}  # by request: numbers for those of this attempt
         self._strand: object = None
         self._instant_ns = self._began_ns = 0  # what the clock reads since the last call inside, and when it was read
-        self.is_over = False
+        self.is_over = self._is_cancelled = False
         self.metric_table = MetricTable()
 
     def end_attempt(self) -> None:
@@ -256,10 +262,15 @@ class CallAttempt:
         return Inside(service, asked_of(service, digest), part, idempotency_key(self._call.key, "part", part))
 
     def known(self, inside: Inside) -> bytes | None:
-        """Returns the outcome that the log has, None if it has none."""
+        """Returns the outcome that the log has, None if it has none. Raises: CallLeftBehind."""
         parts = self._call.parts
         names = (self._failed(inside), self._still_in_doubt(inside), inside.part)
         known = next((found for name in names if (found := parts.get(name)) is not None), None)
+        cancelled = parts.get(CANCELLED)
+        if cancelled is not None and inside.service != CLOCK and not self._is_cancelled:
+            if known is None and inside.part not in self._call.announced:
+                known = self._call.add(inside, self._failed(inside), cancelled)
+            self._is_cancelled = known == cancelled
         if known is None:
             self._call.ask_new(inside)
         elif inside.service != CLOCK:

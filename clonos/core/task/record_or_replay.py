@@ -405,6 +405,10 @@ class TaskLog:
         """Requests an asynchronous call (see ``Recorder.submit``)."""
         return self.open_calls.submit(number, service, request, perform, parts)
 
+    def cancel(self, number: int, outcome: bytes) -> None:
+        """Cancels an asynchronous call (see ``Recorder.cancel``)."""
+        self.open_calls.cancel(number, outcome)
+
     def _check_opened(self, service: str) -> None:
         if self.is_opening:
             raise ServiceWhileOpening(self.task_name, service)

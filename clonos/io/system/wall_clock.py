@@ -20,6 +20,9 @@ SLEW_DIVISOR: Final = 10
 Datetime = datetime
 """Class for annotations in modules that must not import ``datetime``."""
 
+Timedelta = timedelta
+"""See ``Datetime``."""
+
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 wall_ns: Final[Callable[[], int]] = time.time_ns

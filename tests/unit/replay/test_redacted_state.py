@@ -66,7 +66,7 @@ def done(*numbers: int) -> Callable[[Run, LoggedCalls], None]:
 def suspended(going: Run, calls: LoggedCalls) -> None:
     """Lets the first call wait for an event after it has asked a service."""
     going.chains[1].take_part(0, b"asked", encode_value(SECRET))
-    awaits(going, 0, calls)
+    awaits(going, 0, calls, timeout_s=60)
 
 
 def answer(*_given: Any) -> Any:

@@ -21,6 +21,7 @@ SAMPLES: dict[str, object] = {
     "int | None": 7,
     "float": 0.5,
     "bool": True,
+    "Any": {"reason": "text"},
     "tuple[str, ...]": ("one", "other"),
     "tuple[int, ...]": (1, 2),
     "JobFailed": JobFailed(Blame.JOB, "it fails"),

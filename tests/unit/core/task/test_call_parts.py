@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from clonos.core.log.call_outcomes import CallInDoubt
-from clonos.core.ports.recorder import EffectUndeclared, MetricInCall
+from clonos.core.log.call_outcomes import CallInDoubt, encode_outcome
+from clonos.core.ports.recorder import CANCELLED, EffectUndeclared, MetricInCall
 from clonos.core.task.call_parts import CallLeftBehind, CallParts, DrawnBeside, EffectSkipped
 from clonos_services import clock, http, metrics, random
+from clonos_services.awaiting import CallCancelled
 from clonos_services.identity import uuid4
 from clonos_services.service import service
 from tests.harnesses.call_life import Died, Port, life
@@ -144,6 +145,53 @@ def test_a_later_attempt_asks_again_for_what_failed_and_gets_what_succeeded() ->
             run(again, code, attempt)
     assert run(again, code, 2) == found
     assert len(asked) == 4
+
+
+GONE = encode_outcome("step", CallCancelled("gone"))
+
+
+def cleaned_up() -> tuple[object, ...]:
+    first = ask("a"), clock.time_ns()
+    try:
+        return *first, ask("b"), ask("c")
+    except CallCancelled:
+        return *first, "cancelled", pay(3)
+
+
+def test_the_next_new_call_of_a_cancelled_one_raises_once_and_again_in_each_life() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 2), cleaned_up)
+    assert asked == [("a",), ("b",)]
+    reported[CANCELLED] = GONE
+    found = run(life(reported), cleaned_up)
+    assert asked[:2] == [("a",), ("b",)]
+    assert len(asked) == 3, "the second question is not asked again, and the payment is made"
+    assert run(life(reported), cleaned_up) == found
+    assert found[2] == "cancelled"  # type: ignore[index]
+    assert len(asked) == 3
+
+
+def test_a_running_call_is_cancelled_where_it_is_and_in_each_attempt() -> None:
+    inside = life({})
+
+    def code() -> None:
+        ask("a")
+        inside.cancel(GONE)
+        ask("b")
+
+    for attempt in range(2):
+        with pytest.raises(CallCancelled, match="gone"):
+            run(inside, code, attempt)
+    assert asked == [("a",)]
+
+
+def test_an_announced_effect_of_a_cancelled_call_is_resolved_and_not_cancelled() -> None:
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(Died):
+        run(life(reported, 1), lambda: pay_once(3))
+    reported[CANCELLED] = GONE
+    assert run(life(reported), lambda: pay_once(3)) == "found"
 
 
 def test_several_threads_may_ask_at_once_and_each_question_has_its_answers() -> None:

@@ -142,7 +142,11 @@ def test_a_step_whose_state_cannot_be_divided_is_refused_with_its_name(name: str
 # ------------------------------------------------------------------ no operator without a case
 
 
-BESIDE_CALLS = {("events", "table"), ("suspended calls", "table")}  # test_awaited_events divides them
+BESIDE_CALLS = {
+    (name, "table") for name in ("events", "suspended calls", "records after suspended calls", "timeouts of events")
+}
+"""State that test_awaited_events divides."""
+
 NOT_DIVIDED_BY_KEY = {
     "AssignTimestamps",  # values of tasks: test_divided_tables
     "AsyncMap",
