@@ -21,7 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from clonos.core.model.wrong_calls import explains_calls
+from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
+from clonos_services.ai_approval import Approval
 from clonos_services.ai_reply import ModelReply, ReplyInvalid, ToolCall, Usage, reply_of, response_format
+from clonos_services.ai_tool import Tool, ToolError, ToolInvalid, tool
 from clonos_services.calls import recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
 from clonos_services.model_endpoint import OPENAI, ApiKey, ModelCallInvalid, ModelEndpoint, endpoint_of
@@ -37,6 +40,16 @@ __all__ = [
     "EmbeddingReply",
     "ReplyInvalid",
     "ModelCallInvalid",
+    "agent",
+    "Agent",
+    "AgentReply",
+    "Conversation",
+    "AgentInvalid",
+    "tool",
+    "Tool",
+    "ToolError",
+    "ToolInvalid",
+    "Approval",
 ]
 
 PATH: Final = "/chat/completions"

@@ -81,13 +81,19 @@ def test_conversations_go_on_after_their_last_logged_reply_whatever_dies() -> No
     assert 0 < repeated <= 2 * CAPACITY * deaths, "of each open record, the call under way and the one before"
 
 
+def example_of_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    text = (ROOT / "docs" / "ai.md").read_text("utf-8")
+    found = re.search(rf"^```python {name}.py\n(.*?)^```", text, re.M | re.S)
+    assert found is not None
+    page = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, page)
+    exec(found[1], vars(page))  # noqa: S102
+    return page
+
+
 def test_the_example_of_the_page_gives_each_ticket_to_its_team_whatever_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "sk-0123456789-abcdefghi")
-    found = re.search(r"^```python triage.py\n(.*?)^```", (ROOT / "docs" / "ai.md").read_text("utf-8"), re.M | re.S)
-    assert found is not None
-    page = types.ModuleType("triage")
-    monkeypatch.setitem(sys.modules, "triage", page)
-    exec(found[1], vars(page))  # noqa: S102
+    page = example_of_the_page("triage", monkeypatch)
 
     def answer(request: Any) -> dict[str, Any]:
         assert request.url == "https://models.example.com/v1/chat/completions"
@@ -100,3 +106,22 @@ def test_the_example_of_the_page_gives_each_ticket_to_its_team_whatever_dies(mon
         assert triaged == [(1, "shipping", True), (2, "billing", True)]
 
     crash_test(page.job, seeds=range(3), check=check, http=answer)
+
+
+def test_the_agent_of_the_page_refunds_what_was_approved_whatever_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = example_of_the_page("agents", monkeypatch)
+    script = [("find_order", {"order": "a-7"}), ("refund", {"order": "a-7", "cents": 900})]
+
+    def answer(request: Any) -> dict[str, Any]:
+        shown = [each["content"] for each in json.loads(request.body)["messages"] if each["role"] == "tool"]
+        if len(shown) == len(script):
+            return completion(shown[-1])
+        name, arguments = script[len(shown)]
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        return completion(None, finish_reason="tool_calls", tool_calls=[{"id": "t", "function": function}])
+
+    def check(outputs: Outputs) -> None:
+        assert [(row["reply"], row["tokens"]) for row in outputs.rows] == [("900 cents are refunded", 3 * TOKENS)]
+
+    report = crash_test(page.job, seeds=range(4), check=check, http=answer)
+    assert report.injected

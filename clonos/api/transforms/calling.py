@@ -17,6 +17,7 @@ from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
 from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
+from clonos_services.ai_agent import Agent
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -175,6 +176,7 @@ def _call_arguments(
     check_count(step, "capacity", capacity, 1)
     check_count(step, "retries", retries, 0)
     _check_timeout(step, timeout, function)
+    _check_agent(step, function, log_calls, common)
     if not log_calls:
         _check_unlogged(step, common)
     timeout_ns = None if timeout is None else duration_ns(timeout)
@@ -199,6 +201,20 @@ def add_parallel(
         )
     arguments: dict[str, Any] = {"function": function, "capacity": par, "is_ordered": True, "shape": ResultShape(kind)}
     return stream._step(kind, lambda given: AsyncMap.facts(given, function, **arguments), common)
+
+
+def _check_agent(step: str, function: object, log_calls: bool, common: CommonWithEffects) -> None:
+    """Raises: InvalidJob: the function is an agent, and an option is missing that its tools need."""
+    if not isinstance(function, Agent):
+        return
+    if not log_calls:
+        raise InvalidJob(
+            step,
+            "has an agent, and would make all its calls again if its process dies, as one call",
+            "Add log_calls=True, which records each question and each call of a tool.",
+        )
+    if function.has_effects and not common.get("effects"):
+        raise InvalidJob(step, "has an agent whose tools have effects", "Add effects=True.")
 
 
 def _check_unlogged(step: str, common: CommonWithEffects) -> None:

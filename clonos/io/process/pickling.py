@@ -97,6 +97,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is unt
             return "MISSING"
         if isinstance(thing, CodeType):
             return _reduce_code(thing)
+        if isinstance(thing, msgspec.Meta):  # of Annotated[...], which msgspec does not pickle
+            return functools.partial(msgspec.Meta, **dict(thing.__rich_repr__())), ()
         return super().reducer_override(thing)
 
 
