@@ -497,14 +497,18 @@ def _unscaled(value: Any, type_: Any) -> int | None:
 
 
 def _lists(values: Sequence[Any], type_: Any) -> Any:
+    size = type_.list_size if _types.is_fixed_size_list(type_) else None
     for index, value in enumerate(values):
-        if value is not None and type(value) is not list:
+        if value is not None and (type(value) is not list or size not in (None, len(value))):
             raise Inexact(index, value, f"{type_} does not hold {_named(value)}")
-    lengths = [0 if value is None else len(value) for value in values]
+    items = [[None] * (size or 0) if value is None else value for value in values]
+    lengths = list(map(len, items))
     try:
-        inner = exact_array(list(chain.from_iterable(value for value in values if value)), type_.value_type)
+        inner = exact_array(list(chain.from_iterable(items)), type_.value_type)
     except Inexact as error:
         raise _outer(error, values, lengths) from None
+    if size is not None:
+        return _array(values, type_, [], [inner])
     ends = numpy.zeros(len(values) + 1, "i8" if _types.is_large_list(type_) else "i4")
     numpy.cumsum(lengths, out=ends[1:])
     return _array(values, type_, [ends], [inner])
@@ -556,7 +560,7 @@ _BUILDERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Sequence[Any], Any
     (_types.is_time, _times),
     (_types.is_duration, _durations),
     (lambda type_: _types.is_decimal128(type_) or _types.is_decimal256(type_), _decimals),
-    (lambda type_: _types.is_list(type_) or _types.is_large_list(type_), _lists),
+    (lambda type_: _types.is_list(type_) or _types.is_large_list(type_) or _types.is_fixed_size_list(type_), _lists),
     (_types.is_struct, _structs),
     (_types.is_null, _nulls),
     (_types.is_dictionary, _dictionaries),

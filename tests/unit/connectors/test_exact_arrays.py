@@ -97,6 +97,7 @@ TYPES = [
     pyarrow.decimal128(5, 2),
     pyarrow.decimal256(40, 3),
     pyarrow.list_(pyarrow.int8()),
+    pyarrow.list_(pyarrow.float32(), 1),
     pyarrow.struct([("a", pyarrow.int8())]),
     pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
     pyarrow.null(),
@@ -152,6 +153,17 @@ def test_floats_of_fewer_bits_are_rounded_because_the_schema_asks_for_them_but_n
     for value in (1e300, 1e-300, 2**24 + 1):
         with pytest.raises(Inexact, match="float does not hold"):
             exact_array([1.5, value], pyarrow.float32())
+
+
+def test_vectors_of_a_fixed_size_are_held_as_lists_of_any_size_are() -> None:
+    vectors = [[0.1, -0.0], None, [math.nan, 3]]
+    fixed = exact_array(vectors, pyarrow.list_(pyarrow.float32(), 2))
+    fixed.validate(full=True)
+    assert is_same(str(fixed.to_pylist()), str(exact_array(vectors, pyarrow.list_(pyarrow.float32())).to_pylist()))
+    for vector in ([1.0], [1.0, 2.0, 3.0], [1.0, 1e300], (1.0, 2.0)):
+        with pytest.raises(Inexact, match="does not hold") as refused:
+            exact_array([None, vectors[0], vector], pyarrow.list_(pyarrow.float32(), 2))
+        assert refused.value.index == 2
 
 
 @pytest.mark.parametrize(
