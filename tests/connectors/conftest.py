@@ -10,10 +10,19 @@ from clonos.connectors.postgres.table_copies import OWN_SCHEMA
 from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.mosquitto import MosquittoServer
 from tests.connectors.servers.nats import NatsServer
+from tests.connectors.servers.pgvector import vector_server
 from tests.connectors.servers.postgres import PostgresServer
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.connectors.servers.redis import RedisProcess
 from tests.harnesses.s3_server import CREDENTIALS, S3Server
+
+
+def emptied(server: PostgresServer) -> PostgresServer:
+    """Starts a server that was killed, and empties its schema."""
+    server.ensure_started()
+    server.run("DROP SCHEMA public CASCADE")
+    server.run("CREATE SCHEMA public")
+    return server
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +49,21 @@ def shared_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def postgres(shared_postgres: PostgresServer) -> PostgresServer:
     """The server, which runs, with an empty schema: a test may have killed it."""
-    shared_postgres.ensure_started()
-    shared_postgres.run("DROP SCHEMA public CASCADE")
-    shared_postgres.run("CREATE SCHEMA public")
-    return shared_postgres
+    return emptied(shared_postgres)
+
+
+@pytest.fixture(scope="session")
+def shared_vectors() -> Iterator[PostgresServer]:
+    """One server with pgvector."""
+    with vector_server().running() as server:
+        yield server
+
+
+@pytest.fixture
+def with_vectors(shared_vectors: PostgresServer) -> PostgresServer:
+    """The server with pgvector, which runs, with an empty schema but for its types."""
+    emptied(shared_vectors).run("CREATE EXTENSION vector")
+    return shared_vectors
 
 
 @pytest.fixture

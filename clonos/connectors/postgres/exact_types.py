@@ -20,6 +20,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from clonos.connectors.json_text import scalar_text
+from clonos.connectors.postgres.vectors import vector_type
 from clonos.connectors.tables.exact_columns import Check, NotStored, TableColumn
 
 _TYPE: Final = re.compile(
@@ -36,9 +37,13 @@ DIGITS_BEFORE_MAX, DIGITS_AFTER_MAX = 131_072, 16_383
 """Limits of a ``numeric`` without digits of its own."""
 
 
-def check_of(type_name: str) -> Check | None:
-    """Returns the check of a column by its type as ``format_type`` writes it; None if the server decides."""
-    check = _check_of(type_name)
+def check_of(type_name: str, round_vectors: bool = False) -> Check | None:
+    """Returns the check of a column by its type as ``format_type`` writes it; None if the server decides.
+
+    ``round_vectors``: a column of vectors may round their numbers.
+    """
+    vectors = vector_type(type_name)
+    check = _check_of(type_name) if vectors is None else partial(vectors.check, round_vectors)
     return None if check is None else partial(_check_member, check)
 
 
@@ -280,7 +285,8 @@ def is_held(column: Any, target: TableColumn) -> bool:
     if types.is_date32(kind):
         return name == "date" and _is_within(column, "int32", 1 / 86_400)
     plain = {"double": "double precision", "float": "real", "bool": "boolean"}
-    return name == plain.get(str(kind))
+    vectors = vector_type(name)
+    return name == plain.get(str(kind)) or (vectors is not None and vectors.are_held(column))
 
 
 def _is_within(column: Any, width: str, per_second: float) -> bool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres import exact_types
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress
+from clonos.connectors.postgres.vectors import vector_type, with_texts
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tables.exact_columns import ColumnChecks, TableColumn
 from clonos.connectors.tables.table_database import Query
@@ -49,6 +51,7 @@ WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped ORDER B
 
 
 TYPES_TABLE: Final = "pg_temp.clonos_types"
+UNDEFINED_OBJECT: Final = "42704"
 
 
 class PostgresDialect(Dialect):
@@ -66,12 +69,15 @@ class PostgresDialect(Dialect):
                 copy.write_row(row)
 
     def insert_columns(self, cursor: Any, table: str, batch: RecordBatch) -> None:
-        """Inserts the rows of a batch by COPY of CSV, in which Arrow quotes each text, and NULL is nothing."""
+        """Inserts the rows of a batch by COPY of CSV, in which Arrow quotes each text, and NULL is nothing.
+
+        Its lists are vectors.
+        """
         import pyarrow
         from pyarrow import csv
 
         sink = pyarrow.BufferOutputStream()
-        csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
+        csv.write_csv(with_texts(batch), sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
         names = self.names(batch.schema.names)
         with cursor.copy(f"COPY {self.table(table)} ({names}) FROM STDIN (FORMAT csv)") as copy:
             copy.write(memoryview(sink.getvalue()))
@@ -121,10 +127,11 @@ class PostgresTable(TableSink):
         table: str,
         columns: Sequence[str] | Mapping[str, str] | None,
         upsert: str | Sequence[str] | None,
+        round_vectors: bool,
     ) -> None:
         super().__init__(server.connect, table, columns, upsert, paramstyle="pyformat", quote='"')
         self.dialect = PostgresDialect()
-        self.server = server
+        self.server, self.round_vectors = server, round_vectors
 
     def __repr__(self) -> str:
         return f"postgres.table({self.server!r}, {self.table!r})"
@@ -170,13 +177,23 @@ class PostgresTable(TableSink):
         """Returns the columns of a table that the tasks will create; none if the server does not let the job try it.
 
         They are those of a temporary table, which ends with the connection.
+
+        Raises: InvalidConnector: the database has no such type.
         """
         defined = ", ".join(f"{self.dialect.name(name)} {kind}" for name, kind in (self.types or {}).items())
         try:
             connection.execute(f"CREATE TEMPORARY TABLE {self.dialect.table(TYPES_TABLE)} ({defined})")
-        except self.server.library().Error:
+        except self.server.library().Error as error:
+            if error.sqlstate == UNDEFINED_OBJECT:
+                raise self._without_type(str(error)) from None
             return ()
         return self._columns_of(TYPES_TABLE, query)
+
+    def _without_type(self, text: str) -> InvalidConnector:
+        reason = " ".join(text.split("\n")[0].split())
+        is_vector = any(map(vector_type, (self.types or {}).values()))
+        advice = "Run CREATE EXTENSION vector in the database." if is_vector else "Correct it in columns=."
+        return InvalidConnector(CONNECTOR, f"the table {self.table} cannot be created: {reason}", advice)
 
     def takes_columns(self, batch: RecordBatch, checks: ColumnChecks | None) -> bool:
         """See ``TableSink``."""
@@ -196,7 +213,8 @@ class PostgresTable(TableSink):
 
     def checks_of(self, columns: Sequence[TableColumn]) -> ColumnChecks | None:
         """See ``TableSink``."""
-        return ColumnChecks(self.table, columns, exact_types.check_of) if columns else None
+        check_of = partial(exact_types.check_of, round_vectors=self.round_vectors)
+        return ColumnChecks(self.table, columns, check_of) if columns else None
 
     def _check_columns(self, found: list[tuple[str, bool, bool]]) -> None:
         where = f"{self.table} in {self.server.place}"
@@ -221,6 +239,7 @@ def table(
     columns: Sequence[str] | Mapping[str, str] | None = None,
     *,
     upsert: str | Sequence[str] | None = None,
+    round_vectors: bool = False,
     password: str | Secret | None = None,
 ) -> PostgresTable:
     """Immediate sink into a table of PostgreSQL: each row is there once, and at once.
@@ -236,6 +255,8 @@ def table(
             exist; without types it must exist. None for the fields of the first row.
         upsert: key column or columns. A row replaces the row with the same key, and the stream must be keyed by one of
             them. None: rows are appended.
+        round_vectors: numbers in columns of the types ``vector`` and ``halfvec`` of pgvector become the nearest ones of
+            32 and 16 bits. False: a row with a number that would be rounded is an error.
         password: the password, better a secret than a text.
 
     Raises:
@@ -245,4 +266,4 @@ def table(
 
         stream.sink(postgres.table("postgresql://ann@db/shop", "orders", password=secrets.env("SHOP_PASSWORD")))
     """
-    return PostgresTable(PostgresAddress(CONNECTOR, dsn, password), table, columns, upsert)
+    return PostgresTable(PostgresAddress(CONNECTOR, dsn, password), table, columns, upsert, round_vectors)

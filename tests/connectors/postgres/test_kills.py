@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -34,6 +35,16 @@ CUTS = 4
 Row = dict[str, int]
 
 
+def vector_of(number: int) -> list[float]:
+    """A vector that belongs to a number."""
+    return [number % 1_024 / 8, float(number >> 10 & 0xFFFF)]
+
+
+def with_vector(row: Row) -> dict[str, Any]:
+    """A row of a table, with the vector of what was drawn, or of the sum."""
+    return {**row, "embedding": vector_of(row["draw"] if "draw" in row else row["total"])}
+
+
 def counted(_key: int, so_far: Row | None, row: Row) -> tuple[Row, Row]:
     """Number of records of a key, and the sum of their draws."""
     before = so_far or {"seen": 0, "total": 0}
@@ -42,7 +53,10 @@ def counted(_key: int, so_far: Row | None, row: Row) -> tuple[Row, Row]:
 
 
 class Writing:
-    """source x 2 -> draw -> a table that rows are added to x 2; by key -> count -> a table of one row a key x 2."""
+    """source x 2 -> draw -> a table that rows are added to x 2; by key -> count -> a table of one row a key x 2.
+
+    Both tables have a column of vectors.
+    """
 
     def __init__(self, folder: Path, server: PostgresServer) -> None:
         self.server, self.gate, self.reach = server, Gate(folder / "gate"), 0
@@ -51,11 +65,12 @@ class Writing:
         drawn = self.graph.source(GatedNumbers(self.gate), parallelism=2).map(
             lambda n: {"n": n, "draw": random.getrandbits(30)}, parallelism=2
         )
-        added = pg.table(server.full_url, "drawn", dict.fromkeys(["n", "draw"], "int"))
-        totals = {"key": "int", "seen": "int", "total": "bigint"}
-        drawn.rebalance().map(dict, name="add", parallelism=2).sink(added)
+        added = pg.table(server.full_url, "drawn", {"n": "int", "draw": "int", "embedding": "vector(2)"})
+        totals = {"key": "int", "seen": "int", "total": "bigint", "embedding": "vector(2)"}
+        drawn.rebalance().map(with_vector, name="add", parallelism=2).sink(added)
         counts = drawn.key_by(lambda row: row["n"] % KEYS).stateful_map(counted, parallelism=1)
-        counts.key_by("key").sink(pg.table(server.full_url, "counted", totals, upsert="key"), parallelism=2)
+        rows = counts.map(with_vector, parallelism=1)
+        rows.key_by("key").sink(pg.table(server.full_url, "counted", totals, upsert="key"), parallelism=2)
         drawn.sink(self.collected)
         plan = self.graph.compile(OPTIONS).plan
         self.writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
@@ -78,14 +93,18 @@ class Writing:
         """Compares the tables, read by the server's own client, with what the job has collected."""
         drawn = {row["n"]: row["draw"] for row in self.collected.rows}
         assert sorted(drawn) == list(range(2 * self.reach))
-        added = [(int(n), int(draw)) for n, draw in self.server.psql("SELECT n, draw FROM drawn")]
+        found = self.server.psql("SELECT n, draw, embedding FROM drawn")
+        added = [(int(n), int(draw)) for n, draw, _ in found]
+        assert all(json.loads(vector) == vector_of(int(draw)) for _, draw, vector in found)
         assert Counter(n for n, _ in added) == Counter(range(2 * self.reach))
         assert dict(added) == drawn
         totals = Counter[int]()
         for n, draw in drawn.items():
             totals[n % KEYS] += draw
-        rows = [tuple(map(int, row)) for row in self.server.psql("SELECT key, seen, total FROM counted ORDER BY key")]
-        assert rows == [(key, 2 * self.reach // KEYS, totals[key]) for key in range(KEYS)]
+        rows = self.server.psql("SELECT key, seen, total, embedding FROM counted ORDER BY key")
+        assert [(*map(int, row[:3]), json.loads(row[3])) for row in rows] == [
+            (key, 2 * self.reach // KEYS, totals[key], vector_of(totals[key])) for key in range(KEYS)
+        ]
 
 
 def kill(job: RunningJob, task: TaskId, with_keepers: bool) -> bool:
@@ -108,8 +127,9 @@ def kill(job: RunningJob, task: TaskId, with_keepers: bool) -> bool:
 
 
 def test_kills_of_tasks_keepers_connections_and_the_server_lose_and_repeat_no_row(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, with_vectors: PostgresServer
 ) -> None:
+    postgres = with_vectors
     writing = Writing(tmp_path, postgres)
     with running(writing.graph, tmp_path, OPTIONS, parallelism=2) as job:
         job.wait_for(is_quiescent)

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-SYSTEMS = ("kafka", "mosquitto", "nats", "postgres", "prometheus", "rabbitmq", "redis", "chromium")
+SYSTEMS = ("kafka", "mosquitto", "nats", "postgres", "pgvector", "prometheus", "rabbitmq", "redis", "chromium")
 """Names of the modules."""
 
 FOLDER_VARIABLE = "CLONOS_BROKERS"

@@ -53,18 +53,23 @@ def fetch() -> None:
 
 
 class PostgresServer(ServerProcess):
-    """A server with an empty database. It keeps its port and its data over a kill."""
+    """A server with an empty database. It keeps its port and its data over a kill.
+
+    ``installed``: folder with another server than Debian's, which is copied. ``place``: that of its programs there.
+    """
 
     name = NAME
 
-    def __init__(self) -> None:
-        found = programs()
+    def __init__(self, installed: Path | None = None, place: str = "bin") -> None:
+        found = programs() if installed is None else installed / place
         if found is None:
             raise BrokerMissing(NAME)
-        self._programs = found
         self._as_user: dict[str, Any] = {}
-        # Not in the folder of pytest, which other users cannot enter.
+        # Not in the folder of pytest or in the home of root, which other users cannot enter.
         self.folder = Path(tempfile.mkdtemp(prefix="clonos-postgres-"))
+        if installed is not None:
+            found = shutil.copytree(installed, self.folder / "installed", symlinks=True) / place
+        self._programs = found
         if os.getuid() == 0:
             entry = _unprivileged()
             os.chown(self.folder, entry.pw_uid, entry.pw_gid)
