@@ -12,7 +12,8 @@ from typing import NamedTuple
 from clonos.core.log import determinants as d
 from clonos.core.model.ids import ChannelId
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.io.epochs.record_parts import Elements, EmittedOutput, RecordHead, SourceRecords
+from clonos.core.wire.capture_messages import Elements
+from clonos.io.epochs.record_parts import EmittedOutput, RecordHead, SourceRecords
 
 
 class Epoch(NamedTuple):

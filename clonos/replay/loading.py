@@ -12,7 +12,8 @@ from typing import Final
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
-from clonos.io.epochs.record_parts import HEAD, Elements, JournalBytes, SourceRecords
+from clonos.core.wire.capture_messages import Elements
+from clonos.io.epochs.record_parts import HEAD, JournalBytes, SourceRecords
 from clonos.io.epochs.record_reader import EpochRecord
 from clonos.operators.job_image import JobImage
 from clonos.replay.epoch import Epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -10,8 +10,7 @@ from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Plan
 from clonos.core.values import encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.elements import TimedRows, decode_elements, decode_records, join_elements
-from clonos.core.wire.capture_messages import digest_of
-from clonos.io.epochs.record_parts import EmittedOutput
+from clonos.io.epochs.record_parts import PAYLOAD_DIGESTS, EmittedOutput
 from clonos.replay.compared_sinks import ComparedSink
 from clonos.replay.epoch import Epoch
 from clonos.replay.replaying import Replayed, Sent
@@ -102,19 +101,21 @@ class EpochComparison(NamedTuple):
 def compared(epoch: Epoch, replayed: Replayed) -> EpochComparison:
     """Compares the output of a replay with the digests of a record."""
     by_channel = dict[ChannelId, list[EmittedOutput]]()
-    for emitted in epoch.expected:
-        by_channel.setdefault(emitted.channel, []).append(emitted)
+    for each in epoch.expected:
+        by_channel.setdefault(each.channel, []).append(each)
     equal = unknown = 0
     differences: list[Difference] = []
     spans: list[ComparedSpan] = []
     is_torn = replayed.error is not None and epoch.head.failure is None
     sinks = replayed.chain.sinks
     outputs = {each.output for each in sinks}
+    digest_of = PAYLOAD_DIGESTS[epoch.head.digests]
     for channel in sorted({*by_channel, *replayed.sent}):
         where, output = _output_of(replayed.image.plan, channel)
         if output in outputs:
             continue
-        found = _compared_channel(by_channel.get(channel, []), replayed.sent.get(channel, []), where, is_torn, output)
+        emitted, sent = by_channel.get(channel, []), replayed.sent.get(channel, [])
+        found = _compared_channel(emitted, sent, where, is_torn, output, digest_of)
         equal, unknown = equal + found.equal, unknown + found.unknown
         differences += found.differences
         spans += found.spans
@@ -138,7 +139,12 @@ def _differences_of_rows(sink: ComparedSink, is_torn: bool, has_gone_on: bool) -
 
 
 def _compared_channel(
-    expected: Sequence[EmittedOutput], sent: Sequence[Sent], where: str, is_torn: bool, output: str
+    expected: Sequence[EmittedOutput],
+    sent: Sequence[Sent],
+    where: str,
+    is_torn: bool,
+    output: str,
+    digest_of: Callable[[bytes], bytes],
 ) -> EpochComparison:
     equal = unknown = place = 0
     differences: list[Difference] = []
@@ -157,7 +163,8 @@ def _compared_channel(
         while place < len(sent) and sent[place].first_seq < end_seq:
             parts.append(sent[place])
             place += 1
-        if parts and _payload_of(parts, emitted) == (emitted.first_seq, emitted.kind, emitted.count, emitted.digest):
+        was = emitted.first_seq, emitted.kind, emitted.count, emitted.digest
+        if parts and _payload_of(parts, emitted, digest_of) == was:
             equal += emitted.count
             span(parts, True)
         elif parts:
@@ -173,7 +180,7 @@ def _compared_channel(
     return EpochComparison(equal, unknown, differences, spans)
 
 
-def _payload_of(parts: list[Sent], emitted: EmittedOutput) -> tuple[Any, ...]:
+def _payload_of(parts: list[Sent], emitted: EmittedOutput, digest_of: Callable[[bytes], bytes]) -> tuple[Any, ...]:
     """Returns what the parts are together, as ``EmittedOutput`` has it: a live task that replays a log itself emits
     several steps at once."""
     head = parts[0]

@@ -11,7 +11,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
 from clonos.core.ports.task_port import Command, Delivered, TaskEmission, TaskStopped
 from clonos.core.task.record_or_replay import TaskLog
-from clonos.io.epochs.record_parts import Elements
+from clonos.core.wire.capture_messages import Elements
 from clonos.replay.epoch import Epoch
 
 

@@ -31,10 +31,10 @@ from clonos.core.ports.task_port import (
 from clonos.core.ports.task_snapshot import SinkRows, Snapshot
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
-from clonos.core.wire.capture_messages import digest_of
+from clonos.core.wire.capture_messages import Elements, digest_of
 from clonos.io.epochs.record_parts import (
     RECORD_FORMAT,
-    Elements,
+    DigestKind,
     EmittedOutput,
     FailedHere,
     RecordedWay,
@@ -281,4 +281,5 @@ class _Recorded:
             redacted=(),
             parts={},
             sinks=self._sinks(epoch),
+            digests=DigestKind.XXH3,
         )

@@ -13,29 +13,33 @@ A recording reads whole epochs: from one checkpoint to the next, which is comple
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import TaskEntry
 from clonos.core.log.determinants import elements_covered
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import ChannelId, LogId, SlotId, TaskId, journal_of, log_of
+from clonos.core.model.ids import ChannelId, Incarnation, LogId, SlotId, TaskId, journal_of, log_of
 from clonos.core.model.plan import Channel, Plan
 from clonos.core.ports.task_snapshot import SinkRows, Snapshot
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.capture_messages import (
-    CapturedChunk,
     CapturedElements,
     CapturedLog,
     CaptureElements,
     CaptureLog,
-    decode_chunks,
+    Elements,
+    decode_page,
+    with_digests,
 )
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 PAGE_BYTES: Final = 1 << 20
+FILE_PAGE_BYTES: Final = 4 << 20
+"""Bytes of a page that its slot writes to a file."""
 
 CaptureRequest = CaptureLog | CaptureElements
 CaptureReply = CapturedLog | CapturedElements
@@ -85,12 +89,20 @@ class LogPages:
 @dataclass(slots=True)
 class ElementPages:
     """Channel that is being read. ``end_seq``: what the log takes of an input; where the in-flight log of an output
-    ended when it was first asked for."""
+    ended when it was first asked for.
+
+    ``file``: for pages that a slot of this machine writes itself; "": none. What it writes comes first, and is in
+    ``chunks`` with digests. The rest of the input is sent.
+    """
 
     channel: Channel
     next_seq: int
     has_digests: bool
-    chunks: list[CapturedChunk] = field(default_factory=list)
+    file: str = ""
+    chunks: list[Elements] = field(default_factory=list)
+    #: Invariant: the first ``saved_count`` chunks are in the first ``saved_bytes`` of the file
+    saved_count: int = 0
+    saved_bytes: int = 0
     end_seq: int | None = None
     may_begin_later: bool = False  # of an external system, which forgets what is confirmed
 
@@ -108,7 +120,7 @@ class ElementPages:
         """Takes the next page; returns False if the in-flight log begins later, because a later checkpoint has
         completed.
 
-        Raises: MessageMalformed: the chunks cannot be decoded, or do not follow on what is there.
+        Raises: MessageMalformed: the chunks cannot be decoded, do not follow on what is there, or are in no file.
         """
         if self.may_begin_later and not self.chunks:
             self.next_seq = max(self.next_seq, reply.start_seq)
@@ -117,18 +129,48 @@ class ElementPages:
         if self.end_seq is None:
             self.end_seq = reply.next_seq
         try:
-            chunks = decode_chunks(payload)
+            chunks = decode_page(payload)
         except DECODE_ERRORS as error:
             raise MessageMalformed(sender_name(sender), f"elements of a capture: {error}") from None
+        place = self.file, self.saved_bytes
+        if reply.saved_bytes and (not self.is_saved or (reply.file, reply.offset_bytes) != place):
+            raise MessageMalformed(sender_name(sender), f"elements in {reply.file!r:.100}, which was not asked for")
         for chunk in chunks:
             if self.is_read:
                 break
-            if not chunk.first_seq <= self.next_seq < chunk.first_seq + chunk.count:
+            if not self.append(chunk):
                 what = f"elements from {chunk.first_seq} on where {self.next_seq} comes next"
                 raise MessageMalformed(sender_name(sender), what)
-            self.chunks.append(chunk)
-            self.next_seq = chunk.first_seq + chunk.count
+        if reply.saved_bytes:
+            self.saved_count, self.saved_bytes = len(self.chunks), self.saved_bytes + reply.saved_bytes
         return True
+
+    def append(self, chunk: Elements) -> bool:
+        """Appends the next chunk; returns False for another one."""
+        if not chunk.first_seq <= self.next_seq < chunk.first_seq + chunk.count:
+            return False
+        self.chunks.append(chunk)
+        self.next_seq = chunk.first_seq + chunk.count
+        return True
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether all that was read is in the file, so that more can follow there."""
+        return bool(self.file) and self.saved_count == len(self.chunks)
+
+    @property
+    def sent(self) -> list[Elements]:
+        """Chunks that are not in the file."""
+        return self.chunks[self.saved_count :]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what was read."""
+        return self.saved_bytes + sum(len(chunk.payload) for chunk in self.sent)
+
+    def digests(self) -> list[Elements]:
+        """Returns the chunks of an input as its sender's output has them: with the digest of each payload."""
+        return self.chunks[: self.saved_count] + with_digests(self.sent)
 
 
 class EpochEnd(NamedTuple):
@@ -153,9 +195,11 @@ class TaskCapture:
         number: int,
         bytes_max: int,
         end: EpochEnd | None = None,
+        files: Mapping[ChannelId, str] = MappingProxyType({}),
     ) -> None:
         """``entry``: of the task in the completed checkpoint; ``snapshot``: the last of its objects, None at the job's
-        start. ``number``: of this attempt. ``end``: of a whole epoch; None: all that there is."""
+        start. ``number``: of this attempt. ``end``: of a whole epoch; None: all that there is. ``files``: empty ones,
+        for inputs that slots of this machine can write themselves."""
         self.plan, self.view, self.entry, self.snapshot = plan, view, entry, snapshot
         self.task, self.number, self.bytes_max = entry.task, number, bytes_max
         self.is_stale = self.is_too_large = False
@@ -164,7 +208,9 @@ class TaskCapture:
         journal_bytes = snapshot.journal_offset_bytes if snapshot is not None else 0
         self.log = LogPages(log_of(self.task), entry.log_offset_bytes)
         self.journal = LogPages(journal_of(self.task), journal_bytes) if plan.is_journalled(self.task) else None
-        self.inputs = [ElementPages(each, inputs.get(each.id, 0), False) for each in plan.inputs[self.task]]
+        self.inputs = [
+            ElementPages(each, inputs.get(each.id, 0), False, files.get(each.id, "")) for each in plan.inputs[self.task]
+        ]
         self.outputs = [
             ElementPages(each, outputs.get(each.id, 0), True, may_begin_later=each.receiver is None)
             for each in plan.outputs[self.task]
@@ -185,6 +231,13 @@ class TaskCapture:
         if self.log.is_read:
             self._limit_inputs()
 
+    def take_outputs(self, known: Mapping[ChannelId, Sequence[Elements]]) -> None:
+        """Takes digests of outputs that were read for their receivers. What they lack is asked for."""
+        for pages in self.outputs:
+            for chunk in known.get(pages.channel.id, ()):
+                if not pages.is_read:
+                    pages.append(chunk)
+
     @property
     def is_read(self) -> bool:
         """Whether all is there."""
@@ -194,7 +247,7 @@ class TaskCapture:
     def size_bytes(self) -> int:
         """Bytes of the log and of the input so far."""
         logs = len(self.log.data) + (len(self.journal.data) if self.journal is not None else 0)
-        return logs + sum(len(chunk.payload) for pages in self.inputs for chunk in pages.chunks)
+        return logs + sum(pages.size_bytes for pages in self.inputs)
 
     def _missing(self) -> Iterator[LogPages | ElementPages]:
         """Yields what is to be read next: stage after stage, the parts of a stage side by side."""
@@ -222,8 +275,23 @@ class TaskCapture:
             if isinstance(pages, LogPages):
                 yield placement.slot, CaptureLog(*head, pages.log, pages.next_bytes, PAGE_BYTES, self.number)
             else:
-                channel, digests = pages.channel.id, pages.has_digests
-                yield placement.slot, CaptureElements(channel, *head, pages.next_seq, PAGE_BYTES, digests, self.number)
+                yield placement.slot, self._request(pages, head)
+
+    def _request(self, pages: ElementPages, head: tuple[TaskId, Incarnation]) -> CaptureElements:
+        page_bytes, file, offset_bytes = PAGE_BYTES, "", 0
+        if pages.is_saved:
+            page_bytes, file, offset_bytes = FILE_PAGE_BYTES, pages.file, pages.saved_bytes
+        return CaptureElements(
+            pages.channel.id,
+            *head,
+            pages.next_seq,
+            page_bytes,
+            pages.has_digests,
+            self.number,
+            until_seq=pages.end_seq or 0,
+            file=file,
+            offset_bytes=offset_bytes,
+        )
 
     @property
     def without_slot(self) -> tuple[TaskId, ...]:

@@ -12,17 +12,20 @@ from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.model.ids import log_of
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.wire.capture_messages import (
-    CapturedChunk,
     CapturedElements,
     CapturedLog,
     CaptureElements,
     CaptureLog,
+    Elements,
     digest_of,
-    encode_chunks,
+    encode_page,
 )
 
 PAGE_BYTES_MAX: Final = 1 << 20
 """Bytes of a page, whatever is asked for; one chunk always fits."""
+
+FILE_PAGE_BYTES_MAX: Final = 4 << 20
+"""Bytes of a page for a file, which no connection carries."""
 
 PAGE_CHUNKS_MAX: Final = 10_000
 
@@ -55,23 +58,26 @@ def captured_elements(hosted: HostedTask, asked: CaptureElements) -> tuple[Captu
     if log is None:
         return None  # the channels are not open yet
     head = asked.channel, asked.task, asked.incarnation, asked.from_seq
-    reply = CapturedElements(*head, log.start_seq, log.next_seq, asked.number)
-    chunks = _chunks(log, asked)
-    return None if chunks is None else (reply, encode_chunks(chunks))
+    place = asked.file, asked.offset_bytes
+    reply = CapturedElements(*head, log.start_seq, log.next_seq, asked.number, *place)
+    elements = _elements(log, asked)
+    return None if elements is None else (reply, encode_page(elements))
 
 
-def _chunks(log: InflightLog, asked: CaptureElements) -> list[CapturedChunk] | None:
-    found: list[CapturedChunk] = []
+def _elements(log: InflightLog, asked: CaptureElements) -> list[Elements] | None:
+    found: list[Elements] = []
     seq, page_bytes = asked.from_seq, 0
-    while log.start_seq <= seq < log.next_seq and len(found) < PAGE_CHUNKS_MAX:
+    end_seq = min(log.next_seq, asked.until_seq) if asked.until_seq else log.next_seq
+    bytes_max = min(asked.bytes_max, FILE_PAGE_BYTES_MAX if asked.file else PAGE_BYTES_MAX)
+    while log.start_seq <= seq < end_seq and len(found) < PAGE_CHUNKS_MAX:
         chunk = log.read(seq)
         if chunk is None:
             break
         page_bytes += len(chunk.payload)
-        if found and page_bytes > min(asked.bytes_max, PAGE_BYTES_MAX):
+        if found and page_bytes > bytes_max:
             return found
         payload = digest_of(chunk.payload) if asked.has_digests else bytes(chunk.payload)
-        found.append(CapturedChunk(chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint, payload))
+        found.append(Elements(log.channel, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint, payload))
         seq = chunk.first_seq + chunk.count
-    is_there = found or not log.start_seq <= seq < log.next_seq
+    is_there = found or not log.start_seq <= seq < end_seq
     return found if is_there else None

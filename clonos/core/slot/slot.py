@@ -17,7 +17,17 @@ from msgspec import structs
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, journal_of, log_of
+from clonos.core.model.ids import (
+    COORDINATOR,
+    ChannelId,
+    CheckpointId,
+    SlotId,
+    TaskId,
+    ThreadId,
+    ViewNumber,
+    journal_of,
+    log_of,
+)
 from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -82,6 +92,7 @@ class Slot(StorageEvents, LocalEvents):
         self.backups = Backups(self.context)
         self.status_is_due = False
         self.early_messages = EarlyMessages()
+        self._awaited_pages: dict[ChannelId, CaptureElements] = {}  # that wait for a segment from the disk
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}  # whose connections broke
@@ -250,6 +261,13 @@ class Slot(StorageEvents, LocalEvents):
         found = captured_log(hosted, asked) if isinstance(asked, CaptureLog) else captured_elements(hosted, asked)
         if found is not None:
             self.shell.send(COORDINATOR, *found)
+        elif isinstance(asked, CaptureElements):
+            self._awaited_pages[asked.channel] = asked
+
+    def answer_page(self, channel: ChannelId) -> None:
+        """Sends a page that waited for a segment, which may have come."""
+        if (asked := self._awaited_pages.pop(channel, None)) is not None:
+            self._on_capture(COORDINATOR, asked, b"")
 
     def _on_warm_up(self, _sender: SlotId, message: WarmUp, _payload: object) -> None:
         if message.generation == self.view.generation:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from clonos.core.channel.budgets import BudgetLevel, LimitExceeded, SegmentUnreadable
 from clonos.core.channel.segment import SegmentPhase
 from clonos.core.checkpoint.pending_snapshots import task_of_object
-from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Pieces
@@ -46,6 +46,10 @@ class StorageEvents(ABC):
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
         """Returns this incarnation, if it lives here."""
+
+    @abstractmethod
+    def answer_page(self, channel: ChannelId) -> None:
+        """Sends a page that waited for a segment, which may have come."""
 
     @abstractmethod
     def mark_status(self) -> None:
@@ -131,6 +135,7 @@ class StorageEvents(ABC):
         hosted = self.hosted[channel.sender]
         if segment.phase is not SegmentPhase.UNREADABLE:
             hosted.on_segment_loaded(channel.id)
+            self.answer_page(channel.id)
         elif hosted.reports.failed is None:
             receiver = "its external system" if channel.receiver is None else self.plan.task_name(channel.receiver)
             name = f"{self.plan.task_name(channel.sender)} -> {receiver}"

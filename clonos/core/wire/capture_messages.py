@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
+from msgspec.structs import replace
+from xxhash import xxh3_64_digest
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, TaskId
@@ -46,8 +48,9 @@ class CapturedLog(msgspec.Struct, frozen=True, array_like=True, tag="captured_lo
 class CaptureElements(msgspec.Struct, frozen=True, array_like=True, tag="capture_elements"):
     """Coordinator's process to the slot of a channel's sender: send a page of the channel's in-flight log.
 
-    ``has_digests``: send a digest in place of each payload. Answered by ``CapturedElements``, repeated while it is not
-    answered; the segments on disk are loaded meanwhile.
+    ``has_digests``: send a digest in place of each payload. ``until_seq``: where the page may end; 0: nowhere.
+    ``file``: of the driver, for the page, if it is on this machine; "": send it. Answered by ``CapturedElements``,
+    repeated while it is not answered; the segments on disk are loaded meanwhile.
     """
 
     channel: ChannelId
@@ -57,12 +60,16 @@ class CaptureElements(msgspec.Struct, frozen=True, array_like=True, tag="capture
     bytes_max: Count
     has_digests: bool
     number: Count
+    until_seq: Count = 0
+    file: str = ""
+    offset_bytes: Count = 0  # in the file
 
 
 class CapturedElements(msgspec.Struct, frozen=True, array_like=True, tag="captured_elements"):
-    """Slot to the coordinator's process: the chunks from that with ``from_seq`` on, encoded in the payload.
+    """Slot to the coordinator's process: the elements from that with ``from_seq`` on, encoded in the payload.
 
-    ``start_seq`` and ``next_seq`` are those of the in-flight log.
+    ``start_seq`` and ``next_seq`` are those of the in-flight log. ``file`` and ``offset_bytes`` are those of the
+    request. ``saved_bytes``: of the page, which is in the file there; the payload has digests of the payloads then.
     """
 
     channel: ChannelId
@@ -72,11 +79,18 @@ class CapturedElements(msgspec.Struct, frozen=True, array_like=True, tag="captur
     start_seq: Count
     next_seq: Count
     number: Count
+    file: str = ""
+    offset_bytes: Count = 0
+    saved_bytes: Count = 0
 
 
-class CapturedChunk(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive elements of one kind in the payload of ``CapturedElements``."""
+class Elements(msgspec.Struct, frozen=True, array_like=True, tag="elements"):
+    """Consecutive elements of one kind of a channel, as the sender's in-flight log has them, in a page and in a record.
 
+    Those of a record may begin before the epoch.
+    """
+
+    channel: ChannelId
     first_seq: Count
     kind: ElementKind
     count: Annotated[int, msgspec.Meta(ge=1)]
@@ -89,8 +103,36 @@ DIGEST_BYTES: Final = 8
 
 def digest_of(payload: bytes | memoryview) -> bytes:
     """Returns the digest that stands for a payload of output, here and in a record of an epoch."""
-    return blake2b(payload, digest_size=DIGEST_BYTES).digest()
+    return xxh3_64_digest(payload)
 
 
-encode_chunks = msgspec.msgpack.Encoder().encode
-decode_chunks = msgspec.msgpack.Decoder(tuple[CapturedChunk, ...]).decode
+LENGTH_BYTES: Final = 4
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Elements).decode
+
+
+def length_of(content: bytes) -> bytes:
+    """Returns what is in front of each piece in a page, and in the parts of a record that have many pieces."""
+    return len(content).to_bytes(LENGTH_BYTES, "little")
+
+
+def encode_page(elements: Iterable[Elements]) -> bytes:
+    """Encodes a page, as the input of a record has it."""
+    contents = [_encode(each) for each in elements]
+    return b"".join([part for content in contents for part in (length_of(content), content)])
+
+
+def decode_page(page: bytes | memoryview) -> list[Elements]:
+    """Decodes a page. Raises an error of ``DECODE_ERRORS``."""
+    found, at, view = [], 0, memoryview(page)
+    while at < len(view):
+        begin = at + LENGTH_BYTES
+        at = begin + int.from_bytes(view[at:begin], "little")
+        found.append(_decode(view[begin:at]))
+    return found
+
+
+def with_digests(elements: Iterable[Elements]) -> list[Elements]:
+    """Returns elements with a digest in place of each payload."""
+    return [replace(each, payload=digest_of(each.payload)) for each in elements]

@@ -11,7 +11,7 @@ from clonos.core.wire.messages import Message
 MESSAGE_BYTES_MAX = 512 << 20
 """Maximum size of an encoded message without its payload."""
 
-WIRE_FORMAT = 7
+WIRE_FORMAT = 8
 """Format number of the messages. The coordinator refuses the registration of a slot with another one."""
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -6,8 +6,9 @@ and the input. ``record_writer`` and ``record_reader`` write and read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.task_snapshot import SinkRows
-from clonos.core.wire.capture_messages import DIGEST_BYTES
+from clonos.core.wire.capture_messages import DIGEST_BYTES, LENGTH_BYTES, Elements, digest_of
 from clonos.core.wire.log_delta import Count
 
 RECORD_FORMAT: Final = 2
@@ -52,17 +53,6 @@ class StatePiece(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-class Elements(msgspec.Struct, frozen=True, array_like=True, tag="elements"):
-    """Elements of an input channel, as the sender's in-flight log has them. They may begin before the epoch."""
-
-    channel: ChannelId
-    first_seq: Count
-    kind: ElementKind
-    count: Count
-    checkpoint: CheckpointId  # of a barrier, else 0
-    payload: bytes
-
-
 class SourceRecords(msgspec.Struct, frozen=True, array_like=True, tag="source"):
     """Records of one ``READ`` of the log, in its order: what the readers of the source gave for it.
 
@@ -84,8 +74,8 @@ Input = Elements | SourceRecords | JournalBytes
 
 
 class EmittedOutput(msgspec.Struct, frozen=True, array_like=True):
-    """Output of the live task for one channel, in the order in which it left. ``digest``: of the payload, as
-    ``digest_of`` gives it."""
+    """Output of the live task for one channel, in the order in which it left. ``digest``: of the payload, as the
+    ``DigestKind`` in the head says."""
 
     channel: ChannelId
     first_seq: Count
@@ -113,11 +103,26 @@ class EpochContent(NamedTuple):
     sinks: tuple[SinkRows, ...] = ()
 
 
-class PartDigest(msgspec.Struct, frozen=True):
-    """Size and SHA-256 of a part."""
+class PartDigest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Size of a part, and its XXH3 of 128 bits; earlier records have SHA-256 instead."""
 
     bytes: Count
-    sha256: str
+    xxh3: str = ""
+    sha256: str = ""
+
+
+class DigestKind(StrEnum):
+    """Function of the digests of payloads."""
+
+    BLAKE2B = "blake2b"  # of earlier records, whose heads do not say so
+    XXH3 = "xxh3"
+
+
+PAYLOAD_DIGESTS: Final[dict[DigestKind, Callable[[bytes], bytes]]] = {
+    DigestKind.BLAKE2B: lambda payload: blake2b(payload, digest_size=DIGEST_BYTES).digest(),
+    DigestKind.XXH3: digest_of,
+}
+"""What gives the digest of a payload."""
 
 
 class FailedHere(msgspec.Struct, frozen=True):
@@ -141,6 +146,7 @@ class RecordHead(msgspec.Struct, frozen=True):
     log are of a step that did not end. ``versions``: of Python and of the libraries, and ``hash_seed``.
     ``missing`` and ``redacted``: sentences about what the record lacks. ``options``: of the job, if the record has no
     code; ``widths`` has all of them then. ``sinks``: what the sinks of the task were given, if that was recorded.
+    ``digests``: of the payloads in ``expected``.
     """
 
     format: int
@@ -164,6 +170,7 @@ class RecordHead(msgspec.Struct, frozen=True):
     parts: dict[str, PartDigest]
     options: Options | None = None
     sinks: tuple[SinkRows, ...] = ()
+    digests: DigestKind = DigestKind.BLAKE2B
 
 
 class RecordDamaged(EnvironmentFault):
@@ -174,14 +181,6 @@ class RecordDamaged(EnvironmentFault):
 
     def __str__(self) -> str:
         return f"the record {self.folder} cannot be used: {self.reason}."
-
-
-LENGTH_BYTES: Final = 4
-
-
-def length_of(content: bytes) -> bytes:
-    """Returns what is in front of each piece in the parts of many pieces."""
-    return len(content).to_bytes(LENGTH_BYTES, "little")
 
 
 def frames_in(path: Path) -> Iterator[bytes]:

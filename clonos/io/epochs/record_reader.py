@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from xxhash import xxh3_128
 
 from clonos.core.model.errors import ClonosError
 from clonos.core.wire.decoding import DECODE_ERRORS, check_format
@@ -49,6 +50,8 @@ def read_head(folder: Path) -> RecordHead:
         check_format(f"the record {folder}", msgspec.json.decode(content, type=_Format).format, RECORD_FORMAT)
         return msgspec.json.decode(content, type=RecordHead)
     except FileNotFoundError:
+        if not folder.exists():
+            raise RecordDamaged(str(folder), "there is no such folder") from None
         raise RecordDamaged(str(folder), f"it has no {HEAD}, so it is not a record, or was not finished") from None
     except OSError as error:
         raise RecordDamaged(str(folder), str(error)) from None
@@ -79,7 +82,8 @@ class EpochRecord:
 
     def _check(self, part: RecordPart) -> None:
         written = self.head.parts.get(part)
-        hashed, size_bytes = hashlib.sha256(), 0
+        is_earlier = written is not None and bool(written.sha256)
+        hashed, size_bytes = hashlib.sha256() if is_earlier else xxh3_128(), 0
         try:
             with (self.folder / part).open("rb") as file:
                 while content := file.read(READ_BYTES):
@@ -87,7 +91,7 @@ class EpochRecord:
                     size_bytes += len(content)
         except OSError as error:
             raise RecordDamaged(str(self.folder), f"its part {part} cannot be read: {error.strerror}") from None
-        if written is None or (written.bytes, written.sha256) != (size_bytes, hashed.hexdigest()):
+        if written is None or (written.bytes, written.sha256 or written.xxh3) != (size_bytes, hashed.hexdigest()):
             raise RecordDamaged(str(self.folder), f"its part {part} is not what was written")
 
     def job(self) -> bytes:

@@ -5,7 +5,6 @@ Of the records that are made while a job runs, the last ones of each task stay.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 from msgspec.structs import replace
+from xxhash import xxh3_128
 
+from clonos.core.wire.capture_messages import length_of
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.epochs.record_parts import (
     HEAD,
@@ -26,7 +27,6 @@ from clonos.io.epochs.record_parts import (
     RecordPart,
     SourceFile,
     StatePiece,
-    length_of,
 )
 from clonos.io.system.wall_clock import wall_ns
 
@@ -36,13 +36,16 @@ UNFINISHED: Final = ".part"
 GIVEN_UP: Final = "given-up.jsonl"
 """File beside the records of a task: epochs that were not recorded, and why."""
 
+COPIED_BYTES: Final = 1 << 18
+"""Bytes of a page that are copied at once: they fit into the cache of a processor."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
 class _PartFile:
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-        self._hash, self._size_bytes = hashlib.sha256(), 0
+        self._hash, self._size_bytes = xxh3_128(), 0
 
     def write(self, content: bytes) -> None:
         self._file.write(content)
@@ -90,6 +93,18 @@ class RecordWriter:
     def input(self, piece: Input) -> None:
         """Appends to the input."""
         self._append(RecordPart.INPUT, _encoder.encode(piece))
+
+    def input_page(self, file: Path, size_bytes: int) -> None:
+        """Appends encoded input: the first bytes of a file. Raises: OSError, if it has fewer."""
+        part, left_bytes = self._files[RecordPart.INPUT], size_bytes
+        with file.open("rb", buffering=0) as page:
+            while left_bytes:
+                content = page.read(min(left_bytes, COPIED_BYTES))
+                if not content:
+                    raise OSError(f"{file} lacks its last {left_bytes} bytes")
+                part.write(content)
+                left_bytes -= len(content)
+        self.written_bytes += size_bytes
 
     def expected(self, emitted: EmittedOutput) -> None:
         """Appends to the expected output."""

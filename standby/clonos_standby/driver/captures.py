@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -19,9 +19,12 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskE
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.model.ids import ChannelId, SlotId, TaskId
+from clonos.core.model.plan import Plan
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.recovery.capture import CaptureReply, CaptureRequest, EpochEnd, TaskCapture
+from clonos.core.wire.capture_messages import Elements
+from clonos.io.epochs.page_files import PageFiles
 from clonos.io.epochs.record_parts import RecordedWay
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore
@@ -43,11 +46,13 @@ BYTES_MAX: Final = 64 << 20
 @dataclass(slots=True)
 class WholeEpoch:
     """Epoch between two completed checkpoints. ``due_s``: until when it is read, on the monotonic clock; another thread
-    may end it earlier."""
+    may end it earlier. ``digests``: of the channels that were read for their receivers, so that a sender's record needs
+    no second reading."""
 
     begun: CheckpointMetadata
     ended: CheckpointMetadata
     due_s: float
+    digests: dict[ChannelId, list[Elements]] = field(default_factory=dict)
 
     def end_of(self, task: TaskId, store: CheckpointStore) -> EpochEnd:
         """Returns where the epoch of a task ends. Raises: ObjectMissing."""
@@ -64,6 +69,16 @@ class WrittenRecord:
     checkpoint: int
     folder: Path
     has_failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """Limits and files of the reading of a whole epoch. ``bytes_max``: of the state, and of the log and the input.
+    ``files``: for its input; None: that is sent."""
+
+    epoch: WholeEpoch
+    bytes_max: int
+    files: PageFiles | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +137,7 @@ class Captures:
         """
         way = RecordedWay.CAPTURED if failed is None else RecordedWay.FAILED
         time_of = _Time(time.monotonic() + timeout_s, f"{timeout_s:g} s")
-        writing = self._writing(self._awaited(task, None, time_of), self._bytes_max)
+        writing = self._writing(self._awaited(task, time_of), self._bytes_max)
         folder = writing.write(root, way, failed)
         self.on_written(WrittenRecord(writing.name, writing.checkpoint, folder, failed is not None))
         return folder
@@ -134,18 +149,23 @@ class Captures:
 
         Raises: CaptureFailed: it is not read in time, or has more than ``bytes_max``, or cannot be written.
         """
-        situation = self._awaited(task, epoch, _Time(epoch.due_s, f"{WHOLE_TIME_S:g} s"), bytes_max)
-        return self._writing(situation, bytes_max).write(root, RecordedWay.RUNNING, None)
+        limit = _Time(epoch.due_s, f"{WHOLE_TIME_S:g} s")
+        with PageFiles(root) as files:
+            whole = _Whole(epoch, bytes_max, files if self._job.redact is None else None)
+            situation = self._awaited(task, limit, whole)
+            assert situation.capture is not None
+            epoch.digests |= {pages.channel.id: pages.digests() for pages in situation.capture.inputs}
+            return self._writing(situation, bytes_max).write(root, RecordedWay.RUNNING, None)
 
     def _writing(self, situation: _Situation, bytes_max: int) -> EpochWriting:
         assert situation.capture is not None
         return EpochWriting(self._job, situation.capture, situation.objects, bytes_max)
 
-    def _awaited(self, task: TaskId, epoch: WholeEpoch | None, limit: _Time, bytes_max: int = 0) -> _Situation:
+    def _awaited(self, task: TaskId, limit: _Time, whole: _Whole | None = None) -> _Situation:
         """Reads the epoch, in as many attempts as it takes. Raises: CaptureFailed."""
         store, waits_for = self._open_store(), "the tasks do not run yet"
         while True:
-            situation = self._situation(store, task, epoch, bytes_max)
+            situation = self._situation(store, task, whole)
             if situation.capture is not None:
                 if self._read(situation.capture, limit.due_s):
                     return situation
@@ -160,10 +180,12 @@ class Captures:
         plan = self._ask(lambda coordinator: coordinator.plan)
         return str(plan.task_name(task)) if 0 <= task < len(plan.tasks) else f"task {task}"
 
-    def _situation(self, store: CheckpointStore, task: TaskId, epoch: WholeEpoch | None, bytes_max: int) -> _Situation:
+    def _situation(self, store: CheckpointStore, task: TaskId, whole: _Whole | None) -> _Situation:
         """Reads the state as of the last completed checkpoint, or that at which a whole epoch begins, and prepares the
         requests. Raises: CaptureFailed: it cannot be read any more, or is too large."""
         plan, view, completed = self._ask(lambda each: (each.plan, each.view, each.completed))
+        epoch = None if whole is None else whole.epoch
+        bytes_max = self._bytes_max if whole is None else whole.bytes_max
         if epoch is not None:
             if view is not None and len(view.placements) != len(epoch.begun.tasks):
                 raise CaptureFailed(self._name(task), "the widths of the job have changed")
@@ -172,7 +194,7 @@ class Captures:
             return _Situation(None, waits_for="the tasks did not run")
         entry = completed.tasks[task]
         try:
-            objects = self._objects(store, entry, bytes_max)
+            objects = self._objects(store, entry, 0 if whole is None else bytes_max)
             end = None if epoch is None else epoch.end_of(task, store)
         except ObjectMissing:
             if epoch is not None:
@@ -182,11 +204,23 @@ class Captures:
         if objects:
             name, pieces = objects[-1]
             snapshot = decode_snapshot(pieces[0], name)
-        capture = TaskCapture(plan, view, entry, snapshot, next(self._numbers), bytes_max or self._bytes_max, end)
+        files = self._files(plan, task, whole)
+        capture = TaskCapture(plan, view, entry, snapshot, next(self._numbers), bytes_max, end, files)
+        if epoch is not None:
+            capture.take_outputs(epoch.digests)
         if capture.without_slot:
             names = ", ".join(map(plan.task_name, capture.without_slot))
             return _Situation(None, waits_for=f"{names} had no process")
         return _Situation(capture, objects)
+
+    def _files(self, plan: Plan, task: TaskId, whole: _Whole | None) -> dict[ChannelId, str]:
+        """Returns new files for the inputs, none for what is sent. Raises: CaptureFailed."""
+        if whole is None or whole.files is None:
+            return {}
+        try:
+            return whole.files.create(channel.id for channel in plan.inputs[task])
+        except OSError as error:
+            raise CaptureFailed(plan.task_name(task), f"its input cannot be written: {error}") from None
 
     def _objects(self, store: CheckpointStore, entry: TaskEntry, bytes_max: int) -> Objects:
         """Reads the state of a task. ``bytes_max``: of it; 0: any number. Raises: ObjectMissing, CaptureFailed."""

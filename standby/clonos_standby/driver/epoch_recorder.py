@@ -131,7 +131,7 @@ class EpochRecorder:
     def _serve(self) -> None:
         while (due := self._queue.get()) is not None:
             given_up: dict[str, str] = {}
-            for task, name in due.names.items():
+            for task, name in sorted(due.names.items(), reverse=True):  # receivers before their senders
                 if reason := self._record(task, name, due.epoch):
                     given_up[name] = reason
             if given_up:

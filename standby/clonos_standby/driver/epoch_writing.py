@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
-from clonos.core.model.element_kind import ElementKind
+from clonos.core.log.determinants import COMPLETION, READ, STEP, TIMER, LogReader
 from clonos.core.model.errors import ClonosError, EnvironmentFault
-from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.redaction import Redact
 from clonos.core.recovery.capture import TaskCapture
-from clonos.core.wire.capture_messages import CapturedChunk
+from clonos.core.wire.capture_messages import Elements
 from clonos.io.epochs.record_parts import (
     RECORD_FORMAT,
-    Elements,
+    DigestKind,
     EmittedOutput,
     EpochContent,
     FailedHere,
@@ -78,6 +77,8 @@ class EpochWriting:
         """Writes the record below ``root``; returns its folder. Raises: CaptureFailed."""
         folder = folder_of(root, self.name) / str(self.checkpoint)
         content, redacted = self._content(), tuple[str, ...]()
+        if way is RecordedWay.CAPTURED and not has_steps(self._log):
+            self._missing.append(f"records: {self.name} has processed none since {self._begun}")
         if self._job.redact is not None:
             content, redacted = self._redacted(content, self._job.redact)
         try:
@@ -89,6 +90,9 @@ class EpochWriting:
                 for state in content.state:
                     writer.state(state)
                 writer.log(content.log + content.unfinished)
+                for pages in self._capture.inputs:
+                    if pages.saved_bytes:
+                        writer.input_page(Path(pages.file), pages.saved_bytes)
                 for piece in content.input:
                     writer.input(piece)
                 for emitted in content.expected:
@@ -98,15 +102,19 @@ class EpochWriting:
             raise CaptureFailed(self.name, f"{folder} cannot be written: {error}") from None
         return folder
 
+    @property
+    def _begun(self) -> str:
+        return f"checkpoint {self.checkpoint}" if self.checkpoint else "the job began"
+
     def _content(self) -> EpochContent:
         capture = self._capture
-        outputs = [(pages.channel.id, chunk) for pages in capture.outputs for chunk in pages.chunks]
+        outputs = [chunk for pages in capture.outputs for chunk in pages.chunks]
         return EpochContent(
             [StatePiece(name, piece) for name, pieces in self._objects for piece in pieces],
             bytes(capture.log.data),
             capture.log.unfinished,
             list(self._input()),
-            [EmittedOutput(*_place(channel, chunk), chunk.payload) for channel, chunk in outputs],
+            list(map(_emitted, outputs)),
             capture.sinks,
         )
 
@@ -132,8 +140,7 @@ class EpochWriting:
         if capture.journal is not None:
             yield JournalBytes(bytes(capture.journal.data))
         for pages in capture.inputs:
-            for chunk in pages.chunks:
-                yield Elements(*_place(pages.channel.id, chunk), chunk.payload)
+            yield from pages.sent
         size_bytes = len(self._log)
         try:
             for split, taken, batch in self._read_again():
@@ -185,7 +192,17 @@ class EpochWriting:
             parts={},
             options=None if job.has_code else job.image.options,
             sinks=content.sinks,
+            digests=DigestKind.XXH3,
         )
+
+
+def has_steps(log: bytes) -> bool:
+    """Returns whether a task has processed anything in a log."""
+    reader = LogReader(log)
+    while not reader.at_end:
+        if reader.next()[0] in (STEP, READ, TIMER, COMPLETION):
+            return True
+    return False
 
 
 def folder_of(root: Path, task: str) -> Path:
@@ -193,8 +210,8 @@ def folder_of(root: Path, task: str) -> Path:
     return root / task.replace(os.sep, "-")
 
 
-def _place(channel: ChannelId, chunk: CapturedChunk) -> tuple[ChannelId, int, ElementKind, int, CheckpointId]:
-    return channel, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint
+def _emitted(chunk: Elements) -> EmittedOutput:
+    return EmittedOutput(chunk.channel, chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint, chunk.payload)
 
 
 def failed_here(failed: JobFailed, *, is_redacted: bool = False) -> FailedHere:

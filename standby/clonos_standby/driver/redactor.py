@@ -26,7 +26,8 @@ from clonos.core.values import column_of, encode_columns, encode_rows, encode_ti
 from clonos.core.values.column_rows import rows_of_columns
 from clonos.core.values.elements import TimedRows, decode_elements
 from clonos.core.values.numpy_scalars import keeping_types
-from clonos.io.epochs.record_parts import Elements, EpochContent, Input, JournalBytes, SourceRecords, StatePiece
+from clonos.core.wire.capture_messages import Elements
+from clonos.io.epochs.record_parts import EpochContent, Input, JournalBytes, SourceRecords, StatePiece
 from clonos.io.process.pickling import UNPICKLABLE, pickled
 from clonos.operators.connector_contract import PartlyMalformed
 from clonos.operators.state.declared_state import DeclaredState

@@ -19,9 +19,11 @@ from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, Thre
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
+from clonos.core.wire.capture_messages import CapturedElements
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads
 from clonos.core.wire.trace_messages import StepsTraced
+from clonos.io.epochs.page_files import PageSaver
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.transport import Transport
@@ -59,6 +61,7 @@ class EffectExecutor:
         self._threads: list[Thread] = []
         self._hangs = HangWatch(self._warn)
         self._stacks = StackAnswers(lambda shown: context.inbox.put(transport.send, COORDINATOR, shown))
+        self._pages = PageSaver(lambda *saved: context.inbox.put(transport.send, COORDINATOR, *saved))
         self._producers = JournalThreads(context)
         self._snapshots = SnapshotStore(store, context, context.new_mirror)
         self._spill = SpillFolder(
@@ -109,6 +112,7 @@ class EffectExecutor:
         self._snapshots.close()
         self._spill.close()
         self._stacks.close()
+        self._pages.close()
         deadline_s = time.monotonic() + JOIN_TIMEOUT_S
         for each in self._threads:
             each.join(max(0.0, deadline_s - time.monotonic()))
@@ -142,6 +146,9 @@ class EffectExecutor:
             message = replace(message, tasks=tasks, cpu_ms=cpu_ms(), resident_bytes=resident_bytes())
             if traced := tuple([step for thread in self._tasks.values() for step in thread.take_traced()]):
                 self._transport.send(COORDINATOR, StepsTraced(traced))
+        elif type(message) is CapturedElements and message.file:
+            self._pages.save(message, asked.payload)
+            return
         elif type(message) is Snapshotted:
             message = replace(message, size_bytes=self._snapshots.size_bytes(message.objects[-1]))
         self._transport.send(asked.slot, message, asked.payload)

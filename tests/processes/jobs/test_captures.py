@@ -18,7 +18,8 @@ from clonos.connectors import sqlite
 from clonos.core.log.determinants import elements_covered
 from clonos.core.model.errors import JobError
 from clonos.core.ports.redaction import RedactedOrigin
-from clonos.io.epochs.record_parts import Elements, RecordedWay, SourceRecords
+from clonos.core.wire.capture_messages import Elements
+from clonos.io.epochs.record_parts import RecordedWay, SourceRecords
 from clonos.io.epochs.record_reader import EpochRecord
 from clonos.io.store.object_files import LocalFiles
 from clonos.job import Job

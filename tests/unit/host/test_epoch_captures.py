@@ -11,17 +11,18 @@ import pytest
 
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Effect, JobFailed, ReleaseSlot
-from clonos.core.log.determinants import CLOCK, numbers
+from clonos.core.log.determinants import CLOCK, numbers, step
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.recovery.capture import CaptureRequest
-from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureLog, encode_chunks
+from clonos.core.wire.capture_messages import CapturedElements, CapturedLog, CaptureLog, encode_page
 from clonos.io.epochs.record_parts import RecordPart
+from clonos.io.epochs.record_reader import lacking
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.captures import Captures
-from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed
+from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed, has_steps
 from clonos_standby.driver.failed_epoch import FailedEpoch
 from tests.harnesses.coordinator_harness import formed
 from tests.speed import scaled
@@ -62,7 +63,7 @@ class AnsweringSlots:
             self.captures.on_captured(slot, CapturedLog(*head, 0, len(LOG), b"", asked.number), LOG)
         else:
             place = asked.channel, asked.task, asked.incarnation, asked.from_seq
-            self.captures.on_captured(slot, CapturedElements(*place, 0, 0, asked.number), encode_chunks(()))
+            self.captures.on_captured(slot, CapturedElements(*place, 0, 0, asked.number), encode_page(()))
 
 
 def test_each_part_is_asked_of_the_slot_that_has_it(tmp_path: Path) -> None:
@@ -73,6 +74,14 @@ def test_each_part_is_asked_of_the_slot_that_has_it(tmp_path: Path) -> None:
     assert folder == tmp_path / "epochs" / plan.task_name(TASK).replace("/", "-") / "0"
     assert {slot for slot, asked in slots.asked if isinstance(asked, CaptureLog)} == {view.placements[TASK].slot}
     assert all(slot == view.placements[asked.task].slot for slot, asked in slots.asked)
+
+
+def test_a_record_lacks_records_if_the_task_has_processed_none(tmp_path: Path) -> None:
+    slots = AnsweringSlots(tmp_path)
+    folder = slots.captures.take(TASK, tmp_path / "epochs", LIMIT_S)
+    name = slots.coordinator.plan.task_name(TASK)
+    assert lacking(folder) == (f"records: {name} has processed none since the job began",)
+    assert has_steps(LOG + step(0, 3))
 
 
 def test_a_larger_epoch_than_the_limit_is_refused_with_both_sizes(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import Options
 from clonos.core.ports.redaction import Redact, RedactedKind, RedactedOrigin
 from clonos.core.values import encode_rows
+from clonos.core.wire.capture_messages import Elements
 from clonos.io.epochs.record_parts import (
-    Elements,
     EpochContent,
     FailedHere,
     Input,

@@ -43,7 +43,7 @@ def test_a_frame_shorter_than_its_header_is_malformed() -> None:
 
 def test_another_wire_format_is_named() -> None:
     frame = b"\xff" + pack(SENDER, b"message", b"")[1:]
-    with pytest.raises(MessageMalformed, match="wire format 255, expected 7"):
+    with pytest.raises(MessageMalformed, match="wire format 255, expected 8"):
         unpack(frame, b"")
 
 
