@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from clonos.core.model.errors import JobError as JobError
     from clonos.core.model.errors import PeerError as PeerError
     from clonos.core.model.errors import ProducerGivenUp as ProducerGivenUp
+    from clonos.core.ports.redaction import RedactedKind as RedactedKind
+    from clonos.core.ports.redaction import RedactedOrigin as RedactedOrigin
     from clonos.core.scaling.functions import ScalingEvent as ScalingEvent
     from clonos.core.scaling.functions import ScalingOutcome as ScalingOutcome
     from clonos.core.scaling.functions import ScalingSample as ScalingSample
@@ -207,6 +209,7 @@ _NAMES = {
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.scaling.functions": ("ScalingSample", "StepLoad", "ScalingEvent", "ScalingOutcome"),
+    "clonos.core.ports.redaction": ("RedactedKind", "RedactedOrigin"),
     "clonos.core.values": ("register",),
     "clonos.expressions.building": (
         *("col", "lit", "when", "coalesce", "concat_str", "min_horizontal", "max_horizontal"),

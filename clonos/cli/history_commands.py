@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.errors import JobError
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text"
 FORMATS: Final = (TEXT, "json")
+CHECKPOINT: Final = "checkpoint"
+COLUMNS: Final = ("at", "event", "what")
 UNREADABLE_ADVICE: Final = "another version of clonos has written them, or the store is damaged"
 
 
@@ -26,13 +32,18 @@ class HistoryMissing(JobError):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.place} has no {self.what}. Name the checkpoint store of a job that has begun, or the job itself."
+        return (
+            f"{self.place} has no {self.what}. Name the checkpoint store of a job that has begun, or the job itself;"
+            " for a job of a server give --token, or set CLONOS_TOKEN."
+        )
 
 
 def add_history(commands: Any) -> None:
     """Adds the command to a parser."""
     history = commands.add_parser("history", help="show what has happened to a job, or compare two of its runs")
-    history.add_argument("place", metavar="PLACE", help="a checkpoint store, or a job's name")
+    history.add_argument("place", metavar="PLACE", help="a checkpoint store, or a job's name; of a server also its id")
+    history.add_argument("--server", metavar="URL", help="the job is one of this server; default: CLONOS_SERVER")
+    history.add_argument("--token", metavar="TOKEN", help="of the server; default: CLONOS_TOKEN; @FILE")
     history.add_argument(
         "--against",
         metavar="OTHER",
@@ -44,10 +55,16 @@ def add_history(commands: Any) -> None:
 
 
 def run_history(parsed: argparse.Namespace) -> int:
-    """Runs the command; returns the exit code. Raises: HistoryMissing, StoreFailed."""
+    """Runs the command; returns the exit code.
+
+    Raises: HistoryMissing, StoreFailed. RequestFailed, ServerUnreachable: of a server.
+    """
     from clonos.cli.state_commands import store_of
 
     place = store_of(parsed.place)
+    if _is_of_server(parsed, place):
+        _show_of_server(parsed)
+        return 0
     if parsed.against is not None:
         _compare(parsed, place, store_of(parsed.against))
         return 0
@@ -59,6 +76,45 @@ def run_history(parsed: argparse.Namespace) -> int:
         lines = list(joined_checkpoints(lines))
     _print(parsed, lines[-parsed.last :] if parsed.last else lines)
     return 0
+
+
+def _is_of_server(parsed: argparse.Namespace, place: str) -> bool:
+    """Returns whether the job is one of a server: a server is named, or known and there is no such store here."""
+    from clonos.cli.server_client import SERVER_VARIABLE, TOKEN_VARIABLE
+
+    if parsed.server is not None or parsed.token is not None:
+        return True
+    has_server = TOKEN_VARIABLE in os.environ or SERVER_VARIABLE in os.environ
+    return has_server and "://" not in place and not os.path.exists(place)
+
+
+def _show_of_server(parsed: argparse.Namespace) -> None:
+    """Prints the lines that the server has of a job's history. Raises: RequestFailed, ServerUnreachable."""
+    from clonos.cli.server_client import RequestFailed, ServerClient
+    from clonos.cli.server_tables import rows_table, show
+
+    if parsed.against is not None:
+        raise RequestFailed(400, "--against compares the events of checkpoint stores: name the stores of the jobs.")
+    client = ServerClient(parsed.server, parsed.token)
+    lines = client.get(f"/jobs/{client.find(parsed.place)}/history")["lines"]
+    if parsed.format == TEXT and not parsed.all:
+        lines = list(_joined(lines))
+    lines = lines[-parsed.last :] if parsed.last else lines
+    if parsed.format != TEXT:
+        for line in lines:
+            sys.stdout.write(json.dumps(line) + "\n")
+        return
+    show(rows_table(COLUMNS, ((line["at"], line["event"].replace("_", " "), line["text"]) for line in lines)))
+
+
+def _joined(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields lines of a server with one for checkpoints that follow each other."""
+    for event, group in groupby(lines, key=itemgetter("event")):
+        found = list(group)
+        if event != CHECKPOINT or len(found) == 1:
+            yield from found
+        else:
+            yield {**found[-1], "event": "checkpoints", "text": f"{len(found)}, the last one: {found[-1]['text']}"}
 
 
 def _read(place: str) -> tuple[list[Event], bool]:
@@ -84,7 +140,7 @@ def _print(parsed: argparse.Namespace, lines: Iterable[HistoryLine]) -> None:
         for line in lines:
             sys.stdout.write(line_document(line) + "\n")
         return
-    show(rows_table(("at", "event", "what"), ((time_text(e.at_ns), e.kind.replace("_", " "), e.text) for e in lines)))
+    show(rows_table(COLUMNS, ((time_text(e.at_ns), e.kind.replace("_", " "), e.text) for e in lines)))
 
 
 def line_document(line: HistoryLine) -> str:

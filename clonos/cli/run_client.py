@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from clonos.cli.server_client import JobsClient, RequestFailed, ServerUnreachable
 from clonos.core.model.errors import ClonosError
+from clonos.io.system.wall_clock import time_text
 from clonos.job.run_register import RegisteredRun, absolute, read_runs
 
 TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02
+DIED: Final = "DIED"
+"""Status of a job whose process has gone without a word."""
 PLACES: Final = ("path", "savepoint", "folder")
 """Fields of requests that are paths, which are relative to the folder of the client."""
 
@@ -34,6 +37,23 @@ def load_notes(job: str) -> Iterator[str]:
             when = "now" if record.lives else "in its last run"
             advice = (f"{each['step']}: {each['text']}" for each in document["scaling"])
             yield from (f"{when}: {text}" for text in (*document["skew"], *advice))
+
+
+def document_of_dead(record: RegisteredRun, error: str) -> dict[str, Any]:
+    """Returns the document of a job whose process is gone. ``error``: what is said of it."""
+    return {
+        "id": record.job_id,
+        "name": record.name,
+        "status": DIED,
+        "stopped": False,
+        "error": error,
+        "started_at": time_text(record.began_ns),
+        "ended_at": None,
+        "recoveries": None,
+        "restarts": None,
+        "checkpoint": None,
+        "generation": None,
+    }
 
 
 class RunClient(JobsClient):

@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -195,13 +194,16 @@ def _jobs(parsed: argparse.Namespace) -> int:
 
 
 def _jobs_of_runs() -> Iterator[dict[str, Any]]:
-    from clonos.cli.run_client import RunClient
+    """Yields the documents of the jobs of ``clonos run``; of one whose process is gone, what its record has."""
+    from clonos.cli.run_client import RunClient, document_of_dead
     from clonos.cli.server_client import RequestFailed
     from clonos.job.run_register import read_runs
 
     for file, record in read_runs():
-        with suppress(RequestFailed):  # its process has gone without a word
+        try:
             yield RunClient(file, record).get(f"/jobs/{record.job_id}")
+        except RequestFailed as error:
+            yield document_of_dead(record, str(error))
 
 
 def _status(parsed: argparse.Namespace) -> int:
@@ -330,6 +332,8 @@ def _rescale(parsed: argparse.Namespace) -> int:
     asked = widths_of(parsed.widths)
     if not asked and not parsed.place_anew:
         raise RequestFailed(400, "nothing to change: name steps, such as count=4, or give --place-anew.")
+    if (without := next((step for step, tasks in asked.items() if tasks < 1), None)) is not None:
+        raise RequestFailed(400, f"{without} cannot have 0 tasks: give 1 or more. clonos stop ends the whole job.")
     client = _client_of(parsed)
     job_id = client.find(parsed.job)
     reply = client.post(f"/jobs/{job_id}/rescale", {"widths": asked, "place_anew": parsed.place_anew})

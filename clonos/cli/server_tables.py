@@ -13,8 +13,8 @@ from rich.text import Text
 from clonos.core.model.ids import view_name
 from clonos.status import phase_text
 
-WIDTH: Final = 160
-"""Width in characters if there is no terminal."""
+WIDTH: Final = 100_000
+"""Width in characters if there is no terminal: each row is one line, for grep and awk."""
 
 
 def show(*parts: RenderableType) -> None:
@@ -91,4 +91,4 @@ def _table(*columns: str) -> Table:
 
 
 def _cell(value: object) -> Text:
-    return Text(str(value))  # in which brackets are no markup
+    return Text("" if value is None else str(value))  # in which brackets are no markup

@@ -99,8 +99,8 @@ def summary_lines(
     ``keyed``: the steps that share records by key, whose skew is said.
     """
     number = status.checkpoint
-    checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
-    lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
+    last = f"last checkpoint {number}" if number else "no checkpoint"  # a number of an abandoned one counts too
+    lines = [f"  {seconds:.1f} s, {last}{_recoveries(status.recoveries)}"]
     received = by_step(status.tasks, TaskCounter.RECORDS_IN)
     failed = received.pop(ERRORS_STEP, 0)
     width = max(map(len, received), default=0)

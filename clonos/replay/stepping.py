@@ -47,6 +47,8 @@ class Stepper(cmd.Cmd):
         self._seen: RecordAt | None = None  # the record whose state is shown again once it is processed
         self._before: StateEntries = {}  # the state in front of a batch, of which the changes are shown
         self._is_rewound = self._debugs = False
+        self._goes_to = ""  # the number of the record that ``goto`` looks for
+        self._last_number = 0  # of a record that was passed
 
     def run(self) -> None:
         """Steps until the user quits."""
@@ -65,11 +67,12 @@ class Stepper(cmd.Cmd):
     def _pass(self, at: RecordAt) -> None:
         """Hook in front of each record."""
         self._place += 1
+        self._last_number = max(self._last_number, at.last or at.number or 0)
         self._show_state_after()
         is_here = self._is_wanted(at) if self._is_wanted is not None else self._place >= self._target
         if not is_here:
             return
-        self._at, self._is_wanted, self._target = at, None, NEVER
+        self._at, self._is_wanted, self._target, self._goes_to = at, None, NEVER, ""
         self._print(f"{self._place}: {described_record(at)}")
         self._print(f"   state before: {self._state_text(at)}")
         self._seen = at
@@ -86,9 +89,11 @@ class Stepper(cmd.Cmd):
         self._place += 1
         error = found.user_error
         end = "the end of the record" if error is None else f"the end: {described(error)}"
-        if self._is_wanted is not None:
+        if self._goes_to:
+            end = f"there is no record {self._goes_to}: the last one is record {self._last_number:,}. This is {end}"
+        elif self._is_wanted is not None:
             end = "\n".join((f"{end}; no further record is: {self._is_wanted.text}", *self._is_wanted.reasons()))
-            self._is_wanted = None
+        self._is_wanted, self._goes_to = None, ""
         self._print(end)
         try:
             self.cmdloop()
@@ -132,6 +137,7 @@ class Stepper(cmd.Cmd):
     def do_goto(self, arg: str) -> bool:
         """goto RECORD: go to the record of this number, forwards or backwards."""
         if self._look_for(f"record={arg.strip()}"):
+            self._goes_to = arg.strip()
             self._rewind()
         return False
 

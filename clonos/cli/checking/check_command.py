@@ -70,6 +70,18 @@ def _list(given: list[str] | None) -> list[str]:
 
 
 def _findings(parsed: argparse.Namespace, name: str, file: Path) -> list[JobFinding]:
+    """Returns the findings of a job, or that a file is not Python. Raises: JobError."""
+    from clonos.api.checks.code.job_findings import syntax_finding
+
+    try:
+        return _findings_of_python(parsed, name, file)
+    except JobError as error:
+        if not isinstance(error.__cause__, SyntaxError):
+            raise
+        return [syntax_finding(error.__cause__, str(file))]
+
+
+def _findings_of_python(parsed: argparse.Namespace, name: str, file: Path) -> list[JobFinding]:
     from clonos.api.checks.code.job_findings import findings_of_job
     from clonos.api.checks.code.static_file import StaticFile
 

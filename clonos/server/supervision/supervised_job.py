@@ -199,6 +199,8 @@ class SupervisedJob:
         if event is not None and next_status(self.record.status, event) is not self.record.status:
             if self.record.started_at_ms is None:
                 changes["started_at_ms"] = wall_ns() // 1_000_000
+            if event is JobEvent.RUNS:
+                changes["error"] = None  # of the driver before: the log has it
             self.record = self._register.apply(self.record.id, event, **changes)
 
     def _keep(self, driver_job: str) -> Callable[[], None]:

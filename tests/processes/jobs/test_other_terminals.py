@@ -145,6 +145,7 @@ def test_a_killed_run_is_reported_as_gone(tmp_path: Path, capsys: pytest.Capture
         _await_rows(tmp_path)
         process.send_signal(signal.SIGKILL)
         process.wait(LIMIT_S)
+    assert [line.split()[1] for line in _printed(capsys, "jobs").splitlines()] == ["status", "DIED"]
     assert main(["status", "endless"]) == JOB_AT_FAULT
     assert f"the process {process.pid} of endless has gone without a word" in capsys.readouterr().err
     assert main(["status", "other"]) == JOB_AT_FAULT

@@ -57,7 +57,11 @@ def test_the_summary_counts_failed_records_apart_from_the_steps() -> None:
     assert lines[1:] == ["  read  200 in", "  48 failed records in the error output", "  output: /out (152 rows)"]
     tasks = (_task("read", 200), _task("errors", 0))
     lines = summary_lines(Status("job", Phase.ENDED, tasks=tasks), 1.5, {}, [])
-    assert lines[1:] == ["  read  200 in"]
+    assert lines == ["  1.5 s, no checkpoint", "  read  200 in"]
+
+
+def test_the_summary_names_the_last_checkpoint_because_some_may_have_been_abandoned() -> None:
+    assert summary_lines(Status("job", Phase.ENDED, checkpoint=7), 1.5, {}, []) == ["  1.5 s, last checkpoint 7"]
 
 
 def test_the_summary_counts_late_records_by_step() -> None:

@@ -207,7 +207,7 @@ def test_codes_are_chosen_on_the_command_line_and_in_pyproject(found: Found, pro
     ("settings", "sentence"),
     [
         ('selects = ["CLN1"]', "has 'selects', which [tool.clonos.check] does not know: select."),
-        ('select = ["CLN9"]', "names 'CLN9', and no code begins so"),
+        ('select = ["CLN0"]', "names 'CLN0', and no code begins so"),
         ('ignore = "CLN1"', "is a list of codes"),
         ("per-file-ignores = 3", "per-file-ignores of"),
     ],
@@ -253,6 +253,19 @@ def test_a_job_without_findings_ends_with_zero(check: Check, tmp_path: Path) -> 
     ended = check(tmp_path, "job.py")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert check(tmp_path, "--static", "job.py").returncode == 0
+
+
+@pytest.mark.parametrize("how", [(), ("--static",)], ids=["loaded", "static"])
+def test_a_syntax_error_is_a_finding_at_its_place(
+    check: Check, found: Found, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    tmp_path.joinpath("job.py").write_text("import helpers\n", "utf-8")
+    tmp_path.joinpath("helpers.py").write_text("rates = {}\ndef priced(:\n", "utf-8")
+    assert found(tmp_path, *how, "helpers.py") == [("helpers.py", 2, "CLN901")]
+    ended = check(tmp_path, *how, "job.py")
+    assert ended.stdout == "helpers.py:2:12: CLN901 the file is not Python: invalid syntax: correct it\n"
+    assert (ended.returncode, "Traceback" in ended.stderr) == (1, False)
+    assert check(tmp_path, *how, "--ignore", "CLN9", "job.py").returncode == 0
 
 
 def test_steps_of_a_store_that_the_job_does_not_have_are_named(check: Check, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_unknown_kind_and_a_missing_folder_are_errors(
     assert main(["replay", str(failed), "--allow", "clock"]) == 1
     assert "--allow clock: give time" in capsys.readouterr().err
     assert main(["replay", str(tmp_path / "nowhere")]) == 3
-    assert "cannot be used: it has no record.json" in capsys.readouterr().err
+    assert "nowhere cannot be used: there is no such folder" in capsys.readouterr().err
 
 
 def _command(arguments: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

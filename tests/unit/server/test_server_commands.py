@@ -62,7 +62,7 @@ def test_jobs_are_printed_as_a_table_and_as_json(register: JobRegister, capsys: 
     assert [job["id"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["words-2", "words-1"]
 
 
-def test_a_long_error_is_cut_in_the_list_of_jobs_and_whole_in_the_status(
+def test_the_list_of_jobs_has_one_line_each_and_the_status_has_the_whole_error(
     register: JobRegister, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = f"it broke {'again and ' * 40}again\nand more"
@@ -71,7 +71,7 @@ def test_a_long_error_is_cut_in_the_list_of_jobs_and_whole_in_the_status(
     assert main(["jobs"]) == 0
     _, latest, *others = capsys.readouterr().out.splitlines()
     assert latest.split()[:4] == ["words-3", "FAILED", "1970-01-01T00:00:03Z", "1970-01-01T00:00:03Z"]
-    assert latest.rstrip().endswith("agai…")
+    assert latest.rstrip().endswith(error.splitlines()[0])
     assert len(others) == 2
     assert main(["status", "broken"]) == 0
     assert f"error: {error}\n" in capsys.readouterr().out
@@ -126,6 +126,29 @@ def test_the_log_of_a_dead_driver_is_printed_with_its_tracebacks(
     assert lines[0].endswith(".250Z WARNING clonos.run: first")
 
 
+def test_the_history_of_a_job_of_a_server_has_one_line_for_checkpoints(
+    register: JobRegister, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        ("start", "begins afresh"),
+        ("checkpoint", "1 in 9 ms"),
+        ("checkpoint", "2 in 8 ms"),
+        ("end", "all input is processed"),
+    ]
+    place = {"at": "2026-11-29T12:03:13.905Z", "began_at": None, "task": "", "job_id": "words-1", "term": 1}
+    lines = [{**place, "event": event, "text": text} for event, text in events]
+    register.keep("words-1", "history", json.dumps({"lines": lines}).encode())
+    assert main(["history", "words-1"]) == 0
+    assert [line.rstrip().split(maxsplit=2)[1:] for line in capsys.readouterr().out.splitlines()] == [
+        ["event", "what"],
+        *(["start", "begins afresh"], ["checkpoints", "2, the last one: 2 in 8 ms"], ["end", "all input is processed"]),
+    ]
+    assert main(["history", "words-1", "--all", "--last", "3"]) == 0
+    assert "1 in 9 ms" in capsys.readouterr().out
+    assert main(["history", "words-1", "--format", "json"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines
+
+
 def test_a_cancellation_is_requested_and_named(register: JobRegister, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cancel", "words-2", "--no-wait"]) == 0
     assert "the server has accepted to cancel words-2" in capsys.readouterr().err
@@ -158,6 +181,14 @@ def test_a_removed_job_is_named_and_is_not_listed_any_more(
         (["submit", "/no/such/job.py"], WRITE, 1, "/no/such/job.py cannot be read: No such file or directory."),
         (["submit", __file__], WRITE, 1, "This server takes no submissions: start it with --allow-submit."),
         (["submit", __file__, "--option", "x"], WRITE, 1, "--option is 'x', but key=value is expected"),
+        (["rescale", "words-2", "count=0"], WRITE, 1, "count cannot have 0 tasks: give 1 or more. clonos stop ends"),
+        (["history", "none"], WRITE, 1, "has no job 'none': clonos jobs lists them."),
+        (
+            ["history", "words-2", "--against", "words-1"],
+            WRITE,
+            1,
+            "--against compares the events of checkpoint stores",
+        ),
         (["savepoint", "words-2"], WRITE, 1, "The driver of words-2 is starting"),
         (["delete", "words-2"], WRITE, 1, "job words-2 is RUNNING, which does not allow to delete it: stop or cancel"),
         (["jobs", "--server", "ftp://x"], WRITE, 3, "the server ftp://x cannot be used"),

@@ -168,6 +168,7 @@ def test_a_killed_driver_is_started_again_after_the_delay(stage: Stage) -> None:
     assert len(stage.drivers) == 2
     stage.report()
     assert (stage.record.status, stage.record.restarts) == (JobStatus.RUNNING, 1)
+    assert stage.record.error is None, "a job that runs again shows the loss of its driver before"
 
 
 def test_the_recoveries_of_all_drivers_are_counted(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clonos.api.checks.code.code_check import checked_functions
 from clonos.api.checks.code.code_rules import Finding
-from clonos.api.checks.code.replacements import THEMES, UNKNOWN_STATE
+from clonos.api.checks.code.replacements import SYNTAX, THEMES, UNKNOWN_STATE
 from clonos.api.checks.code.step_checks import key_findings, record_findings, unnamed_steps
 from clonos.api.step_graph import StepGraph
 
@@ -56,6 +56,16 @@ def finding_of(step: str, function: str, finding: Finding, file: str) -> JobFind
     shown = os.path.relpath(finding.file) if finding.file else file
     shown = finding.file if shown.startswith(os.pardir) else shown
     return JobFinding(code, f"{who} {finding.what}", advice, shown, finding.line or 1, finding.column or 1, step)
+
+
+def syntax_finding(error: SyntaxError, file: str) -> JobFinding:
+    """Returns the finding of a file that is not Python. ``file``: that of the job, if the error names none."""
+    path = error.filename or file
+    shown = os.path.relpath(path)
+    shown = path if shown.startswith(os.pardir) else shown
+    return JobFinding(
+        SYNTAX, f"the file is not Python: {error.msg}", "correct it", shown, error.lineno or 1, error.offset or 1, ""
+    )
 
 
 def _all(graph: StepGraph, file: str, stored_steps: Iterable[str]) -> Iterator[JobFinding]:

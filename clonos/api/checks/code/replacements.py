@@ -55,6 +55,7 @@ UNKNOWN_STATE: Final = "CLN804"
 FRAMES: Final = "CLN805"
 STREAMS: Final = "CLN806"
 UNREGISTERED: Final = "CLN807"
+SYNTAX: Final = "CLN901"
 
 THEMES: Final = {
     "CLN101": "a clock is read",
@@ -88,9 +89,10 @@ THEMES: Final = {
     FRAMES: "a batch is handled as if it were all records",
     STREAMS: "a job or another stream is used in a function",
     UNREGISTERED: "a record of a class that is not registered",
+    SYNTAX: "a file that is not Python",
 }
 """What each code is about: time (1xx), randomness (2xx), files and the environment (3xx), networks (4xx), memory
-outside of state (5xx), order (6xx), threads (7xx), and the graph (8xx)."""
+outside of state (5xx), order (6xx), threads (7xx), the graph (8xx), and the file itself (9xx)."""
 
 _READ_BEFORE: Final = "read it where the job is built, or in a @service function"
 

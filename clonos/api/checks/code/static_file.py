@@ -84,7 +84,7 @@ class StaticFile:
         try:
             self.tree = ast.parse(path.read_text("utf-8"), str(path))
         except (SyntaxError, UnicodeDecodeError) as error:
-            raise JobError(f"{path} is not Python: {error}. Correct it.") from None
+            raise JobError(f"{path} is not Python: {error}. Correct it.") from error
         self.names: dict[str, Any] = {"__name__": "__main__"}
         for node in self.tree.body:
             self._read(node)
