@@ -61,7 +61,7 @@ WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
 PORT_MAX: Final = 65_535
 SHELLS: Final = ("bash", "zsh", "fish")
-CHAOS_COMMANDS: Final = ("run", "seeds", "soak", "rescales", "all")
+CHAOS_COMMANDS: Final = ("run", "seeds", "soak", "rescales", "conversations", "all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -300,7 +300,7 @@ def _parser() -> ExactParser:
         "what",
         choices=CHAOS_COMMANDS,
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M,"
-        " rescales --changes N, all --worlds N",
+        " rescales --changes N, conversations --kills N, all --worlds N",
     )
     add_commands(commands)
     add_state(commands)

@@ -196,6 +196,23 @@ def rescales(arguments: Sequence[str]) -> int:
     return GOOD if runs.run_rescales(wanted) else BAD
 
 
+def conversations(arguments: Sequence[str]) -> int:
+    """Runs ``clonos chaos conversations``: 1 when a result was lost, duplicated or contradicted, an effect came twice,
+    or a call was repeated that no kill explains."""
+    parser = ExactParser(prog="clonos chaos conversations")
+    parser.add_argument("--folder", type=Path, required=True, metavar="FOLDER", help="a run goes on that left this one")
+    parser.add_argument("--kills", type=AT_LEAST_ONE, default=1_000, metavar="N", help="of all runs in the folder")
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="end after M minutes")
+    parser.add_argument(
+        "--from", dest="first", type=AT_LEAST_ONE, default=1, metavar="N", help="number of the first slice"
+    )
+    parser.add_argument("--capacity", type=AT_LEAST_ONE, default=1, metavar="N", help="open calls of a task")
+    parsed = parser.parse_args(arguments)
+    runs = _of_checkout("conversing.talk_runs", "clonos chaos conversations")
+    wanted = runs.Conversations(parsed.folder, parsed.kills, parsed.minutes, parsed.first, parsed.capacity)
+    return GOOD if runs.run_conversations(wanted) else BAD
+
+
 def seeds(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos seeds``: 1 when a world failed."""
     from clonos_chaos.swarm.environments import Swarm

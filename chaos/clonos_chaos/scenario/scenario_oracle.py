@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,29 @@ class Findings:
         examples = self.examples.setdefault(what, [])
         if len(examples) < EXAMPLES_MAX:
             examples.append(example)
+
+    def count(self, output: str, found: Iterable[Hashable], wanted: Collection[Hashable]) -> None:
+        """Compares the places of an output with those that there must be, each once."""
+        seen, places = Counter(found), set(wanted)
+        again = {place: times for place, times in seen.items() if times > 1}
+        for what, which in (
+            ("lost", places - seen.keys()),
+            ("duplicated", again),
+            ("contradicted", seen.keys() - places),
+        ):
+            for place in sorted(which, key=repr):
+                self.note(what, f"{output} {place}")
+        lost, duplicated = len(places - seen.keys()), seen.total() - len(seen)
+        self.lost += lost
+        self.duplicated += duplicated
+        self.contradicted += len(seen.keys() - places)
+        self.by_sink[output] = {"rows": seen.total(), "lost": lost, "duplicated": duplicated}
+
+    def compare(self, place: str, before: Any, values: Any) -> None:
+        """Compares two sights of one place. ``before``: None is none."""
+        if before is not None and before != values:
+            self.contradicted += 1
+            self.note("contradicted", f"{place}: {values}, and not {before}")
 
 
 def committed_rows(folder: Path) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from typing import NewType
 import msgspec
 
 from clonos.core.model.errors import JobError
+from clonos.io.interception.answers import answered_with
 
 CONNECT_TIMEOUT_S = 1.0
 
@@ -113,7 +114,8 @@ class FaultPoints:
             return
         line = msgspec.json.encode(FaultPointReached(point, os.getpid(), task, detail)) + b"\n"
         try:
-            with socket.create_connection(self._address, CONNECT_TIMEOUT_S) as connection:
+            # A point inside a step with intercept=True: the connection is none of the user's.
+            with answered_with(None), socket.create_connection(self._address, CONNECT_TIMEOUT_S) as connection:
                 connection.settimeout(None)
                 connection.sendall(line)
                 connection.recv(1)

@@ -389,8 +389,14 @@ class TaskThread:
 
         def call() -> None:
             with suppress(TaskStopped):
-                if not self._is_stopped:
-                    self._commands.put(Finished(number, function(key)))
+                if self._is_stopped:
+                    return
+                if self._faults is not None:
+                    self._reach(FaultPoint.CALL, key)
+                outcome = function(key)
+                if self._faults is not None:
+                    self._reach(FaultPoint.CALLED, key)
+                self._commands.put(Finished(number, outcome))
 
         self._calls.run(call)
 
@@ -400,12 +406,16 @@ class TaskThread:
         answers: SimpleQueue[bool] = SimpleQueue()
         if waits:
             self._waiting.append(answers)
+        elif self._faults is not None:
+            self._reach(FaultPoint.CALLED)
         is_open = False
         if not self._ends_calls:
             self._commands.put(PartReported(number, asked, data, answers.put if waits else None))
             is_open = not waits or answers.get()
         if waits:
             self._waiting.remove(answers)
+            if self._faults is not None:
+                self._reach(FaultPoint.INTENT)
         if self._ends_calls:
             raise TaskStopped
         return is_open

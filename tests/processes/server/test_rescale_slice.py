@@ -24,7 +24,7 @@ def test_widths_that_change_under_kills_leave_an_exact_output(tmp_path: Path) ->
     seen: list[int] = []
 
     def note(record: SliceRecord) -> bool:
-        seen.append(record.changes)
+        seen.append(record.made)
         return True
 
     record = RescaleSlice(1, tmp_path, [ORDERING, EARLY, BEFORE_VIEW, SWITCHING, AFTER], 400.0).run(note)

@@ -12,8 +12,9 @@ from clonos.io.process.fault_points import FaultPoint
 from clonos.status import RescalePhase
 from clonos_chaos.project.served import rescale_runs
 from clonos_chaos.project.served.rescale_kills import KILLS, Victim, kills_of
-from clonos_chaos.project.served.rescale_runs import SLICES_FILE, Rescales, line_of, read_slices, run_rescales, table_of
+from clonos_chaos.project.served.rescale_runs import Rescales, line_of, run_rescales, table_of
 from clonos_chaos.project.served.rescale_slice import SliceRecord
+from clonos_chaos.project.slices import SLICES_FILE, read_slices
 
 AT_CUT = "driver, at metadata written"
 GOOD = SliceRecord(4, done=2, given_up=1, kills={"driver, cutting": (0, 1), AT_CUT: (1, 0)}, plain=(1, 0), records=50)
@@ -39,9 +40,9 @@ def test_kills_come_in_each_phase_of_a_change_and_while_slots_read_ahead() -> No
 
 
 def test_a_line_that_was_not_written_whole_is_no_slice(tmp_path: Path) -> None:
-    assert read_slices(tmp_path) == []
+    assert read_slices(tmp_path, SliceRecord) == []
     write(tmp_path, GOOD, torn=msgspec.json.encode(GOOD)[:-5])
-    assert read_slices(tmp_path) == [GOOD]
+    assert read_slices(tmp_path, SliceRecord) == [GOOD]
 
 
 class FakeSlice:
@@ -70,7 +71,7 @@ def test_a_run_goes_on_after_the_last_slice_until_there_are_enough_changes(tmp_p
     write(tmp_path, GOOD)
     assert run_rescales(Rescales(tmp_path, changes=50))
     assert FakeSlice.made == [(5, 30), (6, 17)]
-    assert [record.changes for record in read_slices(tmp_path)] == [3, 30, 17]
+    assert [record.made for record in read_slices(tmp_path, SliceRecord)] == [3, 30, 17]
     assert not list(tmp_path.glob("slice-*")), "slices that were good leave nothing"
     assert run_rescales(Rescales(tmp_path, changes=50))
     assert len(FakeSlice.made) == 2

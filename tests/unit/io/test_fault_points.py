@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from clonos.io.interception.answers import answered_with
+from clonos.io.interception.patches import install
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached, FaultPoints, FaultPointsMisused, armed
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from tests.speed import scaled
@@ -111,3 +113,15 @@ def test_closing_the_fault_point_server_releases_every_thread() -> None:
         pause_point.wait(LIMIT_S)
     walker.join(LIMIT_S)
     assert not walker.is_alive()
+
+
+def test_a_point_inside_of_intercepted_code_has_a_connection_that_is_not_recorded() -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        raise AssertionError("the connection is none of the user's")
+
+    install()
+    with (
+        FaultPointServer() as server,
+        answered_with(dict.fromkeys(("socket.getaddrinfo", "socket.socket.connect"), refuse)),
+    ):
+        FaultPoints(server.address).reach(FaultPoint.CALL, "map/0")

@@ -132,3 +132,24 @@ def test_a_thread_of_a_library_may_run(server: Loopback) -> None:
     run(reported, code)
     assert len(seen) == 1
     assert not reported, "the thread did not take the context of the function along"
+
+
+def test_a_streamed_reply_is_sent_once_and_streams_again(server: Loopback) -> None:
+    events = b"".join(b"data: %d\n\n" % number for number in range(50))
+    chat = server.url + "/v1/chat/completions"
+
+    def streamed() -> list[str]:
+        with httpx.Client(trust_env=False) as client, client.stream("POST", chat, content=events) as reply:
+            return [line for line in reply.iter_lines() if line]
+
+    async def streamed_in_a_loop() -> list[str]:
+        async with httpx.AsyncClient(trust_env=False) as client, client.stream("POST", chat, content=events) as reply:
+            return [line async for line in reply.aiter_lines() if line]
+
+    for code in (streamed, streamed_in_a_loop):
+        reported: dict[bytes, bytes] = {}
+        sent = len(server.seen)
+        found = run(reported, code, has_effects=False)
+        assert found == [f"data: {number}" for number in range(50)]
+        assert run(reported, code, has_effects=False) == found
+        assert len(server.seen) == sent + 1

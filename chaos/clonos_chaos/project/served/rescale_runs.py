@@ -1,30 +1,18 @@
-"""``clonos chaos rescales``: changes of widths with kills, in slices, until there are as many as were asked for.
-
-Each slice that ends has a line in ``slices.jsonl`` of the folder, with which the next run goes on. The folder of a
-slice that was bad stays.
-"""
+"""``clonos chaos rescales``: changes of widths with kills, in slices, until there are as many as were asked for."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from clonos_chaos.project.served.rescale_kills import KILLS, kills_of
 from clonos_chaos.project.served.rescale_slice import RescaleSlice, SliceRecord
+from clonos_chaos.project.slices import run_slices
 
-SLICES_FILE: Final = "slices.jsonl"
 CHANGES_A_SLICE: Final = 30
-BAD_MAX: Final = 3
-"""Bad slices after which a run ends."""
-
 BETWEEN: Final = frozenset(str(kill) for kill in KILLS if kill.is_between_cut_and_view)
 
 WRONG: Final = ("lost", "duplicated", "contradicted", "disordered")
@@ -43,43 +31,13 @@ class Rescales:
 
 def run_rescales(wanted: Rescales) -> bool:
     """Goes on with a run. Returns whether all of its slices so far were good."""
-    wanted.folder.mkdir(parents=True, exist_ok=True)
-    records = read_slices(wanted.folder)
-    deadline_s = float("inf") if wanted.minutes is None else time.monotonic() + wanted.minutes * 60
 
-    def on_change(record: SliceRecord) -> bool:
-        print(f"\r{line_of([*records, record])} ", end="", file=sys.stderr, flush=True)
-        return time.monotonic() < deadline_s
+    def perform(number: int, folder: Path, missing: int, on_change: Callable[[SliceRecord], bool]) -> SliceRecord:
+        kills = kills_of((number - 1) * CHANGES_A_SLICE, min(CHANGES_A_SLICE, missing))
+        return RescaleSlice(number, folder, kills, wanted.per_second).run(on_change)
 
-    bad = 0
-    while (made := sum(each.changes for each in records)) < wanted.changes and time.monotonic() < deadline_s:
-        if bad == BAD_MAX:
-            break
-        number = records[-1].number + 1 if records else wanted.first
-        folder = wanted.folder / f"slice-{number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        kills = kills_of((number - 1) * CHANGES_A_SLICE, min(CHANGES_A_SLICE, wanted.changes - made))
-        record = RescaleSlice(number, folder, kills, wanted.per_second).run(on_change)
-        with open(wanted.folder / SLICES_FILE, "ab") as file:
-            file.write(msgspec.json.encode(record) + b"\n")
-        records.append(record)
-        if record.is_good:
-            shutil.rmtree(folder)
-        else:
-            bad += 1
-            print(f"\nBAD: slice {number}, {complaint_of(record)}; its files stay in {folder}", flush=True)
-    print(file=sys.stderr)
-    print(line_of(records))
-    print("\n".join(table_of(records)))
-    return bool(records) and all(record.is_good for record in records)
-
-
-def read_slices(folder: Path) -> list[SliceRecord]:
-    """Returns the slices that have ended; a line that was not written whole is none."""
-    file = folder / SLICES_FILE
-    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
-    return [msgspec.json.decode(line, type=SliceRecord) for line in lines if line.endswith(b"\n")]
+    texts = line_of, complaint_of, table_of
+    return run_slices(SliceRecord, wanted.folder, wanted.changes, wanted.minutes, wanted.first, perform, texts)
 
 
 def line_of(records: Iterable[SliceRecord]) -> str:

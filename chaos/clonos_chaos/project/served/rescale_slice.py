@@ -81,7 +81,7 @@ class SliceRecord(msgspec.Struct):
     seconds: float = 0.0
 
     @property
-    def changes(self) -> int:
+    def made(self) -> int:
         """Returns the number of changes that were asked for."""
         return self.done + self.given_up
 

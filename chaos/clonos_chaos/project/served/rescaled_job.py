@@ -9,8 +9,8 @@ Each record carries what was drawn and counted for it, so that two outputs may c
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,39 +100,20 @@ def judge(of_each: int, outputs: dict[str, list[Row]], last: list[Row], windows:
     findings = Findings(records=len(expected))
     drawn: dict[tuple[int, int], Row] = {}
     for name, rows in outputs.items():
-        _count(findings, name, ((row["source"], row["offset"]) for row in rows), expected)
+        findings.count(name, ((row["source"], row["offset"]) for row in rows), expected)
         for row in rows:
             values = {column: row[column] for column in COLUMNS}
             before = drawn.setdefault((row["source"], row["offset"]), values)
-            _compare(findings, f"{name} {row['source']}, {row['offset']}", before, values)
+            findings.compare(f"{name} {row['source']}, {row['offset']}", before, values)
     newest = _check_counts(findings, drawn.values())
-    _count(findings, "last", (row["key"] for row in last), newest.keys())
+    findings.count("last", (row["key"] for row in last), newest.keys())
     for row in last:
-        _compare(findings, f"last {row['key']}", newest.get(row["key"]), (row["seen"], row["draw"]))
+        findings.compare(f"last {row['key']}", newest.get(row["key"]), (row["seen"], row["draw"]))
     wanted = _windows_of(expected)
-    _count(findings, "windows", ((key, start) for key, start, *_ in windows), wanted.keys())
+    findings.count("windows", ((key, start) for key, start, *_ in windows), wanted.keys())
     for key, start, *values in windows:
-        _compare(findings, f"window {key}, {start}", wanted.get((key, start)), values)
+        findings.compare(f"window {key}, {start}", wanted.get((key, start)), values)
     return findings
-
-
-def _count(findings: Findings, output: str, found: Iterable[Hashable], wanted: Iterable[Hashable]) -> None:
-    seen, places = Counter(found), set(wanted)
-    again = {place: times for place, times in seen.items() if times > 1}
-    for what, which in (("lost", places - seen.keys()), ("duplicated", again), ("contradicted", seen.keys() - places)):
-        for place in sorted(which, key=repr):
-            findings.note(what, f"{output} {place}")
-    lost, duplicated = len(places - seen.keys()), seen.total() - len(seen)
-    findings.lost += lost
-    findings.duplicated += duplicated
-    findings.contradicted += len(seen.keys() - places)
-    findings.by_sink[output] = {"rows": seen.total(), "lost": lost, "duplicated": duplicated}
-
-
-def _compare(findings: Findings, place: str, before: Any, values: Any) -> None:
-    if before is not None and before != values:
-        findings.contradicted += 1
-        findings.note("contradicted", f"{place}: {values}, and not {before}")
 
 
 def _check_counts(findings: Findings, rows: Iterable[Row]) -> dict[int, tuple[int, int]]:
@@ -141,7 +122,7 @@ def _check_counts(findings: Findings, rows: Iterable[Row]) -> dict[int, tuple[in
     of_key: dict[int, dict[int, Row]] = defaultdict(dict)
     for row in rows:
         other = of_key[row["key"]].setdefault(row["seen"], row)
-        _compare(findings, f"number {row['seen']} of key {row['key']}", other, row)
+        findings.compare(f"number {row['seen']} of key {row['key']}", other, row)
     newest = {}
     for key, by_number in of_key.items():
         last_offset: dict[int, int] = {}

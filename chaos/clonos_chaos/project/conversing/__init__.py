@@ -1,0 +1,1 @@
+"""Conversations with a model, while the processes of their tasks are killed."""
