@@ -75,6 +75,7 @@ def test_the_same_prompts_with_another_result_show_both(tmp_path: Path) -> None:
     assert "was  result: {'customer': '7', 'reply': 'I see: 7 has a cup'}" in str(found)
     assert "is   result: {'customer': '7', 'reply': 'I SEE: 7 HAS A CUP'}" in str(found)
     assert [turn.part for turn in found.turns] == [None]
+    assert not found.is_as_recorded
 
 
 def messages_of(request: HttpRequest) -> list[dict[str, Any]]:
