@@ -17,7 +17,7 @@ from clonos.core.values.keys import key_of, state_key
 from clonos.operators.chain import VertexImage
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
-from clonos.operators.steps.awaited_events import Awaits, Event
+from clonos.operators.steps.awaited_events import Awaits, Cancel, Event
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_steps import KeyedTables, KeyRecord, KeyState, KeyStep, StepEvent, has_keys_in_columns, is_keyed
 from clonos.replay.logged_functions import FunctionRun, NotingRecorder, RequestedCall, SuspendedRun, run_function
@@ -76,7 +76,7 @@ class KeyChain(ReplayChain):
                 followed = partial(self._take_together, step, name == "keys", process)
             setattr(operator, name, followed)
         for name in LATER:
-            setattr(operator, name, partial(self._take_later, step, getattr(operator, name)))
+            setattr(operator, name, partial(self._take_later, step, operator, getattr(operator, name)))
 
     def _see(self, at: RecordAt) -> None:
         """Hook in front of each record of a step with user code."""
@@ -106,7 +106,7 @@ class KeyChain(ReplayChain):
     ) -> None:
         """Notes which record has which call, and events."""
         for index, (key, record) in enumerate(rows):
-            at, first, is_event = self.number_at(step, index), operator.next_call, type(record) is Event
+            at, first, is_event = self.number_at(step, index), operator.next_call, type(record) in (Event, Cancel)
             is_wanted = self._is_wanted(key)
             if is_wanted and is_event:
                 self._begin(step, StepEvent.EVENT, key, [KeyRecord(at, record)])
@@ -119,16 +119,21 @@ class KeyChain(ReplayChain):
             self._close(step)
 
     def _note_calls(self, operator: AsyncStatefulMap, first: int, numbers: list[int | None]) -> None:
-        """Notes the records of the calls that a step has requested since the call ``first``."""
-        self._numbers.update(zip(range(first, operator.next_call, len(self._calling)), numbers, strict=False))
+        """Notes the records of the calls of the key that a step has requested since the call ``first``."""
+        open_now = [number for number in operator.open_numbers if number >= first]
+        own = [number for number in open_now if state_key(operator.record_of(number)[0]) == self._stored]
+        self._numbers.update(zip(own, numbers, strict=False))
 
-    def _take_later(self, step: str, process: Callable[..., None], *args: Any) -> None:
+    def _take_later(self, step: str, operator: Operator, process: Callable[..., None], *args: Any) -> None:
         """Looks at what timers and watermarks change."""
         if self._stored is None or step in self._processing:
             process(*args)
             return
         entry = KeyStep(step, StepEvent.TIMER, key_of(self._stored), [], self._key_state(step))
+        first = operator.next_call if isinstance(operator, AsyncStatefulMap) else 0
         process(*args)
+        if isinstance(operator, AsyncStatefulMap) and (suspended := self._suspended.get(self._stored)) is not None:
+            self._note_calls(operator, first, suspended.numbers)
         entry.after = self._key_state(step)
         if entry.after != entry.before:
             self.steps.append(entry)
@@ -138,10 +143,12 @@ class KeyChain(ReplayChain):
         is_aligned = any(node.is_aligned for node in self._image.nodes if node.step == step)
         return self.first + index + 1 if is_aligned else None
 
-    @property
-    def has_state_of_key(self) -> bool:
-        """Whether the key has state at the end."""
-        return self._stored is not None and any(self._key_state(step) for step in self._tables)
+    def states(self) -> dict[str, KeyState]:
+        """Returns the state of the key at the end, by the steps that have some."""
+        if self._stored is None:
+            return {}
+        found = {step: self._key_state(step) for step in self._tables}
+        return {step: state for step, state in found.items() if state}
 
     # ------------------------------------------------------------------ steps of the key
 
@@ -177,7 +184,7 @@ class KeyChain(ReplayChain):
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         self._recorder: Any = context.recorder
-        recorder: Any = NotingRecorder(context.recorder, self._request)
+        recorder: Any = NotingRecorder(context.recorder, self._request, self.take_part_of)
         super().open(replace(context, recorder=recorder), mirror, position)
         for operator in self._calling:
             if isinstance(operator, AsyncStatefulMap):
@@ -192,6 +199,10 @@ class KeyChain(ReplayChain):
 
     def take_part(self, number: int, name: bytes, data: bytes) -> None:
         super().take_part(number, name, data)
+        self.take_part_of(number, name, data)
+
+    def take_part_of(self, number: int, name: bytes, data: bytes) -> None:
+        """Notes a part of a call."""
         call = self._requested.get(number)
         if call is not None and call.parts is not None:
             call.parts.setdefault(name, data)
@@ -259,6 +270,7 @@ class KeyChain(ReplayChain):
         if awaiting is not None and self._stored not in self._suspended:  # since an earlier epoch
             entry = self._begin(step, StepEvent.RECORD, awaiting.record[0], [KeyRecord(None, awaiting.record[1])])
             entry.awaits = awaiting.name
+            entry.notes.append("it has awaited the event since before this epoch")
             self._close(step)
         for number in operator.open_numbers:
             key, record = operator.record_of(number)

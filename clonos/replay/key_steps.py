@@ -11,6 +11,7 @@ from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_spec import ANY, StateKind, StateScope
 from clonos.operators.steps.awaited_events import AwaitedEvents
+from clonos.replay.model_exchange import messages_of
 from clonos.replay.seen_calls import SeenCall, text_of
 
 BROADCAST: Final = "broadcast/"
@@ -71,8 +72,8 @@ class KeyStep:
             "event": self.event.value,
             "key": text_of(self.key),
             "records": [{"number": each.number, "record": text_of(each.record)} for each in self.records],
-            "before": {name: text_of(value) for name, value in self.before.items()},
-            "after": {name: text_of(value) for name, value in self.after.items()},
+            "before": state_json(self.before),
+            "after": state_json(self.after),
             "calls": [each.to_json() for each in self.calls],
             "calls_as_before": self.calls_as_before,
             "result": self.result,
@@ -81,6 +82,14 @@ class KeyStep:
             "open": self.is_open,
             "notes": self.notes,
         }
+
+
+def state_json(state: KeyState) -> list[dict[str, Any]]:
+    """Returns the state of a key for a program, with the messages of conversations."""
+    return [
+        {"name": name, "text": text_of(value), "messages": [each._asdict() for each in messages_of(value)]}
+        for name, value in state.items()
+    ]
 
 
 def is_keyed(operator: Operator) -> bool:

@@ -10,7 +10,7 @@ from clonos.core.model.errors import JobError
 from clonos.operators.job_image import JobImage
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_chain import KeyChain
-from clonos.replay.key_steps import KeyState, KeyStep, StepEvent
+from clonos.replay.key_steps import KeyState, KeyStep, StepEvent, state_json
 from clonos.replay.model_exchange import ChatMessage, messages_of
 from clonos.replay.output_comparison import compared, shown
 from clonos.replay.replay_report import ReplayReport
@@ -42,13 +42,15 @@ class KeyNotFound(JobError):
 
 @dataclass
 class KeyTimeline:
-    """Course of one key in an epoch, and the replay that showed it. ``is_as_recorded``: the replay did what
-    the live task did."""
+    """Course of one key in an epoch, and the replay that showed it. ``key``: as it was given. ``is_as_recorded``: the
+    replay did what the live task did. ``states``: of the key at the end, by step."""
 
     epoch: Epoch
+    key: str
     replayed: Replayed
     steps: list[KeyStep]
     is_as_recorded: bool
+    states: dict[str, KeyState] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -69,7 +71,7 @@ class KeyTimeline:
     def title(self) -> str:
         """First line of the text: the task, the key, and counts."""
         head = self.epoch.head
-        keys = ", ".join(dict.fromkeys(shown(each.key) for each in self.steps))
+        keys = ", ".join(dict.fromkeys(shown(each.key) for each in self.steps)) or self.key
         places = [(step.step, each.number) for step in self.steps for each in step.records if step.has_records]
         records = len({each for each in places if each[1] is not None}) + sum(number is None for _, number in places)
         counts = [counted(records, "record"), counted(len(self.calls), "call"), *tokens_text(*self.tokens)]
@@ -81,6 +83,10 @@ class KeyTimeline:
         for step in self.steps:
             yield ""
             yield from step_lines(step, shown_before)
+        seen = {each.step for each in self.steps}
+        for name, state in self.states.items():
+            if name not in seen:
+                yield from ("", f"no record at {name}, whose state is {state_text(state)}")
         yield ""
         if (error := self.replayed.user_error) is not None:
             yield f"then {described(error)}"
@@ -101,6 +107,7 @@ class KeyTimeline:
         return {
             **self.head_json(),
             "steps": [each.to_json() for each in self.steps],
+            "states": [{"step": step, "state": state_json(state)} for step, state in self.states.items()],
             "calls": len(self.calls),
             "prompt_tokens": prompt,
             "completion_tokens": completion,
@@ -133,14 +140,15 @@ def timeline_of(
     with seeing(lambda call: chains[0].take_call(call)):
         replayed = replay_epoch(epoch, image=image, allowed=allowed, hook=lambda at: None, new_chain=new_chain)
     chain = chains[0]
-    if not chain.steps and not chain.has_state_of_key:
+    states = chain.states()
+    if not chain.steps and not states:
         raise KeyNotFound(key, epoch.task, tuple(chain.other_keys))
     notes = [*epoch.head.missing, *epoch.head.redacted]
     notes += [f"the step {each} has its state in columns: --step shows its batches" for each in chain.in_columns]
     report = ReplayReport(epoch, replayed, compared(epoch, replayed))
     if image is None and not report.is_as_recorded:
         notes.append(DIFFERS)
-    return KeyTimeline(epoch, replayed, chain.steps, report.is_as_recorded, notes)
+    return KeyTimeline(epoch, key, replayed, chain.steps, report.is_as_recorded, states, notes)
 
 
 # ------------------------------------------------------------------ text

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from clonos.core.log.call_outcomes import decode_outcome, is_value, outcome_of
-from clonos.core.ports.recorder import OWN_KEY, Inside
+from clonos.core.ports.recorder import CANCELLED, OWN_KEY, Inside
 from clonos.core.ports.task_port import TaskStopped
 from clonos.core.task.call_parts import CLOCK, CallParts
 from clonos.operators.steps.awaited_events import Awaits
@@ -158,8 +158,10 @@ class SuspendedRun(NamedTuple):
 class NotingRecorder:
     """Recorder of steps that notes the asynchronous calls that they request."""
 
-    def __init__(self, target: Any, note: Callable[[RequestedCall], None]) -> None:
-        self._target, self._note = target, note
+    def __init__(
+        self, target: Any, note: Callable[[RequestedCall], None], note_part: Callable[[int, bytes, bytes], None]
+    ) -> None:
+        self._target, self._note, self._note_part = target, note, note_part
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
@@ -177,3 +179,8 @@ class NotingRecorder:
         known = None if parts is None else {name: data for name, data in parts.items() if name != OWN_KEY}
         self._note(RequestedCall(number, service, key, perform, known))
         return key
+
+    def cancel(self, number: int, outcome: bytes) -> None:
+        """Notes that a call is cancelled, and passes it on."""
+        self._note_part(number, CANCELLED, outcome)
+        self._target.cancel(number, outcome)

@@ -76,7 +76,8 @@ def answer_of(outcome: object) -> ModelAnswer | None:
 
 
 def messages_of(value: object) -> tuple[ChatMessage, ...]:
-    """Returns a value as messages if it is a list of them, as the state of a conversation may be; else ()."""
+    """Returns a value as messages if it is a list of them, or has one, as the state of an agent does; else ()."""
+    value = getattr(value, "messages", value)
     if not isinstance(value, list) or not value:
         return ()
     if not all(isinstance(each, dict) and isinstance(each.get("role"), str) for each in value):

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clonos import Event, Job, ai, await_event, collect, service, values
+from clonos import Cancel, Event, Job, ai, await_event, collect, service, values
 from clonos.io.http.http_client import HttpRequest
 from clonos_services.stand_ins import StandIns
 from tests.harnesses.model_server import completion
@@ -45,8 +45,8 @@ ROWS = [*TEXTS, {"customer": "8", "text": "8 has a question"}, Event("approved",
 
 
 def customer_of(row: Any) -> str:
-    """Returns the key of a text, and of the event."""
-    return "8" if isinstance(row, Event) else str(row["customer"])
+    """Returns the key of a text, and of events and cancellations."""
+    return "8" if isinstance(row, Event | Cancel) else str(row["customer"])
 
 
 def answered(request: HttpRequest) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos import Context, Job, ProcessFunction, ValueState, clock, collect, http, values
+from clonos import Cancel, Context, Job, ProcessFunction, ValueState, ai, clock, collect, http, values
 from clonos.cli import main
 from clonos.core.log.determinants import LogReader
 from clonos.replay.key_steps import StepEvent
@@ -230,3 +230,32 @@ def test_a_request_of_a_model_by_http_is_shown_as_one(tmp_path: Path) -> None:
     assert found.calls[0].prompt is not None
     assert found.calls[0].prompt.messages == (("user", "7 has a cup"),)
     assert found.tokens == (7, 5)
+
+
+helper = ai.agent(model, instructions="You help customers.", text=lambda row: row["text"])
+
+
+def test_the_state_of_an_agent_is_shown_as_a_conversation(tmp_path: Path) -> None:
+    found = followed(record_conversations(tmp_path, helper, TEXTS[:1]), "7")
+    assert "  state after: state = 2 messages" in str(found).splitlines()
+    (step,) = found.to_json()["states"]
+    assert step["state"][0]["messages"] == [
+        {"role": "user", "text": "7 has a cup"},
+        {"role": "assistant", "text": "I see: 7 has a cup"},
+    ]
+
+
+def test_a_cancelled_call_is_shown_with_the_error_that_it_got(tmp_path: Path) -> None:
+    cancel, cancelled = followed(record_conversations(tmp_path, rows=[*TEXTS[3:], Cancel("enough")]), "8").steps
+    assert cancel.event is StepEvent.EVENT
+    assert cancelled.error == "CallCancelled: the call was cancelled: 'enough'"
+    assert [call.error for call in cancelled.calls] == [cancelled.error]
+    assert cancelled.notes == []
+
+
+def test_a_key_with_state_alone_is_shown_with_it(tmp_path: Path) -> None:
+    epoch = load_epoch(record_job(prices(), tmp_path, barriers={3: 1}, epoch=1)["total/0"])
+    found = timeline_of(epoch._replace(log=b""), "ann", ALONE)
+    assert found.steps == []
+    assert str(found).splitlines()[0] == "total/0, epoch 1 of prices, key ann: 0 records, 0 calls"
+    assert "no record at total, whose state is state = 108.0" in str(found)
