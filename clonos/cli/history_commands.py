@@ -59,7 +59,7 @@ def run_history(parsed: argparse.Namespace) -> int:
 
     Raises: HistoryMissing, StoreFailed. RequestFailed, ServerUnreachable: of a server.
     """
-    from clonos.cli.state_commands import store_of
+    from clonos.job.stored_state import store_of
 
     place = store_of(parsed.place)
     if _is_of_server(parsed, place):

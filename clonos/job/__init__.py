@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from clonos.job.checkpointed_state import CheckpointedState as CheckpointedState
     from clonos.job.description import Job as Job
     from clonos.job.handle import Handle as Handle
     from clonos.job.results import JobBroke as JobBroke
@@ -21,9 +22,10 @@ _MODULE_OF: Final = {
     "Job": "clonos.job.description",
     "Handle": "clonos.job.handle",
     **dict.fromkeys(("Result", "JobCrashed", "JobBroke", "JobHitBug", "JobSuperseded"), "clonos.job.results"),
+    "CheckpointedState": "clonos.job.checkpointed_state",
 }
 
-__all__ = ["Handle", "Job", "JobBroke", "JobCrashed", "JobHitBug", "JobSuperseded", "Result"]
+__all__ = ["Handle", "Job", "JobBroke", "JobCrashed", "JobHitBug", "JobSuperseded", "Result", "CheckpointedState"]
 
 
 def __getattr__(name: str) -> Any:

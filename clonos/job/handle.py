@@ -27,6 +27,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
+from clonos.job.checkpointed_state import CheckpointedState
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
 from clonos.job.metrics_export import ObservedJob, start_exporters
@@ -48,6 +49,7 @@ from clonos.job.shown_metrics import ShownMetrics
 from clonos.job.skew import keyed_steps
 from clonos.job.stack_documents import FLAME_S_MAX, dump_document, flame_document
 from clonos.job.status_view import build_status, checkpoint_states, status_html
+from clonos.job.stored_state import StateLocation
 from clonos.operators.connector_contract import finish_output
 from clonos.operators.job_image import JobImage
 from clonos.status import CheckpointState, MetricValue, Status, metric_values
@@ -346,6 +348,17 @@ class Handle:
         tasks = [task for task in plan.tasks if plan.vertex_of[task] == emitting[step]]
         with self._peek_lock:  # a later look would replace an earlier one
             return self._launched.driver.peeks.look(step, tasks, count, timeout)
+
+    def state(self, step: str, name: str | None = None, checkpoint: int | None = None) -> CheckpointedState:
+        """Returns the state of a step as of the last completed checkpoint, or of another retained one.
+
+        What is read does not change when the job goes on, and no rollback makes it untrue. ``name``: that of one of
+        several states of the step, as ``clonos state ls`` lists them.
+
+        Raises: StateUnknown: there is no such checkpoint, step or state, or the step has several states and ``name`` is
+        missing. StoreFailed.
+        """
+        return CheckpointedState(StateLocation(self.store_url, checkpoint), step, name)
 
     def capture(self, task: str, folder: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> Path:
         """Writes a record of what a task has done since the last completed checkpoint, for ``clonos replay``, while the

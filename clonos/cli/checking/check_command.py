@@ -107,6 +107,6 @@ def _stored_steps(url: str | None) -> list[str]:
     """Returns the names of the steps whose state a store or a savepoint has."""
     if url is None:
         return []
-    from clonos.cli.state_commands import StateLocation
+    from clonos.job.stored_state import StateLocation
 
     return StateLocation(url, None).steps(None)

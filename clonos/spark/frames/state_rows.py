@@ -100,24 +100,43 @@ def rows_of_task(
     Raises: ObjectMissing. InvalidConnector: a start has changed the tasks, and no checkpoint followed. RowNotWritable.
     SnapshotMalformed, StateMalformed, ValueMalformed.
     """
+    image = image_of_task(read_object, task)
+    began(_row_count(image, step))
+    for state, key, value in entries_of_step(image, step):
+        yield StateRow(task.task, state, json_text(key), json_text(value))
+
+
+def image_of_task(read_object: Callable[[str], Iterable[bytes | memoryview]], task: CheckpointedTask) -> StateImage:
+    """Returns the whole state of a task.
+
+    Raises: ObjectMissing. InvalidConnector: a start has changed the tasks, and no checkpoint followed.
+    SnapshotMalformed, StateMalformed, ValueMalformed.
+    """
     if task.objects and is_moved(task.objects[-1]):
         problem = f"the job has not divided the state of {task.task} among its tasks yet"
         raise InvalidConnector(CONNECTOR, problem, "Read its next checkpoint.")
     image = StateImage()
     restore_from([(name, read_object(name)) for name in task.objects], image)
-    began(_row_count(image, step))
+    return image
+
+
+def entries_of_step(image: StateImage, step: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the state of a step as (state, key, value): its tables by key, then rows, whose key is None.
+
+    A key of several columns is a list; the value of a table in columns is a dict by column.
+    """
     for name, entries in image.tables.items():
         if (state := _state_of(name, step)) is not None:
             for key, value in entries.items():
-                yield StateRow(task.task, state, json_text(key_of(key)), json_text(value))
+                yield state, key_of(key), value
     for name, columns in image.columns.items():
         if (state := _state_of(name, step)) is not None:
             for key, value in entries_of(columns):
-                yield StateRow(task.task, state, json_text(key), json_text(value))
+                yield state, key, value
     for name, rows in image.stores.items():
         if (state := _state_of(name, step)) is not None:
             for row in rows_in(rows):
-                yield StateRow(task.task, state, "null", json_text(row))
+                yield state, None, row
 
 
 def _row_count(image: StateImage, step: str) -> int:

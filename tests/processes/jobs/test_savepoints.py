@@ -129,7 +129,11 @@ def test_a_job_that_starts_from_a_moved_savepoint_goes_on_from_its_records(tmp_p
     words = Words(tmp_path)
     with words.started(420) as handle:
         savepoint = handle.savepoint(tmp_path / "savepoint", timeout=LIMIT_S)
-        assert handle.checkpoint(LIMIT_S) > savepoint.checkpoint
+        later = handle.checkpoint(LIMIT_S)
+        assert later > savepoint.checkpoint
+        state = handle.state("seen", checkpoint=later)
+        assert (state.checkpoint, dict(state.items())) == (later, dict.fromkeys(range(KEYS), 420 // KEYS))
+        assert [state.get(key) for key in range(KEYS + 1)] == [*[420 // KEYS] * KEYS, None]
         with pytest.raises(SavepointExists):
             handle.savepoint(tmp_path / "savepoint")
         words.gate.open_to(600)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from clonos.cli.state_commands import StateLocation
 from clonos.connectors import files
 from clonos.job.handle import Handle
 from clonos.job.rescaling import Rescaled, RescaleRefused
+from clonos.job.stored_state import StateLocation
 from clonos.status import RescalePhase
 from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from tests.processes.jobs.test_width_changes import LIMIT_S, States, wait_until

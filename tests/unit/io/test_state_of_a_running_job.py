@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +19,8 @@ from clonos.core.checkpoint.snapshot import encode_snapshot
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.io.store.store import OBJECTS, CheckpointStore
+from clonos.job.checkpointed_state import CheckpointedState
+from clonos.job.stored_state import CheckpointRemoved, StateLocation, StateLost, StateUnknown
 from tests.unit.inflight.samples import snapshot
 from tests.unit.operators.driver import Given, Outbox, Run
 
@@ -109,3 +113,72 @@ def test_a_missing_object_of_the_last_checkpoint_is_not_called_removed_by_the_jo
     store.store.delete_objects(names[:1])
     assert _show(store) == 3
     assert f"{names[0]} of checkpoint 1, the last one, is missing" in capsys.readouterr().err
+
+
+def _state(store: Store, name: str | None = None, checkpoint: int | None = None) -> CheckpointedState:
+    return CheckpointedState(StateLocation(str(store.folder), checkpoint), "count", name)
+
+
+def test_the_value_of_each_key_is_that_of_the_last_checkpoint(store: Store) -> None:
+    store.complete(1)
+    store.complete(2)
+    state, shown = _state(store), _shown(store)
+    assert (state.checkpoint, state.name, len(state)) == (2, "state", 4)
+    assert {key: state.get(key) for key in range(4)} == dict(state.items()) == shown
+    assert (state.get(4), state.get("1", "none")) == (None, "none")
+    assert sorted(state.table().to_pylist(), key=str) == [{"key": key, "value": shown[key]} for key in range(4)]
+
+
+def test_a_state_that_was_read_stays_while_the_job_goes_on(store: Store) -> None:
+    names = store.complete(1)
+    state, shown = _state(store), _shown(store)
+    assert dict(state.items()) == shown
+    store.complete(2)
+    store.store.delete_objects(names)
+    assert dict(state.items()) == shown != dict(_state(store).items()) == _shown(store)
+
+
+def test_the_state_of_a_removed_checkpoint_is_an_error(store: Store) -> None:
+    names = store.complete(1)
+    state = _state(store, "state")
+    store.complete(2)
+    store.store.delete_objects(names)
+    with pytest.raises(CheckpointRemoved, match=r"checkpoint 1 of .* was removed by its job"):
+        state.get(1)
+
+
+def test_only_the_task_of_a_key_is_read_for_its_value(store: Store) -> None:
+    names, shown = store.complete(1), {}
+    shown = _shown(store)
+    store.store.delete_objects(names[:1])
+    found = {key: _value_or_none(store, key) for key in range(4)}
+    assert {key for key in found if found[key] == shown[key]} | {key for key in found if found[key] is None} == {*shown}
+    assert 0 < list(found.values()).count(None) < 4, found
+
+
+def _shown(store: Store) -> dict[int, int]:
+    """The entries as ``clonos state show`` has them."""
+    place = StateLocation(str(store.folder), None)
+    return {int(row.key): int(row.value) for row in place.rows("count")}
+
+
+def _value_or_none(store: Store, key: int) -> Any:
+    location = StateLocation(str(store.folder), None)
+    with suppress(StateLost):
+        return CheckpointedState(location, "count", "state").get(key)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "known"),
+    [
+        ("counts", None, "has no state of a step 'counts'"),
+        ("count", "total", "has no state 'total' of the step 'count'"),
+    ],
+)
+def test_an_unknown_state_is_refused_with_those_that_there_are(
+    step: str, name: str | None, known: str, store: Store
+) -> None:
+    store.complete(1)
+    with pytest.raises(StateUnknown, match=known):
+        CheckpointedState(StateLocation(str(store.folder), None), step, name).get(1)

@@ -1,0 +1,155 @@
+"""State of a step of a job as Python values, as one checkpoint has it: what ``Handle.state`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from clonos.core.model.errors import JobError
+from clonos.core.model.wrong_calls import explains_calls
+from clonos.core.values.key_encoding import encode_key
+from clonos.core.values.keys import key_group, state_keys, task_of_group
+from clonos.job.stored_state import StateLocation, StateUnknown
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class StateNotTabular(JobError):
+    """The keys or values of a state have no common type of Arrow."""
+
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the state {self.state} is not a table, because {self.reason}. Read it with items()."
+
+
+@explains_calls
+class CheckpointedState:
+    """State of a step in one checkpoint: it does not change, also while the job goes on.
+
+    A task of the checkpoint is read once, when an entry of it is asked for, and is in memory from then on.
+    """
+
+    def __init__(self, location: StateLocation, step: str, name: str | None) -> None:
+        """``name``: that of one of several states of the step. Raises: StateUnknown."""
+        from clonos.spark.frames.state_rows import tasks_of
+
+        self._location, self.step = location, location.steps(step)[0]
+        self._tasks = tasks_of(location.metadata, self.step)
+        self._read: dict[int, dict[str, dict[Any, Any]]] = {}  # by number of a task: entries by state and stored key
+        self.name = self._only_name() if name is None else name
+
+    @property
+    def checkpoint(self) -> int:
+        """The number of the checkpoint."""
+        return self._location.metadata.checkpoint
+
+    def get(self, key: object, default: object = None) -> Any:
+        """Returns the value of a key, or ``default``. A key of several columns is a tuple.
+
+        The task of the key is read, and the others if it does not have it.
+
+        Raises: KeyUnsupported: no record can have this key. CheckpointRemoved: the job has removed the checkpoint
+        since. StateUnknown: no task has a state of this name. StateLost, StoreFailed.
+        """
+        (stored,) = state_keys([key])
+        for number in self._numbers(key):
+            entries = self._entries(number)
+            if stored in entries:
+                return entries[stored]
+        self._check_name()
+        return default
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Yields keys and values, task by task, in no order that means something. Rows without a key have None.
+
+        The value of a step in columns is a dict by column. Raises: see ``get``.
+        """
+        from clonos.core.values.keys import key_of
+
+        for number in range(len(self._tasks)):
+            for key, value in self._entries(number).items():
+                yield (None if isinstance(key, _Place) else key_of(key)), value
+        self._check_name()
+
+    def table(self) -> pyarrow.Table:
+        """Returns a table with a column ``key`` and a column ``value``, or one for each column of a step in columns.
+
+        Raises: StateNotTabular. See ``get``.
+        """
+        import pyarrow
+
+        entries = list(self.items())
+        in_columns = bool(entries) and all(isinstance(value, dict) for _, value in entries)
+        names = list(dict.fromkeys(name for _, value in entries for name in value)) if in_columns else []
+        columns: dict[str, list[Any]] = {"key": [key for key, _ in entries]}
+        if not names or "key" in names or not all(isinstance(name, str) for name in names):
+            columns["value"] = [value for _, value in entries]
+        else:
+            columns |= {name: [value.get(name) for _, value in entries] for name in names}
+        try:
+            return pyarrow.table(columns)
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise StateNotTabular(f"{self.step}/{self.name}", str(error)) from None
+
+    def __len__(self) -> int:
+        """Returns the number of entries. Raises: see ``get``."""
+        count = sum(len(self._entries(number)) for number in range(len(self._tasks)))
+        self._check_name()
+        return count
+
+    def __repr__(self) -> str:
+        return f"<state {self.name!r} of {self.step!r} at {self._location}>"
+
+    # ------------------------------------------------------------------ reading
+
+    def _numbers(self, key: object) -> list[int]:
+        """Returns the numbers of the tasks in the order in which they are asked for a key: its owner is the first."""
+        groups = self._location.metadata.plan.max_parallelism
+        owner = task_of_group(key_group(encode_key(key), groups), len(self._tasks), groups)
+        return sorted(range(len(self._tasks)), key=lambda number: number != owner)
+
+    def _entries(self, number: int) -> dict[Any, Any]:
+        return self._states(number).get(self.name, {})
+
+    def _states(self, number: int) -> dict[str, dict[Any, Any]]:
+        if number not in self._read:
+            states: dict[str, dict[Any, Any]] = {}
+            for state, key, value in self._location.entries(self.step, self._tasks[number]):
+                entries = states.setdefault(state, {})
+                entries[_stored(key, len(entries))] = value
+            self._read[number] = states
+        return self._read[number]
+
+    def _check_name(self) -> None:
+        """Refuses a name that no task has, once all of them are read."""
+        if self.name not in (known := self._names()):
+            problem = f"has no state {self.name!r} of the step {self.step!r}"
+            raise StateUnknown(str(self._location), problem, _listed(known))
+
+    def _names(self) -> list[str]:
+        return sorted({name for number in range(len(self._tasks)) for name in self._states(number)})
+
+    def _only_name(self) -> str:
+        names = self._names()
+        if len(names) == 1:
+            return names[0]
+        problem = f"has {'several states' if names else 'no entry of a state'} of the step {self.step!r}"
+        raise StateUnknown(str(self._location), problem, _listed(names))
+
+
+class _Place(int):
+    """Place of a row that has no key."""
+
+
+def _stored(key: Any, place: int) -> Any:
+    if key is None:
+        return _Place(place)
+    (stored,) = state_keys([tuple(key) if isinstance(key, list) else key])
+    return stored
+
+
+def _listed(names: list[str]) -> str:
+    return f"the states {', '.join(names)}: name one" if names else "none yet"
