@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pytest
 
+from clonos import Job, collect, values
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.ports.recorder import running
@@ -68,6 +71,17 @@ def test_a_search_goes_on_after_its_connections_have_ended(passages: PostgresSer
     passages.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'clonos'")
     assert ids_of(search([1, 0])) == [1]
     assert passages.run("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'clonos'") == [(1,)]
+
+
+def test_a_search_by_text_is_the_lookup_of_enrich(passages: PostgresServer, tmp_path: Path) -> None:
+    search, vectors = searching(passages, k=1), {"east": [1.0, 0.0], "north": [0.0, 1.0]}
+    job = Job("questions", slots="thread", store=tmp_path / "store")
+    asked = job.source(values([{"text": "east"}, {"text": "north"}]))
+    collected: Any = collect()
+    asked.enrich(lambda text: search(vectors[text]), on="text", into="found", cache=100).sink(collected)
+    job.run()
+    gc.collect()  # closes the connections of the search
+    assert [(row["text"], ids_of(row["found"])) for row in collected.rows] == [("east", [1]), ("north", [2])]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from clonos import values
 from clonos.connectors.postgres import Change
 from clonos.testing import Outputs, crash_test
+from tests.harnesses.model_server import completion, embedding, vectors
 
 pytestmark = pytest.mark.slow
 
@@ -140,3 +141,35 @@ def test_the_post_recipe_sends_the_orders_of_three_or_more() -> None:
         assert sorted(order["order"] for order in outputs["out"]) == large
 
     crash_test(recipe.job, seeds=range(4), check=check)
+
+
+def models(request: Any) -> Any:
+    """Answers as a server of models does."""
+    asked = json.loads(request.body)
+    if request.url.endswith("/embeddings"):
+        return vectors({**asked, "dimensions": 384})
+    return completion(f"{len(asked['messages'][0]['content'])} characters")
+
+
+@pytest.mark.slow
+def test_the_retrieval_recipe_stores_each_passage_with_its_vector_and_answers_each_question_from_passages() -> None:
+    recipe = importlib.import_module("retrieval")
+    texts = {file.name: file.read_text("utf-8") for file in recipe.TEXTS.iterdir()}
+
+    def check_table(outputs: Outputs) -> None:
+        rows = {row["place"]: row for row in outputs["table"]}
+        assert {row["text"] for row in rows.values()} == {text.strip() for text in texts.values()}
+        assert all(row["embedding"] == embedding(row["text"], 384) for row in rows.values())
+
+    def nearest(vector: list[float]) -> list[dict[str, Any]]:
+        return [{"place": f"{vector[0]:g}", "text": "passage", "distance": 0.5}]
+
+    def check_answers(outputs: Outputs) -> None:
+        assert [row["question"] for row in outputs["answered"]] == recipe.QUESTIONS
+        for row in outputs["answered"]:
+            assert row["places"] == [f"{embedding(row['question'], 384)[0]:g}"]
+            assert row["answer"].endswith("characters")
+
+    assert crash_test(recipe.index, seeds=range(2), check=check_table, http=models, compare=False).injected
+    services = {recipe.nearest: nearest}
+    assert crash_test(recipe.answers, None, range(2), check_answers, http=models, services=services).injected

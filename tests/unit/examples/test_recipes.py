@@ -34,6 +34,7 @@ WITH_OTHER_INPUT = (
     "syslog_udp",
     "kafka_totals",
     "postgres_stock",
+    "retrieval",
     "rabbitmq_alerts",
     "nats_delays",
     "history_then_live",
