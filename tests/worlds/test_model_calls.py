@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clonos import Job, ai, collect, metrics, values
+from clonos import CallNeverHappened, Job, ai, collect, metrics, values
 from clonos.testing import Outputs, crash_test
 from tests.harnesses.model_server import completion
 from tests.tidy.source import ROOT
@@ -23,6 +23,8 @@ QUESTIONS = 24
 TURNS = 5
 CAPACITY = 2
 TOKENS = 12
+HISTORY_MAX = 3
+PAYMENTS = 6
 DEADLY = ("kill", "kill_linked", "kill_domain", "false_suspicion")
 model = ai.chat("m", base_url="http://model/v1", retries=0)
 tokens = metrics.Counter("model_tokens", "Tokens of the replies.")
@@ -79,6 +81,75 @@ def test_conversations_go_on_after_their_last_logged_reply_whatever_dies() -> No
     make_job()
     deaths = sum(count for kind, count in report.injected.items() if kind in DEADLY)
     assert 0 < repeated <= 2 * CAPACITY * deaths, "of each open record, the call under way and the one before"
+
+
+@ai.tool(effect=True, reconcile=lambda key, question, part: "")
+def pay(question: str, part: int, idempotency_key: str = "") -> str:
+    raise AssertionError("a stand-in pays")
+
+
+def test_agents_go_on_with_their_next_call_and_make_no_effect_twice_whatever_dies() -> None:
+    asked: Counter[str] = Counter()
+    paid: dict[str, str] = {}
+    found: list[str] = []
+    twice: list[str] = []
+    repeated = 0
+
+    def pay_once(question: str, part: int, idempotency_key: str) -> str:
+        bill = f"{question}/{part}"
+        if bill in paid.values():
+            twice.append(bill)
+        paid[idempotency_key] = bill
+        return f"paid {bill}"
+
+    def find_payment(key: str, question: str, part: int) -> str:
+        if key not in paid:
+            raise CallNeverHappened
+        found.append(key)
+        return f"paid {paid[key]}"
+
+    pay_once.reconcile = find_payment  # type: ignore[attr-defined]
+
+    def answer(request: Any) -> dict[str, Any]:
+        asked[dict(request.headers)["idempotency-key"]] += 1
+        messages = json.loads(request.body)["messages"]
+        begins = [place for place, message in enumerate(messages) if message["role"] == "user"]
+        question, shown = messages[begins[-1]]["content"], len(messages) - begins[-1] - 1
+        if shown == 2 * PAYMENTS:
+            return completion(f"{len(begins)} {messages[-1]['content']}")
+        function = {"name": "pay", "arguments": json.dumps({"question": question, "part": shown // 2})}
+        return completion(None, finish_reason="tool_calls", tool_calls=[{"id": "t", "function": function}])
+
+    def make_job() -> Job:
+        nonlocal repeated
+        repeated += asked.total() - len(asked)
+        asked.clear()
+        paid.clear()
+        helper = ai.agent(model, tools=[pay], history_max=HISTORY_MAX, text=str)
+        job = Job("agents", checkpoint_every="1s")
+        questions = job.source(values(range(QUESTIONS)), name="asked").key_by(lambda question: question % CUSTOMERS)
+        replied = questions.stateful_map_async(
+            helper, capacity=CAPACITY, log_calls=True, effects=True, parallelism=1, name="agents"
+        )
+        replied.sink(collect(), name="replies")
+        return job
+
+    def check(outputs: Outputs) -> None:
+        replies = sorted(reply.text for reply in outputs["replies"])
+        begun = [min(question // CUSTOMERS, HISTORY_MAX) + 1 for question in range(QUESTIONS)]
+        last = PAYMENTS - 1
+        assert replies == sorted(f"{count} paid {question}/{last}" for question, count in enumerate(begun))
+        assert {reply.turns for reply in outputs["replies"]} == {PAYMENTS + 1}
+        if not outputs.exposed and not outputs.rollbacks:
+            assert not twice
+        twice.clear()
+        assert len(asked) >= (PAYMENTS + 1) * QUESTIONS
+
+    report = crash_test(make_job, seeds=range(12), check=check, http=answer, services={"pay": pay_once}, compare=False)
+    make_job()
+    deaths = sum(count for kind, count in report.injected.items() if kind in DEADLY)
+    assert found, "no payment was ever made by a process that died before its outcome was known"
+    assert 0 < repeated <= 2 * CAPACITY * deaths, "of each open record, the question under way and the one before"
 
 
 def example_of_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -21,7 +21,16 @@ from tests.tidy.source import ROOT
 EXAMPLES = ROOT / "examples"
 DATA = EXAMPLES / "data"
 SEEDS = range(2)
-WITH_OTHER_TESTS = ("shop_server", "test_rate_limit", "resume", "gzip_sink", "spark_coupons", "pages", "self_scaling")
+WITH_OTHER_TESTS = (
+    "shop_server",
+    "model_server",
+    "test_rate_limit",
+    "resume",
+    "gzip_sink",
+    "spark_coupons",
+    "pages",
+    "self_scaling",
+)
 """Files that tests/processes/jobs/test_recipes_on_processes.py and tests/spark/test_frame_outputs.py run."""
 WITH_OTHER_INPUT = (
     "outbox_source",
@@ -339,6 +348,29 @@ def _refunds_each_order_once_and_large_ones_with_an_approval(outputs: Outputs) -
     assert outputs["errors"] == []
 
 
+def _gives_each_ticket_to_its_team(outputs: Outputs) -> None:
+    teams = {row["id"]: (row["team"], row["urgent"], row["tokens"]) for row in outputs["triaged"]}
+    assert len(outputs["triaged"]) == len(teams)
+    assert teams == {
+        1: ("billing", True, 25),
+        2: ("shipping", False, 25),
+        3: ("support", False, 25),
+        4: ("shipping", True, 25),
+        5: ("billing", False, 25),
+    }
+    assert outputs["errors"] == []
+
+
+def _publishes_once_what_was_approved(outputs: Outputs) -> None:
+    answers = {row["question"]: row["answer"] for row in outputs["answered"]}
+    assert len(outputs["answered"]) == len(answers)
+    published = [answers.pop(question) for question in ("How warm is tea?", "How large are cups?")]
+    assert all(answer.startswith("published as ") for answer in published)
+    assert len(set(published)) == 2
+    assert answers == {"How warm is coffee?": "refused: we sell tea", "Where is silver?": "Nothing."}
+    assert outputs["errors"] == []
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
@@ -354,6 +386,8 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "user_profiles": _has_the_language_of_the_user_of_each_click,
     "model_batches": _scores_the_readings_of_known_sensors,
     "refund_approvals": _refunds_each_order_once_and_large_ones_with_an_approval,
+    "classify_tickets": _gives_each_ticket_to_its_team,
+    "research_agent": _publishes_once_what_was_approved,
     "async_calls": _has_the_price_of_each_product_in_order,
     "click_counts": _counts_every_click,
     "sensor_alerts": _raises_each_alert_at_the_third_reading,
@@ -373,7 +407,11 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
 
 
 def _shop(request: Any) -> Any:
-    """Answers as examples/shop_server.py does."""
+    """Answers as examples/shop_server.py and examples/model_server.py do."""
+    if request.url.endswith("/chat/completions"):
+        return _recipe("model_server").answer(json.loads(request.body))
+    if request.url.endswith("/articles"):
+        return {"number": dict(request.headers)["idempotency-key"]}
     if request.method == "POST":
         return {"receipt": dict(request.headers)["idempotency-key"]}
     product = request.url.rpartition("/")[2]

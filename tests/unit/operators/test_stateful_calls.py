@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clonos import ai
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keyed_stream import KeyedStream
@@ -46,6 +47,10 @@ def listed(key: int, state: list[int] | None, value: int) -> tuple[list[int] | N
         raise ValueError("minus one")
     seen = [*(state or []), value]
     return (None if value == -2 else seen), (key, seen)
+
+
+@ai.tool(effect=True)
+def pay(cents: int) -> None: ...
 
 
 def image_of(count: int, **options: Any) -> JobImage:
@@ -164,5 +169,10 @@ def test_arguments_that_cannot_be_used_are_refused() -> None:
         numbers.stateful_map_async(listed, effects=True)
     with pytest.raises(InvalidJob, match="nothing can cancel"):
         numbers.stateful_map_async(listed, timeout="1s")  # type: ignore[arg-type]
+    helper = ai.agent(ai.chat("m"), handovers=[ai.agent(ai.chat("m"), name="other", tools=[pay])])
+    with pytest.raises(InvalidJob, match=r"has an agent.*log_calls=True"):
+        numbers.stateful_map_async(helper)
+    with pytest.raises(InvalidJob, match=r"has an agent whose tools have effects.*effects=True"):
+        numbers.stateful_map_async(helper, log_calls=True)
     with pytest.raises(AttributeError, match="Use stateful_map_async"):
         numbers.map_async(listed)  # type: ignore[attr-defined]
