@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from clonos.core.log.call_outcomes import decode_outcome, is_value, outcome_of
+from clonos.core.log.call_outcomes import decode_outcome, is_value, without_usage
+from clonos.core.log.call_usage import CallAccount, outcome_of
+from clonos.core.model.metric_series import MetricTable
 from clonos.core.ports.recorder import CANCELLED, OWN_KEY, Inside
 from clonos.core.ports.task_port import TaskStopped
 from clonos.core.task.call_parts import CLOCK, CallParts
@@ -90,14 +92,15 @@ class FunctionRun:
         """Returns whether it has the logged outcome. Of exceptions the texts are compared, without their frames."""
         logged = FunctionRun()
         logged.take(outcome)
-        return self.outcome == outcome if is_value(outcome) else self.error == logged.error
+        return self.outcome == without_usage(outcome) if is_value(outcome) else self.error == logged.error
 
 
 class LoggedParts(CallParts):
     """Parts of an asynchronous call in a replay: what no part answers ends the function, unless it may be asked."""
 
     def __init__(self, call: RequestedCall, port: BesideTheReplay, may_ask: MayAsk) -> None:
-        super().__init__(call.number, call.key, call.parts or {}, port, has_effects=True)
+        account = CallAccount(MetricTable(), 1)
+        super().__init__(call.number, call.key, call.parts or {}, port, has_effects=True, account=account)
         self.unanswered = ""
         self._may_ask = may_ask
 

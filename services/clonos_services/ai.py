@@ -10,6 +10,7 @@
 - A status of 400 or above, and a reply that cannot be used, is an error of the call. So a step with ``retries=`` asks
   again.
 - The key is looked up for each request that is sent, and is not recorded.
+- What a call has used is counted where its entry arrives in the task (``model_limits``).
 
 Outside a job a call is made each time.
 """
@@ -21,13 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.io.http.http_errors import HttpError
 from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
 from clonos_services.ai_approval import Approval
-from clonos_services.ai_reply import ModelReply, ReplyInvalid, ToolCall, Usage, reply_of, response_format
+from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
 from clonos_services.ai_tool import Tool, ToolError, ToolInvalid, tool
 from clonos_services.calls import recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
-from clonos_services.model_endpoint import OPENAI, ApiKey, ModelCallInvalid, ModelEndpoint, endpoint_of
+from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage
+from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of
+from clonos_services.model_limits import BudgetExceeded, Prices, limits_of
 
 __all__ = [
     "chat",
@@ -40,6 +44,7 @@ __all__ = [
     "EmbeddingReply",
     "ReplyInvalid",
     "ModelCallInvalid",
+    "BudgetExceeded",
     "agent",
     "Agent",
     "AgentReply",
@@ -68,6 +73,7 @@ class Chat:
 
     model: str
     endpoint: ModelEndpoint = field(repr=False)
+    fallbacks: tuple[Chat, ...] = ()
 
     def __call__(
         self,
@@ -87,9 +93,10 @@ class Chat:
             parameters: more parameters of the protocol, such as ``temperature=`` and ``max_tokens=``, as plain values.
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; ReplyInvalid;
-        ModelCallInvalid; SecretMissing for a key that is not in this process.
+        BudgetExceeded; ModelCallInvalid; SecretMissing for a key that is not in this process. With fallbacks the error
+        is that of the last model.
         """
-        asked: dict[str, Any] = {"model": self.model, "messages": _conversation(messages), **parameters}
+        asked: dict[str, Any] = {"messages": _conversation(messages), **parameters}
         if problem := next((UNSUPPORTED[name] for name in parameters if name in UNSUPPORTED), ""):
             raise ModelCallInvalid(problem)
         if tools is not None:
@@ -98,18 +105,36 @@ class Chat:
             if "response_format" in parameters:
                 raise ModelCallInvalid("it has both response= and response_format=")
             asked["response_format"] = response_format(response)
-        url = self.endpoint.base_url + PATH
 
-        def perform(key: str) -> bytes:  # the request inside derives its own key
-            content = self.endpoint.answer(PATH, asked)
-            self._reply(content, response)  # raises inside the recorded call, so that a step with retries= asks again
-            return content
+        def perform(key: str) -> tuple[int, bytes]:  # the requests inside derive their own keys
+            return self._first_answer(asked, response)
 
-        content = cast(bytes, recorded_call(SERVICE, lambda: (url, asked), perform))
-        return self._reply(content, response)
+        def identify() -> object:
+            return self.endpoint.base_url + PATH, {"model": self.model, **asked}
 
-    def _reply(self, content: bytes, response: type | None) -> ModelReply:
-        return reply_of(content, self.endpoint.shown_url(PATH), self.model, response)
+        place, content = cast(tuple[int, bytes], recorded_call(SERVICE, identify, perform))
+        models = (self, *self.fallbacks)
+        return models[min(place, len(models) - 1)]._reply(content, response, place)
+
+    def _first_answer(self, asked: Mapping[str, Any], response: type | None) -> tuple[int, bytes]:
+        """Asks the model, and its fallbacks one after the other, until one answers. Returns the place of the model that
+        has answered, and the body of its reply."""
+        failed: list[str] = []
+        for place, model in enumerate((self, *self.fallbacks)):
+            try:
+                content = model.endpoint.answer(PATH, {"model": model.model, **asked})
+                model._reply(content, response, place)  # raises here, so that a fallback, or a retry, asks again
+                return place, content
+            except (HttpError, ReplyInvalid, BudgetExceeded) as error:
+                if failed:
+                    error.add_note(f"The models before it have failed, too: {'; '.join(failed)}")
+                if place == len(self.fallbacks):
+                    raise
+                failed.append(str(error))
+        raise AssertionError("the last model answers or raises")
+
+    def _reply(self, content: bytes, response: type | None, place: int) -> ModelReply:
+        return reply_of(content, self.endpoint, PATH, response, place)
 
 
 @explains_calls
@@ -121,6 +146,11 @@ def chat(
     timeout: float = 60.0,
     retries: int = 3,
     headers: Mapping[str, str] | None = None,
+    fallback: Chat | Sequence[Chat] = (),
+    per_minute: float | None = None,
+    tokens_per_minute: float | None = None,
+    budget: str | None = None,
+    prices: Prices | None = None,
 ) -> Chat:
     """Returns a model, which is called with a conversation in the function of a step.
 
@@ -133,11 +163,22 @@ def chat(
         retries: attempts after the first, when the connection breaks or the server answers 429, 502, 503 or 504; each
             waits as long as the server's ``Retry-After`` asks.
         headers: further headers of each request.
+        fallback: the model that is asked in the same call if this one gives no usable reply, or several in turn.
+        per_minute, tokens_per_minute: the greatest numbers of requests, and of tokens, that a step sends in a minute:
+            a call waits for its turn. Each task of the step has an equal part.
+        budget: an amount of money, such as "20 USD", after which a step asks no more. Each task of the step has an
+            equal part. Money that logged calls have cost is state. It needs ``prices``.
+        prices: of a million tokens: ``{"input": 2.5, "cached_input": 1.25, "output": 10}``, and ``"currency"``, which
+            is that of the budget, else "USD".
 
-    Raises: ModelCallInvalid: the address is no HTTP address, or the model has no name; SettingInvalid for a timeout or
-    retries that cannot be used.
+    Raises: ModelCallInvalid: an argument cannot be used; SettingInvalid for a timeout or retries that cannot.
     """
-    return Chat(model, endpoint_of(model, base_url, api_key, timeout, retries, headers))
+    limits = limits_of(per_minute, tokens_per_minute, budget, prices, ("input", "output"))
+    endpoint = endpoint_of(model, base_url, api_key, timeout, retries, headers, limits)
+    others: tuple[Any, ...] = (fallback,) if isinstance(fallback, Chat) else tuple(fallback)
+    if wrong := next((each for each in others if not isinstance(each, Chat)), None):
+        raise ModelCallInvalid(f"fallback= has {wrong!r:.80}, expected a model that ai.chat(...) has made")
+    return Chat(model, endpoint, tuple(each for other in others for each in (other, *other.fallbacks)))
 
 
 def _conversation(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from clonos.core.model.errors import EnvironmentFault
 from clonos.io.http.http_errors import shown_text
-from clonos_services.model_endpoint import ModelCallInvalid
+from clonos_services.model_answer import ModelCallInvalid, Unusable, Usage, UsageSent, decoded, explained, usage_of
+from clonos_services.model_endpoint import ModelEndpoint
 
 REFERENCE: Final = "#/$defs/"
 CUT_SHORT: Final = "length"
-SHOWN_CHARACTERS_MAX: Final = 200
-
-Sent = TypeVar("Sent")
-
-
-class ReplyInvalid(EnvironmentFault):
-    """A model's server has answered with something other than the protocol says, or the model with something other than
-    what ``response=`` or a tool needs."""
-
-    url: str
-    model: str
-    problem: str
-    excerpt: str
-
-    def __str__(self) -> str:
-        return (
-            f"the reply of the model {self.model} at {self.url} cannot be used: {self.problem}. It begins with:"
-            f" {self.excerpt}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens that a call has used; 0 if the server does not say. ``cached_tokens``: the part of ``prompt_tokens`` that
-    the server had in its cache."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +39,10 @@ class ModelReply:
         tool_calls: calls of tools that the model asks for; your code makes them.
         value: the object of the class ``response=``; None without it, and if the model calls tools.
         usage: tokens.
+        cost: what they cost by ``prices=``; 0 without prices.
         finish_reason: why the model has ended, such as "stop", "length" or "tool_calls"; "" if the server does not say.
-        model: name of the model that has answered.
+        model: name of the model that has answered, as its server says.
+        fallback: 0 if the model itself has answered, 1 for its first fallback, and so on.
         body: the whole reply of the server.
     """
 
@@ -81,8 +51,10 @@ class ModelReply:
     tool_calls: tuple[ToolCall, ...]
     value: Any
     usage: Usage
+    cost: float
     finish_reason: str
     model: str
+    fallback: int
     body: dict[str, Any]
 
 
@@ -107,64 +79,24 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class UsageSent(msgspec.Struct):
-    """Tokens of a reply, as a server sends them."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    prompt_tokens_details: _Details | None = None
-
-
 class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     model: str | None = None
     usage: UsageSent | None = None
 
 
-class Unusable(Exception):
-    """A part of a reply cannot be used: its text says why."""
-
-
-def decoded(content: bytes, shape: type[Sent], name: str) -> Sent:
-    """Returns the body of a reply, which should be a ``name``. Raises: Unusable."""
-    try:
-        return msgspec.json.decode(content, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable(f"it is no {name}: {error}") from error
-
-
-@contextmanager
-def explained(content: bytes, url: str, model: str) -> Iterator[None]:
-    """Makes ``Unusable`` the error of a call. Raises: ReplyInvalid."""
-    try:
-        yield
-    except Unusable as problem:
-        excerpt = shown_text(content.decode("utf-8", "replace")[:SHOWN_CHARACTERS_MAX])
-        raise ReplyInvalid(url, model, str(problem), excerpt) from None
-
-
-def usage_of(sent: UsageSent | None) -> Usage:
-    """Returns the tokens that a server has sent with a reply."""
-    if sent is None:
-        return Usage()
-    cached = sent.prompt_tokens_details.cached_tokens if sent.prompt_tokens_details else 0
-    return Usage(sent.prompt_tokens, sent.completion_tokens, sent.total_tokens, cached or 0)
-
-
-def reply_of(content: bytes, url: str, model: str, response: type | None) -> ModelReply:
-    """Returns the reply that the body of a chat completion has. Raises: ReplyInvalid."""
-    with explained(content, url, model):
+def reply_of(content: bytes, endpoint: ModelEndpoint, path: str, response: type | None, place: int = 0) -> ModelReply:
+    """Returns the reply that the body of a chat completion has. ``place``: that of the model among those that may
+    answer. Raises: ReplyInvalid."""
+    with explained(content, endpoint.shown_url(path), endpoint.model):
         found = decoded(content, _Completion, "chat completion")
-        return _reply(found, msgspec.json.decode(content), model, response)
+        return _reply(found, msgspec.json.decode(content), endpoint, response, place)
 
 
-def _reply(found: _Completion, body: dict[str, Any], model: str, response: type | None) -> ModelReply:
-    choice = found.choices[0]
+def _reply(
+    found: _Completion, body: dict[str, Any], endpoint: ModelEndpoint, response: type | None, place: int
+) -> ModelReply:
+    choice, usage = found.choices[0], usage_of(found.usage)
     answer, calls = choice.message, tuple(map(_tool_call, choice.message.tool_calls or ()))
     message: dict[str, Any] = {"role": "assistant", "content": answer.content}
     if calls:
@@ -172,14 +104,16 @@ def _reply(found: _Completion, body: dict[str, Any], model: str, response: type 
     if answer.refusal is not None:
         message["refusal"] = answer.refusal
     return ModelReply(
-        answer.content or "",
-        message,
-        calls,
-        None if response is None or calls else _value(choice, response),
-        usage_of(found.usage),
-        choice.finish_reason or "",
-        found.model or model,
-        body,
+        text=answer.content or "",
+        message=message,
+        tool_calls=calls,
+        value=None if response is None or calls else _value(choice, response),
+        usage=usage,
+        cost=endpoint.limits.cost(usage),
+        finish_reason=choice.finish_reason or "",
+        model=found.model or endpoint.model,
+        fallback=place,
+        body=body,
     )
 
 

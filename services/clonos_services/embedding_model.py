@@ -18,9 +18,18 @@ import msgspec
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import HttpStatusError
-from clonos_services.ai_reply import Unusable, Usage, UsageSent, decoded, explained, usage_of
 from clonos_services.calls import recorded_call
-from clonos_services.model_endpoint import OPENAI, ApiKey, ModelCallInvalid, ModelEndpoint, endpoint_of
+from clonos_services.model_answer import (
+    ModelCallInvalid,
+    Unusable,
+    Usage,
+    UsageSent,
+    decoded,
+    explained,
+    usage_of,
+)
+from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of
+from clonos_services.model_limits import Prices, limits_of
 
 PATH: Final = "/embeddings"
 SERVICE: Final = "ai.embeddings"
@@ -45,13 +54,14 @@ class EmbeddingReply:
     Attributes:
         vectors: one for each text, in the order of the texts.
         precision: of the numbers as the server sent them: "float32" for base64, "float64" for JSON.
-        usage: tokens of all requests.
+        usage: tokens of all requests. ``cost``: what they cost by ``prices=``; 0 without prices.
         model: name of the model that has answered.
     """
 
     vectors: tuple[list[float], ...]
     precision: Precision
     usage: Usage
+    cost: float
     model: str
 
     @property
@@ -102,7 +112,7 @@ class EmbeddingModel:
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; ReplyInvalid:
         the reply does not have exactly one vector for each text, in their order, of the same length;
-        ModelCallInvalid; SecretMissing for a key that is not in this process.
+        BudgetExceeded; ModelCallInvalid; SecretMissing for a key that is not in this process.
         """
         if problem := next((UNSUPPORTED[name] for name in parameters if name in UNSUPPORTED), ""):
             raise ModelCallInvalid(problem)
@@ -112,7 +122,7 @@ class EmbeddingModel:
         replies = [
             self._packed(asked[first : first + self.batch], parameters) for first in range(0, len(asked), self.batch)
         ]
-        return _united(replies, self.model)
+        return self._united(replies)
 
     def by_text(self, texts: Sequence[str]) -> dict[str, Any]:
         """Returns the vector of each text by the text, for ``enrich_batch``::
@@ -147,6 +157,23 @@ class EmbeddingModel:
         middle = len(texts) // 2
         return self._in_halves(texts[:middle]) | self._in_halves(texts[middle:])
 
+    def _united(self, replies: list[PackedVectors]) -> EmbeddingReply:
+        """Returns the reply for all requests."""
+        vectors: list[list[float]] = []
+        for reply in replies:
+            layout = _layout(reply.precision, reply.dimensions)
+            vectors += map(list, layout.iter_unpack(reply.numbers))
+        kinds = {reply.precision for reply in replies}
+        prompt, total = (sum(reply.tokens[place] for reply in replies) for place in (0, 1))
+        usage = Usage(prompt, 0, total)
+        return EmbeddingReply(
+            tuple(vectors),
+            "float32" if kinds == {"float32"} else "float64",
+            usage,
+            self.endpoint.limits.cost(usage),
+            replies[0].model if replies else self.model,
+        )
+
     def _packed(self, texts: list[str], parameters: Mapping[str, Any]) -> PackedVectors:
         """Makes one recorded call."""
         asked: dict[str, Any] = {"model": self.model, "input": texts, **parameters}
@@ -176,6 +203,10 @@ def embeddings(
     timeout: float = 60.0,
     retries: int = 3,
     headers: Mapping[str, str] | None = None,
+    per_minute: float | None = None,
+    tokens_per_minute: float | None = None,
+    budget: str | None = None,
+    prices: Prices | None = None,
 ) -> EmbeddingModel:
     """Returns a model that gives vectors for texts, which is called in the function of a step::
 
@@ -185,7 +216,8 @@ def embeddings(
 
     Args:
         model: name of the model, as the server knows it.
-        base_url, api_key, timeout, retries, headers: as for ``chat``.
+        base_url, api_key, timeout, retries, headers, per_minute, tokens_per_minute, budget: as for ``chat``.
+        prices: of a million tokens: ``{"input": 0.02}``, and ``"currency"``.
         dimensions: length of the vectors, for models that can shorten them; None: that of the model. A vector of
             another length is an error.
         batch: the most texts of a request, 1 to 4,096. The limit of the server, and that of an entry of the log, which
@@ -195,7 +227,8 @@ def embeddings(
 
     Raises: ModelCallInvalid: an argument cannot be used; SettingInvalid for a timeout or retries that cannot.
     """
-    endpoint = endpoint_of(model, base_url, api_key, timeout, retries, headers)
+    limits = limits_of(per_minute, tokens_per_minute, budget, prices, ("input",))
+    endpoint = endpoint_of(model, base_url, api_key, timeout, retries, headers, limits)
     if type(batch) is not int or not 1 <= batch <= BATCH_MAX:
         raise ModelCallInvalid(f"batch= is {batch!r:.80}, expected 1 to {BATCH_MAX:,} texts")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
@@ -249,15 +282,3 @@ def _numbers(each: _Vector, precision: Precision) -> bytes:
 
 def _layout(precision: Precision, count: int) -> Struct:
     return Struct(f"<{count}{NUMBER[precision]}")
-
-
-def _united(replies: list[PackedVectors], model: str) -> EmbeddingReply:
-    """Returns the reply for all requests."""
-    vectors: list[list[float]] = []
-    for reply in replies:
-        layout = _layout(reply.precision, reply.dimensions)
-        vectors += map(list, layout.iter_unpack(reply.numbers))
-    kinds = {reply.precision for reply in replies}
-    precision: Precision = "float32" if kinds == {"float32"} else "float64"
-    prompt, total = (sum(reply.tokens[place] for reply in replies) for place in (0, 1))
-    return EmbeddingReply(tuple(vectors), precision, Usage(prompt, 0, total), replies[0].model if replies else model)

@@ -107,6 +107,11 @@ def transported_by(send: Callable[[HttpRequest, HttpLimits], HttpReply]) -> Iter
         _send = before
 
 
+def is_transported() -> bool:
+    """Returns whether a test answers the requests."""
+    return _send is not None
+
+
 class Session:
     """Requests with common settings. A session has no connection of its own (the process has one pool) and may be
     pickled::

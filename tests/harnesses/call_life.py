@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import cast
 
+from clonos.core.log.call_usage import CallAccount
+from clonos.core.model.metric_series import MetricTable
 from clonos.core.ports.task_port import TaskPort
 from clonos.core.task.call_parts import PART_BYTES, CallParts
 
@@ -35,4 +37,5 @@ class Died(BaseException):
 
 def life(reported: dict[bytes, bytes], dies_after: int = 1_000, *, has_effects: bool = True) -> CallParts:
     """A life of the code, whose log has ``reported`` and takes what is new."""
-    return CallParts(7, KEY, reported, cast(TaskPort, Port(reported, dies_after)), has_effects)
+    port = cast(TaskPort, Port(reported, dies_after))
+    return CallParts(7, KEY, reported, port, has_effects, CallAccount(MetricTable(), 1))

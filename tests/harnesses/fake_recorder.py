@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.log.call_usage import CallAccount, outcome_of
 from clonos.core.model.metric_series import MetricTable
 
 Entry = tuple[str, object]
@@ -20,6 +21,7 @@ class FakeRecorder:
         self.calls_made: list[tuple[str, bytes, str]] = []
         self.life = life
         self.metric_table = MetricTable()
+        self.account = CallAccount(self.metric_table, 1)
         self._position = 0
         self._ticks = ticks or count(FIRST_INSTANT_NS, 1_000_000)
         self._epoch = 0
@@ -85,15 +87,13 @@ class FakeRecorder:
 
         def outcome() -> bytes:
             self.calls_made.append((service, request, key))
-            try:
-                if is_doubtful and in_doubt is None:
-                    raise CallInDoubt(service, key)
-                return encode_outcome(service, in_doubt(key) if is_doubtful and in_doubt else perform(key))
-            except Exception as error:  # noqa: BLE001  the answer of the external system
-                return encode_outcome(service, error)
+            if is_doubtful and in_doubt is None:
+                return encode_outcome(service, CallInDoubt(service, key))
+            return outcome_of(service, in_doubt if is_doubtful and in_doubt else perform, key, self.account)
 
         encoded = self._entry("CALL", outcome)
         assert isinstance(encoded, bytes)
+        self.account.count_outcome(encoded)
         return decode_outcome(encoded)
 
     def _entry(self, tag: str, draw: Callable[[], object]) -> object:

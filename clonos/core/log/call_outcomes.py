@@ -7,13 +7,13 @@ Rules:
   (``declare_exception``), Python's or this library's, and plain arguments make an equal exception; otherwise it becomes
   a ``RecordedError``. Decoding imports nothing, and bytes of a peer cannot call any other class.
 - The innermost frames of user code are recorded with an exception, at most 20, and reports of its error show them.
+- What the call has used stands before either form, if there is something (``call_usage``).
 - Every outcome can be recorded: a value without an encoding, or beyond the limit, becomes an exception.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ FRAME_CHARACTERS_MAX: Final = 200
 _VALUE: Final = b"\x00"
 _REBUILT: Final = b"\x01"  # (service, module, qualified name, arguments, text, notes, frames)
 _DESCRIBED: Final = b"\x02"  # (service, type name, text, notes, frames)
+_USING: Final = b"\x03"  # length of the usage, usage, then one of the forms above
+_LENGTH_BYTES: Final = 4
 
 _LIBRARIES: Final = sys.stdlib_module_names | {"clonos", "clonos_chaos", "clonos_services", "clonos_standby"}
 
@@ -145,17 +147,28 @@ def encode_outcome(service: str, outcome: object, *, bytes_max: int = OUTCOME_BY
     return encoded
 
 
-def outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:
-    """Makes a call of ``service``; returns the bytes of what it returned, or of the exception that it raised."""
-    try:
-        return encode_outcome(service, perform(key))
-    except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
-        return encode_outcome(service, error)
+def with_usage(outcome: bytes, usage: bytes) -> bytes:
+    """Returns an outcome together with what the call has used, encoded."""
+    return _USING + len(usage).to_bytes(_LENGTH_BYTES, "big") + usage + outcome
+
+
+def usage_part(outcome: bytes) -> bytes:
+    """Returns what an outcome has of what the call has used, empty if it has nothing."""
+    return outcome[1 + _LENGTH_BYTES : _end_of_usage(outcome)] if outcome[:1] == _USING else b""
+
+
+def without_usage(outcome: bytes) -> bytes:
+    """Returns an outcome without what the call has used."""
+    return outcome[_end_of_usage(outcome) :] if outcome[:1] == _USING else outcome
+
+
+def _end_of_usage(outcome: bytes) -> int:
+    return 1 + _LENGTH_BYTES + int.from_bytes(outcome[1 : 1 + _LENGTH_BYTES], "big")
 
 
 def is_value(encoded: bytes) -> bool:
     """Returns whether an outcome is a value, and not an exception."""
-    return encoded[:1] == _VALUE
+    return without_usage(encoded)[:1] == _VALUE
 
 
 def decode_outcome(encoded: bytes) -> object:
@@ -165,7 +178,8 @@ def decode_outcome(encoded: bytes) -> object:
 
     Raises: OutcomeMalformed, if the bytes are no outcome.
     """
-    kind, rest = encoded[:1], encoded[1:]
+    plain = without_usage(encoded)
+    kind, rest = plain[:1], plain[1:]
     if kind == _VALUE:
         return decode_value(rest)
     if kind == _REBUILT:

@@ -145,7 +145,7 @@ class _Family:
 
 
 class MetricTable:
-    """Series of one incarnation. Its task changes them; any thread may call ``families``."""
+    """Series of one incarnation. Its task changes them; any thread may call ``families`` and ``value``."""
 
     __slots__ = ("_families",)
 
@@ -179,6 +179,12 @@ class MetricTable:
                 if not family.is_restored:
                     raise MetricConflict(metric.name, described(family.metric), described(metric))
                 del self._families[family.metric.name]
+
+    def value(self, metric: Metric, labels: tuple[str, ...]) -> float:
+        """Returns the first number of a series, 0 without one. Any thread may call it."""
+        family = self._families.get(metric.name)
+        cell = None if family is None else family.cells.get(labels)
+        return cell[0] if cell else 0
 
     def families(self) -> tuple[MetricFamily, ...]:
         """Returns all series as they are now."""

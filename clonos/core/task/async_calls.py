@@ -12,7 +12,8 @@ from functools import partial
 from typing import NamedTuple
 
 from clonos.core.log.asked import asked_of, idempotency_key, request_digest
-from clonos.core.log.call_outcomes import encode_outcome, is_value, outcome_of
+from clonos.core.log.call_outcomes import encode_outcome, is_value
+from clonos.core.log.call_usage import CallAccount, outcome_of
 from clonos.core.model.errors import ExitCalled
 from clonos.core.ports.recorder import CANCELLED, OWN_KEY
 from clonos.core.ports.task_port import Finished, PartReported, TaskPort
@@ -38,8 +39,8 @@ class OpenCall(NamedTuple):
 class OpenCalls:
     """Calls that were requested and whose outcome was not handed over yet."""
 
-    def __init__(self, port: TaskPort, key_space: str, has_effects: bool) -> None:
-        self._port, self._key_space, self._has_effects = port, key_space, has_effects
+    def __init__(self, port: TaskPort, key_space: str, has_effects: bool, account: CallAccount) -> None:
+        self._port, self._key_space, self._has_effects, self._account = port, key_space, has_effects, account
         self._capacity = CAPACITY_UNLIMITED
         self._held, self._held_max = 0, HELD_MAX
         self._open: dict[int, OpenCall] = {}
@@ -106,9 +107,9 @@ class OpenCalls:
         for number in self._not_begun:
             if number in self._open:
                 call = self._open[number]
-                function = partial(_outcome_in_thread, call.service, call.perform)
+                function = partial(_outcome_in_thread, call.service, call.perform, account=self._account)
                 if call.parts is not None:
-                    inside = CallParts(number, call.key, call.parts, self._port, self._has_effects)
+                    inside = CallParts(number, call.key, call.parts, self._port, self._has_effects, self._account)
                     self._lives[number] = inside
                     function = partial(_outcome_with_parts, call.service, call.perform, inside)
                 self._port.begin_call(number, function, call.key)
@@ -142,9 +143,11 @@ def _outcome_with_parts(service: str, perform: Callable[..., object], inside: Ca
     return outcome if skipped is None or not is_value(outcome) else encode_outcome(service, skipped)
 
 
-def _outcome_in_thread(service: str, perform: Callable[[str], object], key: str) -> bytes:
+def _outcome_in_thread(
+    service: str, perform: Callable[[str], object], key: str, account: CallAccount | None = None
+) -> bytes:
     try:
-        return outcome_of(service, perform, key)
+        return outcome_of(service, perform, key, account)
     except (SystemExit, KeyboardInterrupt) as end:  # would end the thread, and nothing would deliver an outcome
         name = "sys.exit" if isinstance(end, SystemExit) else type(end).__name__
         return encode_outcome(service, ExitCalled(f"{name}({', '.join(map(repr, end.args))})"))

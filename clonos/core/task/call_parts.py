@@ -23,7 +23,8 @@ from itertools import count
 from typing import Final, NoReturn, Protocol
 
 from clonos.core.log.asked import asked_of, idempotency_key, request_digest
-from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value, outcome_of
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, is_value
+from clonos.core.log.call_usage import CallAccount, outcome_of
 from clonos.core.log.determinants import SEED_BYTES
 from clonos.core.model.errors import JobError
 from clonos.core.model.metric_series import MetricTable
@@ -92,8 +93,16 @@ class CallParts:
     ``known``: the parts that the log has, by their names. What this life adds is added there.
     """
 
-    def __init__(self, number: int, key: str, known: Mapping[bytes, bytes], port: PartsPort, has_effects: bool) -> None:
-        self.number, self.key, self.port, self.has_effects = number, key, port, has_effects
+    def __init__(
+        self,
+        number: int,
+        key: str,
+        known: Mapping[bytes, bytes],
+        port: PartsPort,
+        has_effects: bool,
+        account: CallAccount,
+    ) -> None:
+        self.number, self.key, self.port, self.has_effects, self.account = number, key, port, has_effects, account
         self.parts = dict(known)
         self.announced: dict[bytes, bytes] = {}  # by part: the announcement that no outcome has settled
         self.asked_for = set[bytes]()  # the parts of effects that this life has asked for
@@ -242,7 +251,7 @@ class CallAttempt:
             if act is None:
                 outcome = encode_outcome(service, CallInDoubt(service, inside.key))
             else:
-                outcome = outcome_of(service, act, inside.key)
+                outcome = outcome_of(service, act, inside.key, self._call.account)
             known = self.end(inside, outcome, is_new)
         return decode_outcome(known)
 

@@ -30,6 +30,7 @@ def open_log(
         options.causal_logging,
         options.calls_ahead_max,
         accepts_divergence=options.on_divergence is OnDivergence.ACCEPT,
+        tasks=vertex.parallelism,
     )
     snapshot = activation.snapshot
     restored = (snapshot.instant_ns, snapshot.metrics) if snapshot else ()

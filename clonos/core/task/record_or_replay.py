@@ -22,7 +22,8 @@ from clonos.core.log.asked import (
     may_be,
     request_digest,
 )
-from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome, outcome_of
+from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.log.call_usage import CallAccount, outcome_of
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.metric_series import MetricFamily, MetricTable
@@ -43,7 +44,8 @@ class LogRules:
     """Rules of recording, the same in every incarnation of a generation.
 
     ``key_space`` is the prefix of idempotency keys. ``readings_max``: readings of the clock in one step.
-    ``accepts_divergence``: a replay takes the logged outcome of a call with other arguments, too.
+    ``accepts_divergence``: a replay takes the logged outcome of a call with other arguments, too. ``tasks``: those of
+    the step.
     """
 
     task_name: str
@@ -54,6 +56,7 @@ class LogRules:
     calls_ahead_max: int = 1
     readings_max: int = CLOCK_READINGS_MAX
     accepts_divergence: bool = False
+    tasks: int = 1
 
 
 class Recovered(NamedTuple):
@@ -108,9 +111,10 @@ class TaskLog:
         self.divergence: ReplayDiverged | None = None  # raised again, because user code may have caught it
         self.accepted = ""  # the first divergence that was accepted
         self._accepts = rules.accepts_divergence
-        self.open_calls = OpenCalls(port, rules.key_space, rules.has_effects)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.metric_table = MetricTable(recovered.metrics)
+        self.account = CallAccount(self.metric_table, rules.tasks)
+        self.open_calls = OpenCalls(port, rules.key_space, rules.has_effects, self.account)
         self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
 
     # ------------------------------------------------------------------ for the task
@@ -384,6 +388,7 @@ class TaskLog:
             self._ship_outcome(effect)
         else:
             outcome = entry[3]
+        self.account.count_outcome(outcome)
         return decode_outcome(outcome)
 
     def limit_calls(self, capacity: int, held_max: int = 0) -> None:
@@ -458,7 +463,7 @@ class TaskLog:
     ) -> bytes:
         if is_in_doubt and in_doubt is None:
             return encode_outcome(service, CallInDoubt(service, key))
-        return outcome_of(service, partial(self._port.perform, in_doubt or perform), key)
+        return outcome_of(service, partial(self._port.perform, in_doubt or perform), key, self.account)
 
     def _ship_outcome(self, is_effect: bool) -> None:
         """Ships the outcome of a call with an effect at once, because losing it would leave the call in doubt.

@@ -418,11 +418,13 @@ class Task:
         if part is None:
             return False
         self.at = None
+        self.log.account.count_outcome(part[1])
         cast(CallingChain, self.chain).take_part(number, *part)
         return True
 
     def _complete(self, number: int, outcome: bytes) -> None:
         self.at = None
+        self.log.account.count_outcome(outcome)
         cast(CallingChain, self.chain).complete(number, outcome)
         self.end_or_emit()
 

@@ -17,8 +17,9 @@ from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskE
 from clonos.core.checkpoint.pending_snapshots import name_of_snapshot
 from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, shape_of, step_differences
 from clonos.core.checkpoint.snapshot import MOVED, SNAPSHOT_FORMAT, decode_snapshot, encode_snapshot, is_moved
+from clonos.core.log.call_usage import spread_spending
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, view_number
-from clonos.core.model.metric_series import united_families
+from clonos.core.model.metric_series import MetricFamily, united_families
 from clonos.core.model.plan import Partitioning
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime, Snapshot, StateSource
 from clonos.io.store.store import CheckpointStore
@@ -272,8 +273,17 @@ class StateTransfer:
             journal_offset_bytes=read.journal_offset_bytes if read is not None else 0,
             calls=read.calls if read is not None else (),
             event_time=self._event_time(task, head),
-            metrics=united_families([each.metrics for each in counting]),
+            metrics=self._metrics(vertex, counting),
             waiting=tuple(sorted({name for each in heads if each is not None for name in each.waiting})),
+        )
+
+    def _metrics(self, vertex: int, counting: list[Snapshot]) -> tuple[MetricFamily, ...]:
+        """Returns the metrics of a task: those of the tasks whose counters it goes on with, and its part of what all
+        tasks of its step have spent."""
+        width = self._plan.vertices[vertex].parallelism
+        of_step = (head for index in range(width) for head in self._counting(vertex, index))
+        return spread_spending(
+            united_families([each.metrics for each in counting]), [each.metrics for each in of_step], width
         )
 
     def _counting(self, vertex: int, index: int) -> list[Snapshot]:

@@ -19,6 +19,7 @@ from clonos.core.ports.recorder import CallLife, RecordingSuspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
 from clonos.io.interception.answers import Answers, answered_with, strand
+from clonos.io.system.pace import Pace
 from clonos.io.system.wall_clock import monotonic_ns
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class Caller:
         self._loop = CallLoop(step)
         self._turns = Turns(policy.per_key)
         self._is_closed = Event()
-        self._pace = Pace(0)
+        self._pace = Pace()
+        self._every_ns = 0
         self.answers: Answers | None = None  # for functions of Python and of libraries, where calls inside are logged
 
     def share_rate(self, tasks: int) -> None:
         """Gives this task its share of the rate of the step."""
         if self._policy.rate is not None:
-            self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
+            self._every_ns = int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate)
 
     def call(self, given: tuple[Any, ...], key: str, inside: CallLife | None = None) -> Any:
         """Makes the call with these arguments; the attempts have the same idempotency key, and each gets copies.
@@ -97,7 +99,7 @@ class Caller:
         return self._once(given, key, inside, self._policy.retries)
 
     def _once(self, given: tuple[Any, ...], key: str, inside: CallLife | None, attempt: int) -> Any:
-        if (pause_ns := self._pace.take(monotonic_ns())) > 0:
+        if (pause_ns := self._pace.take(monotonic_ns(), self._every_ns)) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
         with self._recording(key, inside, attempt) as begin:
             begin()
@@ -114,22 +116,6 @@ class Caller:
         else:
             with inside.attempt(attempt, strand) as begin, answered_with(self.answers):
                 yield begin
-
-
-class Pace:
-    """Turns of calls, ``every_ns`` apart."""
-
-    def __init__(self, every_ns: int) -> None:
-        self._every_ns = every_ns
-        self._lock = Lock()
-        self._next_ns = 0
-
-    def take(self, now_ns: int) -> int:
-        """Takes the next turn; returns how long it is until then in nanoseconds."""
-        with self._lock:
-            turn_ns = max(now_ns, self._next_ns)
-            self._next_ns = turn_ns + self._every_ns
-        return turn_ns - now_ns
 
 
 class CallLoop:

@@ -16,7 +16,7 @@ from msgspec import structs
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.log import determinants as d
 from clonos.core.log.asked import service_of, without_intent, without_request
-from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
+from clonos.core.log.call_outcomes import decode_outcome, encode_outcome, without_usage
 from clonos.core.model.code_location import user_frames_of
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ClonosError, EnvironmentFault
@@ -186,6 +186,7 @@ class Redactor:
 
     def _outcome(self, service: str, outcome: bytes) -> bytes:
         value: object
+        outcome = without_usage(outcome)  # which is in the metrics, and these are left out too
         try:
             value = decode_outcome(outcome)
         except Exception as error:  # noqa: BLE001  the outcome of the call

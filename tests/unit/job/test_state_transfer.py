@@ -9,6 +9,7 @@ import msgspec
 from clonos.connectors import stdout, values
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.checkpoint.snapshot import encode_snapshot
+from clonos.core.log.call_usage import MODEL_SPENT
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.metric_series import Metric, MetricFamily, MetricKind, MetricSeries
 from clonos.core.model.options import Options
@@ -78,8 +79,10 @@ def _entries_at(before: JobImage, now: JobImage, records: dict[str, int]) -> dic
     heads, entries = {}, []
     for entry in start.tasks:
         name = plan.task_name(entry.task)
-        seen = (MetricFamily(COUNTED, (MetricSeries((), (records[name] / 10,)),)),)
-        head = msgspec.structs.replace(snapshot(1, ()), task=entry.task, records_in=records[name], metrics=seen)
+        seen = MetricFamily(COUNTED, (MetricSeries((), (records[name] / 10,)),))
+        spent = MetricFamily(MODEL_SPENT, (MetricSeries(("m", "USD"), (records[name] * 3,)),))
+        counts = {"records_in": records[name], "metrics": (seen, spent)}
+        head = msgspec.structs.replace(snapshot(1, ()), task=entry.task, **counts)
         heads[name] = [encode_snapshot(head)]
         entries.append(msgspec.structs.replace(entry, objects=(name,), snapshot=CheckpointId(1)))
     taken = msgspec.structs.replace(start, tasks=tuple(entries), checkpoint=CheckpointId(1))
@@ -92,6 +95,11 @@ def _entries_at(before: JobImage, now: JobImage, records: dict[str, int]) -> dic
 
     transfer.entries(CheckpointId(2), write)
     return written
+
+
+def _numbers(head: Snapshot, metric: Metric) -> tuple[float, ...]:
+    families = [family for family in head.metrics if family.metric.name == metric.name]
+    return tuple(chain.from_iterable(each.numbers for family in families for each in family.series))
 
 
 def test_tasks_keep_their_own_counts_at_another_width_and_the_first_takes_those_of_tasks_that_end() -> None:
@@ -109,6 +117,6 @@ def test_tasks_keep_their_own_counts_at_another_width_and_the_first_takes_those_
         heads = _entries_at(before, now, counts)
         here = [heads[f"{copy}/{index}"] for index in range(len(found))]
         assert tuple(head.records_in for head in here) == found
-        seen = [tuple(chain.from_iterable(each.numbers for f in head.metrics for each in f.series)) for head in here]
-        assert seen == [(count / 10,) if count else () for count in found]
+        assert [_numbers(head, COUNTED) for head in here] == [(count / 10,) if count else () for count in found]
+        assert [_numbers(head, MODEL_SPENT) for head in here] == [(300 / len(found),)] * len(found), "equal parts"
         assert heads[names[0]].records_in == 100

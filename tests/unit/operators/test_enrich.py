@@ -15,11 +15,13 @@ from clonos import http_lookup
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.log.call_outcomes import encode_outcome
+from clonos.core.log.call_usage import CallAccount
+from clonos.core.model.metric_series import MetricTable
 from clonos.core.model.options import Options
 from clonos.core.task.async_calls import HELD_MAX, OpenCalls
 from clonos.io.http.http_client import HttpReply
+from clonos.io.system.pace import Pace
 from clonos.operators.row_errors import FieldMissing
-from clonos.operators.steps.call_attempts import Pace
 from clonos_services import http
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
 
@@ -281,13 +283,13 @@ def test_a_cache_is_limited_by_a_number_a_time_or_both() -> None:
 
 
 def test_calls_wait_for_turns_at_the_rate() -> None:
-    pace = Pace(100)
-    assert [pace.take(now) for now in (1_000, 1_000, 1_050, 1_300, 1_310)] == [0, 100, 150, 0, 90]
+    pace = Pace()
+    assert [pace.take(now, 100) for now in (1_000, 1_000, 1_050, 1_300, 1_310)] == [0, 100, 150, 0, 90]
 
 
 def test_a_task_takes_no_input_while_too_many_records_wait_for_the_calls_of_others() -> None:
     port: Any = None
-    calls = OpenCalls(port, "keys", False)
+    calls = OpenCalls(port, "keys", False, CallAccount(MetricTable(), 1))
     calls.limit(16)
     calls.submit(0, "step", b"", lambda key: key)
     assert calls.room == 15

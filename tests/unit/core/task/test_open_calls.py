@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from clonos.core.log.call_usage import CallAccount
+from clonos.core.model.metric_series import MetricTable
 from clonos.core.ports.recorder import CANCELLED, CallLife
 from clonos.core.ports.task_port import TaskPort
 from clonos.core.task.async_calls import HELD_MAX, OpenCalls
@@ -27,7 +29,7 @@ class StartingPort:
 
 def test_a_call_is_cancelled_before_it_has_begun_and_while_it_runs() -> None:
     port, seen = StartingPort(), []
-    calls = OpenCalls(cast(TaskPort, port), "job/0", False)
+    calls = OpenCalls(cast(TaskPort, port), "job/0", False, CallAccount(MetricTable(), 1))
 
     def perform(key: str, *, inside: CallLife) -> None:
         seen.append(cast(CallParts, inside).parts.get(CANCELLED))
@@ -44,7 +46,7 @@ def test_a_call_is_cancelled_before_it_has_begun_and_while_it_runs() -> None:
 
 
 def test_the_smallest_of_the_limits_of_a_tasks_steps_counts() -> None:
-    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False)
+    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False, CallAccount(MetricTable(), 1))
     calls.limit(3)
     calls.limit(8)
     assert calls.room == 3
@@ -56,7 +58,7 @@ def test_the_smallest_of_the_limits_of_a_tasks_steps_counts() -> None:
 
 
 def test_records_that_wait_bound_a_step_only_where_some_wait() -> None:
-    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False)
+    calls = OpenCalls(cast(TaskPort, IdlePort()), "job/0", False, CallAccount(MetricTable(), 1))
     assert calls.room > 1 << 20, "a task without calls takes steps of any size"
     calls.hold(HELD_MAX - 7)
     assert calls.room == 7
