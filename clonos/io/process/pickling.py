@@ -14,11 +14,11 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, ForwardRef, get_type_hints, is_typeddict
 
 import cloudpickle
 import msgspec
@@ -76,7 +76,8 @@ def _is_picklable(part: object) -> bool:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is untyped
     """Pickler that also pickles msgspec classes by value, which cloudpickle treats as ordinary ones.
 
-    The mark of a dataclass field without a default stays the same object, since it is compared by identity.
+    Fields of classes by value have their types, and not the names of these. The mark of a dataclass field without a
+    default stays the same object, since it is compared by identity.
     ``modules``: gets those of all that is pickled.
     """
 
@@ -93,6 +94,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is unt
                 return reduce_struct(thing)
             if MSGSPEC_CACHE in vars(thing):  # msgspec makes it anew; it cannot be pickled
                 delattr(thing, MSGSPEC_CACHE)
+            _resolve_types(thing)
         if thing is dataclasses.MISSING:
             return "MISSING"
         if isinstance(thing, CodeType):
@@ -106,6 +108,19 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
     """Returns how code is pickled, with the name of its file: a traceback shows the user's lines by it."""
     make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
     return make, tuple(code.co_filename if argument == NO_FILE else argument for argument in arguments)
+
+
+def _resolve_types(cls: type) -> None:
+    """Replaces the names of types in the fields of a class by the types: a slot lacks the module to look names up in.
+
+    Names that cannot be looked up, such as those of a function, stay.
+    """
+    own = vars(cls).get("__annotations__", {})
+    has_fields = dataclasses.is_dataclass(cls) or hasattr(cls, "_fields") or is_typeddict(cls)
+    if has_fields and any(isinstance(each, str | ForwardRef) for each in own.values()):
+        with suppress(Exception):  # an annotation is any expression
+            hints = get_type_hints(cls, include_extras=True)
+            cls.__annotations__ = {name: hints[name] for name in own}
 
 
 def _travels_by_value(cls: type) -> bool:

@@ -110,6 +110,61 @@ def test_a_struct_of_the_jobs_own_module_stays_one_class_after_several_pickles(
     )
 
 
+NAMED_TYPES = """
+from __future__ import annotations
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Literal, NamedTuple, Required, TypedDict
+from msgspec import Meta
+
+class Place(NamedTuple):
+    name: Literal["shop", "hall"]
+
+class Note(TypedDict, total=False):
+    day: Required[date]
+    after: Note
+
+@dataclass
+class Rule:
+    count: Annotated[int, Meta(ge=1)]
+    place: Place
+    notes: list[Note]
+    next: Rule | None = None
+"""
+
+
+def test_the_types_of_fields_that_are_written_as_texts_are_known_without_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules_of_mine.py").write_text(NAMED_TYPES, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import rules_of_mine as mine  # type: ignore[import-not-found]
+
+    (tmp_path / "birth").write_bytes(pack(mine.Rule))
+    program = (
+        "import json, msgspec, pickle, sys\n"
+        "rule = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "notes = [{'day': '2026-11-30', 'after': {'day': '2026-12-01'}}]\n"
+        "text = json.dumps({'count': 1, 'place': ['hall'], 'notes': notes,"
+        " 'next': {'count': 2, 'place': ['shop'], 'notes': []}})\n"
+        "print(msgspec.json.decode(text, type=rule))\n"
+        "for wrong in (text.replace('1,', '0,'), text.replace('shop', 'yard')):\n"
+        "    try: msgspec.json.decode(wrong, type=rule)\n"
+        "    except msgspec.ValidationError as error: print(error)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "birth")], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert output.stderr == ""
+    assert output.stdout == (
+        "Rule(count=1, place=Place(name='hall'), notes=[{'day': datetime.date(2026, 11, 30),"
+        " 'after': {'day': datetime.date(2026, 12, 1)}}], next=Rule(count=2, place=Place(name='shop'), notes=[],"
+        " next=None))\n"
+        "Expected `int` >= 1 - at `$.count`\n"
+        "Invalid enum value 'yard' - at `$.next.place[0]`\n"
+    )
+
+
 def test_a_dataclass_that_msgspec_has_converted_to_is_sent() -> None:
     @dataclasses.dataclass
     class Rule:
