@@ -35,13 +35,20 @@ async def _client(folder: JobFolder, timeout: httpx.Timeout | float) -> AsyncIte
 
 
 async def forward(
-    folder: JobFolder, method: str, path: str, query: str = "", body: bytes | None = None
+    folder: JobFolder,
+    method: str,
+    path: str,
+    query: str = "",
+    body: bytes | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> tuple[int, bytes]:
-    """Sends a request to a driver and returns the status and the body of its answer. ``path``: after /api/v1.
+    """Sends a request to a driver and returns the status and the body of its answer.
+
+    ``path``: after /api/v1. ``timeout_s``: seconds without a byte of the answer.
 
     Raises: DriverSilent.
     """
-    return await _ask(folder, method, f"{BASE_URL}{path}" + (f"?{query}" if query else ""), body)
+    return await _ask(folder, method, f"{BASE_URL}{path}" + (f"?{query}" if query else ""), body, timeout_s)
 
 
 async def metrics_of(folder: JobFolder) -> str:
@@ -53,12 +60,14 @@ async def metrics_of(folder: JobFolder) -> str:
     return body.decode("utf-8", "replace") if status == 200 else ""
 
 
-async def _ask(folder: JobFolder, method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+async def _ask(
+    folder: JobFolder, method: str, url: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S
+) -> tuple[int, bytes]:
     """Raises: DriverSilent."""
     headers = {} if body is None else {"content-type": "application/json"}
     try:
         async with (
-            _client(folder, TIMEOUT_S) as client,
+            _client(folder, httpx.Timeout(TIMEOUT_S, read=timeout_s)) as client,
             client.stream(method, url, content=body, headers=headers) as reply,
         ):
             pieces, size = [], 0

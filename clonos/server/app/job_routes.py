@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, Response
 
 from clonos.io.system.wall_clock import time_text
 from clonos.job.last_lines import ANSWER_LINES_MAX
+from clonos.job.stack_documents import FLAME_S_MAX
 from clonos.server.app.event_stream import JobEvents
 from clonos.server.app.forwarding import forward
 from clonos.server.app.known_jobs import KnownJobs
@@ -28,6 +29,8 @@ from clonos.server.job_api.documents import (
     JobDocument,
     JobList,
     JobSummary,
+    KeyDocument,
+    KeyRequest,
     KillRequest,
     LogDocument,
     LogLine,
@@ -42,10 +45,12 @@ from clonos.server.job_api.documents import (
     ThreadDumpDocument,
     ThreadsRequest,
 )
-from clonos.server.job_api.job_source import RequestDenied
+from clonos.server.job_api.job_source import CAPTURE_S, PEEK_S, RequestDenied
+from clonos.server.job_api.key_courses import COURSE_S
 from clonos.server.register.transitions import JobEvent, next_status
-from clonos.server.supervision.driver_link import DriverSilent
+from clonos.server.supervision.driver_link import TIMEOUT_S, DriverSilent
 from clonos.server.supervision.job_folder import JobFolder
+from clonos_standby.driver.shown_stacks import ANSWER_S
 
 DOCUMENTS: Final[dict[str, Any]] = {
     "": JobDocument,
@@ -157,6 +162,11 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
         """Writes a record of what a task has done since the last completed checkpoint."""
         return await _forwarded(known, job_id, "capture", request.model_dump_json().encode())
 
+    @app.post(f"{JOB}/key", response_model=KeyDocument)
+    async def key(job_id: str, request: KeyRequest) -> Response:
+        """Returns what a key has gone through at a step since the last completed checkpoint."""
+        return await _forwarded(known, job_id, "key", request.model_dump_json().encode())
+
     @app.post(f"{JOB}/threads", response_model=ThreadDumpDocument)
     async def threads(job_id: str, request: ThreadsRequest) -> Response:
         """Returns what the threads of the driver and of the slots are at."""
@@ -205,16 +215,17 @@ async def _forwarded(known: KnownJobs, job_id: str, verb: str, body: bytes) -> R
     driver_job = known.driver_job(job_id)
     if driver_job is None:
         raise RequestDenied("no_driver", f"The driver of {job_id} is starting: try again in some seconds.", 409)
-    status, reply = await _ask_driver(known, job_id, "POST", f"/jobs/{driver_job}/{verb}", body)
+    path, timeout_s = f"/jobs/{driver_job}/{verb}", TIMEOUT_S + WAITS_S.get(verb, 0.0)
+    status, reply = await _ask_driver(known, job_id, "POST", path, body, timeout_s)
     return Response(reply, status, media_type="application/json")
 
 
 async def _ask_driver(
-    known: KnownJobs, job_id: str, method: str, path: str, body: bytes | None = None
+    known: KnownJobs, job_id: str, method: str, path: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S
 ) -> tuple[int, bytes]:
     """Returns the status and the body of a driver's answer. Raises: RequestDenied: it has just ended. DriverSilent."""
     try:
-        return await forward(known.supervisor.folder_of(job_id), method, path, "", body)
+        return await forward(known.supervisor.folder_of(job_id), method, path, "", body, timeout_s)
     except DriverSilent as silent:
         if not silent.is_gone:
             raise
@@ -233,6 +244,9 @@ async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
         return
     raise RequestDenied("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)
 
+
+WAITS_S: Final = {"capture": CAPTURE_S, "key": COURSE_S, "flame": FLAME_S_MAX, "threads": ANSWER_S, "peek": PEEK_S}
+"""Seconds for which a driver may wait itself before it answers, by the request."""
 
 LOG_LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) ([\w.]+): (.*)", re.DOTALL)
 TASK_OF_LINE: Final = re.compile(r"\[?([A-Za-z0-9_.+-]+/\d+)(?:\]|:) ")

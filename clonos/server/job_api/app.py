@@ -30,6 +30,8 @@ from clonos.server.job_api.documents import (
     HistoryDocument,
     JobDocument,
     JobList,
+    KeyDocument,
+    KeyRequest,
     KillRequest,
     LogDocument,
     PeekedRows,
@@ -227,6 +229,13 @@ def _add_looks(app: FastAPI, watch: JobWatch) -> None:
         has data of the job, so the token that controls is needed."""
         await check_running(job_id)
         return Accepted(epoch=await asyncio.to_thread(source.capture, request.task, request.folder))
+
+    @app.post(f"{JOB}/key")
+    async def key(job_id: str, request: KeyRequest) -> KeyDocument:
+        """Returns the course of a key at a step since the last completed checkpoint: its records, the calls that were
+        made for them, and its state. They are data of the job, so the token that controls is needed."""
+        await check_running(job_id)
+        return KeyDocument.model_validate(await asyncio.to_thread(source.key, request.step, request.key))
 
     @app.post(f"{JOB}/threads")
     async def threads(job_id: str, request: ThreadsRequest) -> ThreadDumpDocument:

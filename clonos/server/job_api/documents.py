@@ -14,6 +14,7 @@ from clonos.job.job_status import JobStatus as JobStatus
 from clonos.job.stack_documents import FLAME_S, FLAME_S_MAX
 
 PEEK_ROWS_MAX = 100
+KEY_CHARACTERS_MAX = 4_096
 WIDTH_MAX = 1 << 16
 """Number of tasks above which a request is not a mistake that max_parallelism would name."""
 ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
@@ -50,12 +51,13 @@ class DriverDocument(BaseModel):
 
 
 class StepDocument(BaseModel):
-    """Step as the user wrote it, and the vertex whose tasks run it."""
+    """Step as the user wrote it, and the vertex whose tasks run it. ``keyed``: each key has one of the tasks."""
 
     name: str
     kind: str
     parallelism: int
     vertex: str
+    keyed: bool = False
 
 
 class VertexDocument(BaseModel):
@@ -440,6 +442,99 @@ class FlameDocument(BaseModel):
     task: str
     samples: int
     folded: str
+
+
+class KeyRequest(BaseModel):
+    """Request of what a key has gone through at a step. ``key``: as ``str`` or ``repr`` of Python shows it."""
+
+    step: str = Field(max_length=KEY_CHARACTERS_MAX)
+    key: str = Field(max_length=KEY_CHARACTERS_MAX)
+
+
+class MessageDocument(BaseModel):
+    """Message of a conversation. ``text`` has the calls of tools that it asks for, each after ``->``."""
+
+    role: str
+    text: str
+
+
+class StateValueDocument(BaseModel):
+    """Value of the state of a key as its ``repr``. ``messages``: those of a conversation."""
+
+    name: str
+    text: str
+    messages: list[MessageDocument]
+
+
+class KeyCallDocument(BaseModel):
+    """Call that was made for a record. ``kind``: model, event or call; what it asks of a model is in ``messages``, else
+    in ``request``. ``answered``: the log has its outcome."""
+
+    service: str
+    kind: str
+    effect: bool
+    model: str = ""
+    settings: dict[str, str] = {}
+    messages: list[MessageDocument] = []
+    request: str = ""
+    text: str = ""
+    tool_calls: list[str] = []
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    result: str | None = None
+    error: str | None = None
+    answered: bool
+
+
+class KeyRecordDocument(BaseModel):
+    """Record as its ``repr``. ``number``: of the task's input since the checkpoint, null if it is not known."""
+
+    number: int | None
+    record: str
+
+
+class KeyStepDocument(BaseModel):
+    """Passage of a key through a step. ``event``: record, event or timer. ``calls_as_before``: calls that an earlier
+    passage has, because the function ran again when its event came. ``open``: its call is under way."""
+
+    step: str
+    event: str
+    key: str
+    records: list[KeyRecordDocument]
+    before: list[StateValueDocument]
+    after: list[StateValueDocument]
+    calls: list[KeyCallDocument]
+    calls_as_before: int
+    result: str | None
+    error: str | None
+    awaits: str | None
+    open: bool
+    notes: list[str]
+
+
+class KeyStateDocument(BaseModel):
+    """State of a key at a step now."""
+
+    step: str
+    state: list[StateValueDocument]
+
+
+class KeyDocument(BaseModel):
+    """Course of a key since the checkpoint ``epoch``, as a replay of it has shown. ``as_recorded``: the replay did what
+    the task did."""
+
+    job: str
+    task: str
+    epoch: int
+    steps: list[KeyStepDocument]
+    states: list[KeyStateDocument]
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    error: str | None
+    open_call: str | None
+    as_recorded: bool
+    notes: list[str]
 
 
 class PeekRequest(BaseModel):

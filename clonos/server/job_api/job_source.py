@@ -20,8 +20,10 @@ from clonos.job.handle import Handle
 from clonos.job.job_status import STATUS_OF_ENDING, JobStatus
 from clonos.job.results import error_of
 from clonos.job.run_history.history_lines import HistoryLine, lines_of_history
+from clonos.operators.chain import InputShape
 from clonos.operators.job_image import JobImage
 from clonos.server.job_api.documents import PlanDocument, PlanEdge, StepDocument, VertexDocument
+from clonos.server.job_api.key_courses import CourseUnknown, course_of_key
 from clonos.status import CheckpointState, Status
 from clonos_standby.driver.driver import JobEnd, Progress
 
@@ -116,6 +118,9 @@ class JobSource(Protocol):
 
     def capture(self, task: str, folder: str | None) -> str:
         """Writes a record of a task's epoch; returns its folder. Raises: RequestDenied."""
+
+    def key(self, step: str, key: str) -> dict[str, Any]:
+        """Returns the document of what a key has gone through at a step. Raises: RequestDenied."""
 
     def threads(self, task: str | None) -> dict[str, Any]:
         """Returns the document of a thread dump. Raises: RequestDenied."""
@@ -252,6 +257,19 @@ class HandleSource:
         except ClonosError as error:
             raise RequestDenied("capture_refused", str(error)) from None
 
+    def key(self, step: str, key: str) -> dict[str, Any]:
+        """Returns the document of what a key has gone through at a step since the last checkpoint.
+
+        Raises: RequestDenied: there is no such step or key, or its task cannot be captured or replayed now.
+        """
+        try:
+            return course_of_key(self._handle, step, key)
+        except CourseUnknown as error:
+            code, status = ("key_not_found", 404) if error.is_missing else ("key_not_shown", 409)
+            raise RequestDenied(code, str(error), status) from None
+        except ClonosError as error:
+            raise RequestDenied("key_not_shown", str(error)) from None
+
     def threads(self, task: str | None) -> dict[str, Any]:
         """Returns the document of a thread dump.
 
@@ -308,12 +326,19 @@ def plan_document(graph: JobGraph, image: JobImage) -> PlanDocument:
     """Returns the plan of a compiled job."""
     plan = image.plan
     vertex_of = {node.step: vertex.name for vertex in image.vertices for node in vertex.nodes}
+    keyed = {
+        vertex.nodes[each.node].step
+        for vertex in image.vertices
+        for each in vertex.inputs
+        if each.form is not InputShape.PLAIN
+    }
     steps: list[StepDocument] = []
     for step in graph.steps:
         before = vertex_of.get(graph.steps[step.inputs[0].step].name, "") if step.inputs else ""
         vertex = vertex_of.setdefault(step.name, step.name if _has_vertex(image, step.name) else before)
         tasks = next((each.parallelism for each in plan.vertices if each.name == vertex), step.parallelism or 1)
-        steps.append(StepDocument(name=step.name, kind=step.kind, parallelism=tasks, vertex=vertex))
+        has_keys = step.name in keyed
+        steps.append(StepDocument(name=step.name, kind=step.kind, parallelism=tasks, vertex=vertex, keyed=has_keys))
     external = {edge.source for edge in plan.edges if edge.target is None}
     vertices = [
         VertexDocument(

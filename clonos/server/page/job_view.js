@@ -12,6 +12,7 @@ import { History } from "./history.js";
 import { LogView } from "./log_view.js";
 import { Peek } from "./peek.js";
 import { Stacks } from "./stacks.js";
+import { KeyCourse } from "./key_course.js";
 import { UserMetrics } from "./user_metrics.js";
 
 const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
@@ -61,6 +62,7 @@ export class JobView {
     const figures = el("dl", { class: "figures" }, ...[...this.figures].map(([name, value]) => el("div", {}, el("dt", { text: name }), value)));
     this.graph = new Graph(job.plan, (vertex) => this.tasks.search(vertex), (source, target) => this.peek.show(source, target));
     this.peek = new Peek(this.id, job.plan.edges);
+    this.keyCourse = new KeyCourse(this.id, job.plan.steps);
     const graph = panel("Graph", this.graph.element, graphLegend());
     setText(graph.note, "a click on a step shows its tasks, one on an arrow its rows");
     this.alarms = new Alarms();
@@ -80,7 +82,7 @@ export class JobView {
     this.checkpoints.element.classList.add("is-wide"); // while there is no curve of the latency
     this.history = new History(() => get(jobPath(this.id, "/history")));
     this.userMetrics = new UserMetrics();
-    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.recoveries.element, this.tasks.element, this.tasks.details.element, this.stacks.element,
+    this.main.replaceChildren(head, this.failure, this.alarms.element, this.savepoints.element, this.load.element, figures, graph.element, this.peek.element, this.keyCourse.element, this.recoveries.element, this.tasks.element, this.tasks.details.element, this.stacks.element,
       this.span.element, el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.history.element, this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
@@ -114,7 +116,7 @@ export class JobView {
     if (job.error) this.failure.replaceChildren(el("strong", { text: "The job has failed" }), el("pre", { text: job.error }));
     this.recoveries.onStatus(status, isOver);
     this.span.mark({ recoveries: this.recoveries.marks });
-    if (isOver) this.peek.end();
+    if (isOver) { this.peek.end(); this.keyCourse.end(); }
     if (isOver) status = { ...status, tasks: status.tasks.map((task) => ({ ...task, phase: task.phase === "final" ? "final" : "ended" })) };
     this.graph.update({ ...status, tasks: status.tasks.map((task) => (down.has(task.name) && task.phase !== "live" ? { ...task, isDown: true } : task)) });
     this.tasks.update(status);

@@ -52,7 +52,7 @@ class HostileSource:
         """A plan whose names are scripts."""
         names = [f"read{SCRIPT}", f"count{LONG}"]
         return PlanDocument(
-            steps=[StepDocument(name=name, kind=SCRIPT, parallelism=2, vertex=name) for name in names],
+            steps=[StepDocument(name=name, kind=SCRIPT, parallelism=2, vertex=name, keyed=True) for name in names],
             vertices=[
                 VertexDocument(name=name, steps=[name, SCRIPT], tasks=2, is_source=not number, has_sink=bool(number))
                 for number, name in enumerate(names)
@@ -148,6 +148,44 @@ class HostileSource:
     def capture(self, task: str, folder: str | None) -> str:
         """A folder whose name is hostile."""
         return SCRIPT
+
+    def key(self, step: str, key: str) -> dict[str, Any]:
+        """A conversation whose texts are hostile."""
+        exchange = [{"role": SCRIPT, "text": LONG}, {"role": "user", "text": SCRIPT}]
+        state = [{"name": SCRIPT, "text": SCRIPT, "messages": exchange}]
+        model = {"service": SCRIPT, "kind": "model", "effect": False, "answered": True, "model": SCRIPT}
+        asked = {**model, "messages": exchange, "text": SCRIPT, "tool_calls": [LONG], "prompt_tokens": 9}
+        tool = {"service": SCRIPT, "kind": "call", "effect": True, "answered": True, "request": LONG, "error": SCRIPT}
+        passage = {
+            "step": step,
+            "event": "record",
+            "key": SCRIPT,
+            "records": [{"number": 7, "record": SCRIPT}],
+            "before": [],
+            "after": state,
+            "calls": [asked, tool],
+            "calls_as_before": 2,
+            "result": LONG,
+            "error": SCRIPT,
+            "awaits": SCRIPT,
+            "open": True,
+            "notes": [SCRIPT],
+        }
+        event = {**passage, "event": "event", "calls": [], "result": None, "error": None, "awaits": None}
+        return {
+            "job": SCRIPT,
+            "task": SCRIPT,
+            "epoch": 3,
+            "steps": [passage, event, {**event, "event": "timer", "records": []}],
+            "states": [{"step": step, "state": state}],
+            "calls": 2,
+            "prompt_tokens": 9,
+            "completion_tokens": 0,
+            "error": SCRIPT,
+            "open_call": SCRIPT,
+            "as_recorded": False,
+            "notes": [LONG],
+        }
 
     def threads(self, task: str | None) -> dict[str, Any]:
         """A thread whose texts are hostile."""

@@ -114,6 +114,11 @@ def test_a_kill_is_refused_without_the_option_and_a_stop_keeps_what_was_read(tmp
         )
         assert (record.head.task, record.folder.parent) == ("count-row/0", tmp_path / "epochs" / "count-row-0")
         assert job.ask("/capture", {"task": "none/0"})["error"]["code"] == "capture_refused"
+        assert {step["name"] for step in job.ask("")["plan"]["steps"] if step["keyed"]} == {"count"}
+        course = job.ask("/key", {"step": "count", "key": "3"})
+        assert (course["job"], course["states"][0]["step"], course["as_recorded"]) == ("sums", "count", True)
+        assert job.ask("/key", {"step": "count", "key": "99"})["error"]["code"] == "key_not_found"
+        assert job.ask("/key", {"step": "none", "key": "3"})["error"]["message"] == "the job sums has no step 'none'."
         assert job.ask("/stop", {"drain": "perhaps"})["error"]["code"] == "invalid_request"
         assert job.ask("/stop", {})["accepted"]
         assert job.handle.wait(LIMIT_S).checkpoint

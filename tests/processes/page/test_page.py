@@ -270,6 +270,26 @@ def test_the_history_has_a_row_for_each_event_and_shows_a_chosen_length(tab: Tab
         assert tab.errors() == []
 
 
+KEY = 'section[aria-labelledby="panel-key"]'
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_the_course_of_a_key_is_texts_that_the_keyboard_reaches(tab: Tab, scheme: str, width: int) -> None:
+    with hostile_page() as url:
+        tab.open(url, width=width, scheme=scheme)
+        tab.one("#key-key").send_keys("17", Keys.ENTER)
+        tab.until(lambda: len(tab.all(".passage")) == 3, "the passages of the key")
+        assert tab.texts(".calls .message p")[1:3] == [SCRIPT, f"{SCRIPT}\n-> {LONG}"]
+        assert "9 + 0 tokens" in tab.texts(f"{KEY} > p")[0]
+        assert f"awaits the event {SCRIPT}" in tab.texts(".passage .badge")
+        for summary in tab.all(f"{KEY} summary"):
+            summary.send_keys(Keys.ENTER)
+        assert tab.violations() == []
+        assert tab.run("return window.taken") is None
+        assert tab.run("return document.documentElement.scrollWidth") <= width
+        assert tab.errors() == []
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
 def test_threads_and_flame_graph_of_a_task_are_texts_that_the_keyboard_reaches(
     tab: Tab, scheme: str, width: int

@@ -28,7 +28,7 @@ from clonos.server.job_api.server_thread import listen_unix
 from clonos.server.register.databases import open_register
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.transitions import JobEvent
-from clonos.server.supervision.driver_link import DriverLink
+from clonos.server.supervision.driver_link import DriverLink, DriverSilent
 from clonos.server.supervision.job_folder import SOCKET_NAME
 from clonos.server.supervision.spare_driver import SpareDriver
 from clonos.server.supervision.supervisor import Supervisor
@@ -242,6 +242,29 @@ def test_requests_to_a_driver_load_no_certificates(
     folder = known.supervisor.folder_of("words-1")
     assert DriverLink(folder).summary()["id"] == "words-0"
     assert asyncio.run(forward(folder, "GET", "/jobs"))[0] == 200
+
+
+def test_a_driver_that_waits_itself_is_given_the_time_for_that(known: KnownJobs, tmp_path: Path) -> None:
+    folder = known.supervisor.folder_of("words-2")
+    folder.path.mkdir(parents=True)
+    is_ready = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await is_ready.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    async def play() -> None:
+        with folder.socket_path() as path:
+            server = await asyncio.start_unix_server(answer, path)
+        async with server:
+            with pytest.raises(DriverSilent):
+                await forward(folder, "POST", "/jobs/1/key", timeout_s=0.05)
+            asyncio.get_running_loop().call_later(0.1, is_ready.set)
+            assert (await forward(folder, "POST", "/jobs/1/key"))[0] == 200
+
+    asyncio.run(play())
 
 
 def test_a_token_has_a_limit_of_open_streams_and_a_closed_one_makes_room() -> None:

@@ -1,0 +1,107 @@
+"""Course of a key through a step of a running job: what the task of the key has done since the last checkpoint.
+
+The epoch of the task is captured into a temporary folder and replayed in a process of its own, as ``clonos replay
+--key`` does: user code never runs in the process of the driver.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from clonos.core.model.errors import ClonosError
+from clonos.core.values.key_encoding import KeyUnsupported
+from clonos.core.values.keys import Router
+from clonos.job.handle import Handle
+
+CAPTURE_S: Final = 10.0
+REPLAY_S: Final = 30.0
+COURSE_S: Final = 2 * (CAPTURE_S + REPLAY_S)
+"""Seconds after which the course of a key is given up: a key may be a text or another value, in two tasks."""
+
+MESSAGE_CHARACTERS_MAX: Final = 2_000
+
+
+class CourseUnknown(ClonosError):
+    """The course of a key cannot be shown. ``is_missing``: the job has no such step, or its task nothing of the key."""
+
+    message: str
+    is_missing: bool = False
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def course_of_key(handle: Handle, step: str, key: str) -> dict[str, Any]:
+    """Returns what a key has gone through at a step since the last checkpoint, as ``KeyTimeline.to_json``.
+
+    ``key``: as ``str`` or ``repr`` of Python shows it.
+
+    Raises: CourseUnknown. JobError, CaptureFailed: the job has ended, or its task cannot be captured now.
+    """
+    refusal = CourseUnknown(f"the job {handle.graph.name} has no step {step!r:.100}.", True)
+    for task in tasks_of_key(handle, step, key):
+        with TemporaryDirectory(prefix="clonos-key-") as folder:
+            try:
+                return _replayed(handle.capture(task, folder, CAPTURE_S), step, key)
+            except CourseUnknown as error:
+                refusal = error
+                if not error.is_missing:
+                    break
+    raise refusal
+
+
+def tasks_of_key(handle: Handle, step: str, key: str) -> list[str]:
+    """Returns the tasks that may have a key: it may be a text, or the literal of another value. Returns none if the job
+    has no such step."""
+    plan = handle.plan
+    for number, vertex in enumerate(handle.image.vertices):
+        if any(node.step == step for node in vertex.nodes):
+            tasks = [task for task in plan.tasks if plan.vertex_of[task] == number]
+            router = Router(len(tasks), plan.max_parallelism)
+            targets = dict.fromkeys(_targets(router, key))
+            return [plan.task_name(tasks[target]) for target in targets]
+    return []
+
+
+def _targets(router: Router, key: str) -> Iterator[int]:
+    for each in _keys(key):
+        try:
+            yield router.target(each)
+        except KeyUnsupported:
+            continue
+
+
+def _keys(key: str) -> Iterator[Any]:
+    """Yields the keys that a text may stand for."""
+    yield key
+    try:
+        yield ast.literal_eval(key)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return
+
+
+def _replayed(record: Path, step: str, key: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "clonos.cli", "replay", str(record), f"--key={key}", "--format", "json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise CourseUnknown(f"the replay of {record.parent.name} has not ended within {REPLAY_S:.0f} s.") from None
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        text = done.stderr.strip().removeprefix("clonos: ")[-MESSAGE_CHARACTERS_MAX:]
+        raise CourseUnknown(
+            text or "the replay has ended without a result.", "has nothing of the key" in text
+        ) from None
+    found["steps"] = [each for each in found["steps"] if each["step"] == step]
+    found["states"] = [each for each in found["states"] if each["step"] == step]
+    if not found["steps"] and not found["states"]:
+        raise CourseUnknown(f"the step {step} has nothing of the key {key}.", True)
+    return found
