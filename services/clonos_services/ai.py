@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import HttpError
+from clonos.io.local.reply_cache import CacheUnusable, ReplyCache
 from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
 from clonos_services.ai_approval import Approval
 from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
@@ -30,7 +32,7 @@ from clonos_services.ai_tool import Tool, ToolError, ToolInvalid, tool
 from clonos_services.calls import recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
 from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage
-from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of
+from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of, reply_cache
 from clonos_services.model_limits import BudgetExceeded, Prices, limits_of
 
 __all__ = [
@@ -45,6 +47,9 @@ __all__ = [
     "ReplyInvalid",
     "ModelCallInvalid",
     "BudgetExceeded",
+    "reply_cache",
+    "ReplyCache",
+    "CacheUnusable",
     "agent",
     "Agent",
     "AgentReply",
@@ -59,6 +64,9 @@ __all__ = [
 
 PATH: Final = "/chat/completions"
 SERVICE: Final = "ai.chat"
+
+Recorded = tuple[int, bytes, bool]
+"""Place of the model that has answered, the body of its reply, and whether that was in the cache."""
 
 UNSUPPORTED: Final = {
     "stream": "stream= is not supported: the reply is recorded as a whole",
@@ -106,25 +114,23 @@ class Chat:
                 raise ModelCallInvalid("it has both response= and response_format=")
             asked["response_format"] = response_format(response)
 
-        def perform(key: str) -> tuple[int, bytes]:  # the requests inside derive their own keys
+        def perform(key: str) -> Recorded:  # the requests inside derive their own keys
             return self._first_answer(asked, response)
 
         def identify() -> object:
             return self.endpoint.base_url + PATH, {"model": self.model, **asked}
 
-        place, content = cast(tuple[int, bytes], recorded_call(SERVICE, identify, perform))
+        place, content, is_cached = cast(Recorded, recorded_call(SERVICE, identify, perform))
         models = (self, *self.fallbacks)
-        return models[min(place, len(models) - 1)]._reply(content, response, place)
+        return reply_of(content, models[min(place, len(models) - 1)].endpoint, PATH, response, place, is_cached)
 
-    def _first_answer(self, asked: Mapping[str, Any], response: type | None) -> tuple[int, bytes]:
-        """Asks the model, and its fallbacks one after the other, until one answers. Returns the place of the model that
-        has answered, and the body of its reply."""
+    def _first_answer(self, asked: Mapping[str, Any], response: type | None) -> Recorded:
+        """Asks the model, and its fallbacks one after the other, until a reply can be used."""
         failed: list[str] = []
         for place, model in enumerate((self, *self.fallbacks)):
+            check = partial(reply_of, endpoint=model.endpoint, path=PATH, response=response)
             try:
-                content = model.endpoint.answer(PATH, {"model": model.model, **asked})
-                model._reply(content, response, place)  # raises here, so that a fallback, or a retry, asks again
-                return place, content
+                return place, *model.endpoint.answer(PATH, {"model": model.model, **asked}, check)
             except (HttpError, ReplyInvalid, BudgetExceeded) as error:
                 if failed:
                     error.add_note(f"The models before it have failed, too: {'; '.join(failed)}")
@@ -132,9 +138,6 @@ class Chat:
                     raise
                 failed.append(str(error))
         raise AssertionError("the last model answers or raises")
-
-    def _reply(self, content: bytes, response: type | None, place: int) -> ModelReply:
-        return reply_of(content, self.endpoint, PATH, response, place)
 
 
 @explains_calls
@@ -151,6 +154,7 @@ def chat(
     tokens_per_minute: float | None = None,
     budget: str | None = None,
     prices: Prices | None = None,
+    cache: ReplyCache | str | None = None,
 ) -> Chat:
     """Returns a model, which is called with a conversation in the function of a step.
 
@@ -170,11 +174,13 @@ def chat(
             equal part. Money that logged calls have cost is state. It needs ``prices``.
         prices: of a million tokens: ``{"input": 2.5, "cached_input": 1.25, "output": 10}``, and ``"currency"``, which
             is that of the budget, else "USD".
+        cache: a ``reply_cache``, or the path of one: equal requests are asked for once.
 
     Raises: ModelCallInvalid: an argument cannot be used; SettingInvalid for a timeout or retries that cannot.
     """
     limits = limits_of(per_minute, tokens_per_minute, budget, prices, ("input", "output"))
-    endpoint = endpoint_of(model, base_url, api_key, timeout, retries, headers, limits)
+    replies = reply_cache(cache) if isinstance(cache, str) else cache
+    endpoint = endpoint_of(model, base_url, api_key, timeout, retries, headers, limits, replies)
     others: tuple[Any, ...] = (fallback,) if isinstance(fallback, Chat) else tuple(fallback)
     if wrong := next((each for each in others if not isinstance(each, Chat)), None):
         raise ModelCallInvalid(f"fallback= has {wrong!r:.80}, expected a model that ai.chat(...) has made")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -38,10 +38,11 @@ class ModelReply:
         message: the message to append to the conversation: role, content, and the calls of tools.
         tool_calls: calls of tools that the model asks for; your code makes them.
         value: the object of the class ``response=``; None without it, and if the model calls tools.
-        usage: tokens.
+        usage: tokens; 0 for a reply of the cache.
         cost: what they cost by ``prices=``; 0 without prices.
         finish_reason: why the model has ended, such as "stop", "length" or "tool_calls"; "" if the server does not say.
         model: name of the model that has answered, as its server says.
+        is_cached: whether it is a reply of ``cache=``.
         fallback: 0 if the model itself has answered, 1 for its first fallback, and so on.
         body: the whole reply of the server.
     """
@@ -56,6 +57,7 @@ class ModelReply:
     model: str
     fallback: int
     body: dict[str, Any]
+    is_cached: bool = False
 
 
 class _Function(msgspec.Struct):
@@ -85,12 +87,20 @@ class _Completion(msgspec.Struct):
     usage: UsageSent | None = None
 
 
-def reply_of(content: bytes, endpoint: ModelEndpoint, path: str, response: type | None, place: int = 0) -> ModelReply:
+def reply_of(
+    content: bytes,
+    endpoint: ModelEndpoint,
+    path: str,
+    response: type | None,
+    place: int = 0,
+    is_cached: bool = False,
+) -> ModelReply:
     """Returns the reply that the body of a chat completion has. ``place``: that of the model among those that may
     answer. Raises: ReplyInvalid."""
     with explained(content, endpoint.shown_url(path), endpoint.model):
         found = decoded(content, _Completion, "chat completion")
-        return _reply(found, msgspec.json.decode(content), endpoint, response, place)
+        reply = _reply(found, msgspec.json.decode(content), endpoint, response, place)
+    return replace(reply, usage=Usage(), cost=0.0, is_cached=True) if is_cached else reply
 
 
 def _reply(

@@ -183,7 +183,7 @@ class EmbeddingModel:
             asked["encoding_format"] = self.encoding_format
 
         def perform(key: str) -> tuple[Any, ...]:
-            content = self.endpoint.answer(PATH, asked)
+            content = self.endpoint.answer(PATH, asked, lambda content: None).content
             with explained(content, self.endpoint.shown_url(PATH), self.model):
                 return tuple(_packed_of(content, len(texts), self.dimensions, self.model))
 

@@ -5,19 +5,26 @@ The key is looked up for each request that is sent. It is in no reply, no error 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import redacted_url
+from clonos.io.local.reply_cache import ReplyCache
 from clonos_services.http_response import Response
-from clonos_services.http_session import Session
-from clonos_services.model_answer import ModelCallInvalid, usage_in
+from clonos_services.http_session import Session, is_transported
+from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, usage_in
 from clonos_services.model_limits import ModelLimits
 
 OPENAI: Final = "https://api.openai.com/v1"
 MASK: Final = b"***"
+CACHE_SIZE: Final = 10_000
+DIGEST_BYTES: Final = 16
 MASKED_CHARACTERS_MIN: Final = 16
 """Shorter keys, such as "none", are words that a reply may have."""
 
@@ -33,6 +40,13 @@ class SecretKey(Protocol):
 ApiKey = str | SecretKey | None
 
 
+class Answered(NamedTuple):
+    """Body of a reply, and whether it was in the cache."""
+
+    content: bytes
+    is_cached: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
     """Model on a server, with its key and its limits. It has no connection of its own and may be pickled."""
@@ -42,17 +56,43 @@ class ModelEndpoint:
     api_key: ApiKey = field(repr=False)
     session: Session = field(repr=False)
     limits: ModelLimits
+    cache: ReplyCache | None = None
 
     def shown_url(self, path: str) -> str:
         """Returns an address for messages."""
         return redacted_url(self.base_url + path)
 
-    def answer(self, path: str, asked: Mapping[str, Any]) -> bytes:
-        """Sends one request within the limits, inside a recorded call; returns the body of the reply, without the key.
+    def answer(self, path: str, asked: Mapping[str, Any], check: Callable[[bytes], object]) -> Answered:
+        """Returns a reply from the cache, or sends one request within the limits, inside a recorded call.
+
+        ``check``: raises ReplyInvalid if the body of a reply cannot be used; such a reply does not enter the cache.
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; SecretMissing;
-        BudgetExceeded.
+        BudgetExceeded; CacheUnusable; ReplyInvalid.
         """
+        cache = None if is_transported() else self.cache
+        if cache is None:
+            content = self._sent(path, asked)
+            check(content)
+            return Answered(content, False)
+        digest = self._digest(path, asked)
+        if (found := cache.find(digest)) is not None:
+            try:
+                check(found)
+                return Answered(found, True)
+            except ReplyInvalid:  # of a job with other classes
+                pass
+        content = self._sent(path, asked)
+        check(content)
+        cache.store(digest, content)
+        return Answered(content, False)
+
+    def _digest(self, path: str, asked: Mapping[str, Any]) -> bytes:
+        text = json.dumps((self.base_url + path, asked), sort_keys=True, default=repr)
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
+
+    def _sent(self, path: str, asked: Mapping[str, Any]) -> bytes:
+        """Sends one request; returns the body of the reply, without the key."""
         self.limits.begin(self.model)
         key = self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()
         headers = {"authorization": f"Bearer {key}"} if key else None
@@ -70,6 +110,7 @@ def endpoint_of(
     retries: int,
     headers: Mapping[str, str] | None,
     limits: ModelLimits,
+    cache: ReplyCache | None = None,
 ) -> ModelEndpoint:
     """Returns the endpoint of a model.
 
@@ -86,7 +127,26 @@ def endpoint_of(
     if not model:
         raise ModelCallInvalid("the model has no name")
     session = Session(timeout=timeout, retries=retries, headers=headers)
-    return ModelEndpoint(model, base_url.rstrip("/"), api_key, session, limits)
+    return ModelEndpoint(model, base_url.rstrip("/"), api_key, session, limits, cache)
+
+
+@explains_calls
+def reply_cache(path: str | Path, *, size: int = CACHE_SIZE, ttl: float | None = None) -> ReplyCache:
+    """Returns a cache of replies for ``chat``: a request that is equal in model, conversation and all parameters gets
+    the reply of the earlier one, also in another task, another job, or the next run.
+
+    Args:
+        path: a file of SQLite, which is created. Each machine has its own.
+        size: the most replies in it; the oldest are removed.
+        ttl: seconds after which a reply counts no more; None: without end.
+
+    Raises: ModelCallInvalid: an argument cannot be used.
+    """
+    if type(size) is not int or size < 1:
+        raise ModelCallInvalid(f"size= is {size!r:.80}, expected a number of replies from 1 on")
+    if ttl is not None and (type(ttl) not in (int, float) or not ttl > 0):
+        raise ModelCallInvalid(f"ttl= is {ttl!r:.80}, expected a number of seconds above 0")
+    return ReplyCache(str(Path(path).absolute()), size, ttl)
 
 
 def _masked(response: Response, key: str) -> Response:
