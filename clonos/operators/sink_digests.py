@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_digest
 
 from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.task_snapshot import SINK_DIGEST_BYTES, SinkRows
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value
 from clonos.core.values.column_rows import NoPythonValue, rows_of_columns
+from clonos.core.values.tree import DICT, ENCODER, PLAIN
 from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.chain_outputs import ToEdge, ToImmediateSink, ToSink
 from clonos.operators.operator import Operator, Times
@@ -24,16 +25,42 @@ SINK_ROWS_MAX: Final = 10_000
 NO_DIGEST: Final = bytes(SINK_DIGEST_BYTES)
 """Stands for a row that has no encoding."""
 
-_MASK: Final = (1 << 8 * SINK_DIGEST_BYTES) - 1
+ONE: Final = (1).to_bytes(SINK_DIGEST_BYTES, "little")
+"""Digest of a row whose digest would be ``NO_DIGEST``."""
 
 
 def digest_of_row(row: Any) -> bytes:
     """Returns the digest of a row, ``NO_DIGEST`` if it has no encoding."""
     try:
-        number = xxh3_64_intdigest(encode_value(row)) & _MASK
+        return _digest_of(encode_value(row))
     except (ValueUnsupported, ValueBeyondLimit):
         return NO_DIGEST
-    return (number or 1).to_bytes(SINK_DIGEST_BYTES, "little")
+
+
+def _digest_of(encoded: bytes) -> bytes:
+    found = xxh3_64_digest(encoded)[: -SINK_DIGEST_BYTES - 1 : -1]  # the lowest bytes, little-endian
+    return found if found != NO_DIGEST else ONE
+
+
+def digests_of_batch(rows: list[dict[str, Any]]) -> bytes:
+    """Returns the digests of the rows of a batch of columns, which have the same names. They are encoded as
+    ``encode_value`` does, without a look at the names in each row."""
+    if not rows:
+        return b""
+    names = list(rows[0])
+    tree: list[Any] = [DICT] * (1 + 2 * len(names))
+    tree[1::2] = names
+
+    def digest_of(row: dict[str, Any]) -> bytes:
+        tree[2::2] = row.values()
+        if not PLAIN.issuperset(map(type, row.values())):
+            return digest_of_row(row)
+        try:
+            return _digest_of(ENCODER.encode(tree))
+        except (OverflowError, UnicodeEncodeError):  # an int or a str that is not plain
+            return digest_of_row(row)
+
+    return b"".join(map(digest_of, rows))
 
 
 def output_of_sink(step: str, operator: Operator) -> str | None:
@@ -83,7 +110,7 @@ class WatchedSink:
         if room:
             part = batch.slice(0, room)
             try:
-                self.digests += b"".join(map(digest_of_row, rows_of_columns(part)))
+                self.digests += digests_of_batch(rows_of_columns(part))
             except NoPythonValue:
                 self.digests += NO_DIGEST * part.num_rows
         self.count += batch.num_rows

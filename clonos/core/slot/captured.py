@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.model.ids import log_of
 from clonos.core.slot.hosted_task import HostedTask
@@ -19,6 +21,7 @@ from clonos.core.wire.capture_messages import (
     Elements,
     digest_of,
     encode_page,
+    with_digests,
 )
 
 PAGE_BYTES_MAX: Final = 1 << 20
@@ -58,10 +61,13 @@ def captured_elements(hosted: HostedTask, asked: CaptureElements) -> tuple[Captu
     if log is None:
         return None  # the channels are not open yet
     head = asked.channel, asked.task, asked.incarnation, asked.from_seq
-    place = asked.file, asked.offset_bytes
-    reply = CapturedElements(*head, log.start_seq, log.next_seq, asked.number, *place)
     elements = _elements(log, asked)
-    return None if elements is None else (reply, encode_page(elements))
+    if elements is None:
+        return None
+    reply = CapturedElements(*head, log.start_seq, log.next_seq, asked.number, asked.file, asked.offset_bytes)
+    if asked.file:
+        reply = replace(reply, digests=encode_page(with_digests(elements)))
+    return reply, encode_page(elements)
 
 
 def _elements(log: InflightLog, asked: CaptureElements) -> list[Elements] | None:

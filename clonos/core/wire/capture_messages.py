@@ -70,6 +70,7 @@ class CapturedElements(msgspec.Struct, frozen=True, array_like=True, tag="captur
 
     ``start_seq`` and ``next_seq`` are those of the in-flight log. ``file`` and ``offset_bytes`` are those of the
     request. ``saved_bytes``: of the page, which is in the file there; the payload has digests of the payloads then.
+    Until the slot has written it, ``digests`` has those of a page for a file.
     """
 
     channel: ChannelId
@@ -82,6 +83,7 @@ class CapturedElements(msgspec.Struct, frozen=True, array_like=True, tag="captur
     file: str = ""
     offset_bytes: Count = 0
     saved_bytes: Count = 0
+    digests: bytes = b""
 
 
 class Elements(msgspec.Struct, frozen=True, array_like=True, tag="elements"):
@@ -107,6 +109,8 @@ def digest_of(payload: bytes | memoryview) -> bytes:
 
 
 LENGTH_BYTES: Final = 4
+EMPTY_BYTES: Final = b"\xc4\x00"
+LARGE_BYTES: Final = b"\xc6"  # of msgpack: four bytes of length follow, then the bytes
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Elements).decode
@@ -117,10 +121,16 @@ def length_of(content: bytes) -> bytes:
     return len(content).to_bytes(LENGTH_BYTES, "little")
 
 
+def framed(head: msgspec.Struct, data: bytes) -> tuple[bytes, bytes]:
+    """Encodes a piece of a page or of a part without a copy of ``data``, which follows the first result. ``head``: the
+    piece with no bytes in its last field, where ``data`` belongs."""
+    begin = _encode(head).removesuffix(EMPTY_BYTES) + LARGE_BYTES + len(data).to_bytes(4, "big")
+    return (len(begin) + len(data)).to_bytes(LENGTH_BYTES, "little") + begin, data
+
+
 def encode_page(elements: Iterable[Elements]) -> bytes:
     """Encodes a page, as the input of a record has it."""
-    contents = [_encode(each) for each in elements]
-    return b"".join([part for content in contents for part in (length_of(content), content)])
+    return b"".join([part for each in elements for part in framed(replace(each, payload=b""), each.payload)])
 
 
 def decode_page(page: bytes | memoryview) -> list[Elements]:

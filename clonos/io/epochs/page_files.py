@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from clonos.core.model.ids import ChannelId
-from clonos.core.wire.capture_messages import CapturedElements, decode_page, encode_page, with_digests
+from clonos.core.wire.capture_messages import CapturedElements
 from clonos.io.system.entropy import random_bytes
 
 CLOSE_TIMEOUT_S: Final = 1.0
@@ -64,8 +64,8 @@ def save_page(reply: CapturedElements, page: bytes | memoryview) -> tuple[Captur
             while left:
                 left = left[file.write(left) :]
     except OSError:  # it is on another machine, or its disk is full; the capture may also have ended
-        return reply, page
-    return replace(reply, saved_bytes=len(page)), encode_page(with_digests(decode_page(page)))
+        return replace(reply, digests=b""), page
+    return replace(reply, saved_bytes=len(page), digests=b""), reply.digests
 
 
 class PageSaver:

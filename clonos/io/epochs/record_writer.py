@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 from xxhash import xxh3_128
 
-from clonos.core.wire.capture_messages import length_of
+from clonos.core.wire.capture_messages import Elements, framed, length_of
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.epochs.record_parts import (
     HEAD,
@@ -26,6 +26,7 @@ from clonos.io.epochs.record_parts import (
     RecordHead,
     RecordPart,
     SourceFile,
+    SourceRecords,
     StatePiece,
 )
 from clonos.io.system.wall_clock import wall_ns
@@ -92,7 +93,13 @@ class RecordWriter:
 
     def input(self, piece: Input) -> None:
         """Appends to the input."""
-        self._append(RecordPart.INPUT, _encoder.encode(piece))
+        match piece:
+            case Elements(payload=data):
+                self._append_framed(RecordPart.INPUT, replace(piece, payload=b""), data)
+            case SourceRecords(batch=data):
+                self._append_framed(RecordPart.INPUT, replace(piece, batch=b""), data)
+            case _:
+                self._append(RecordPart.INPUT, _encoder.encode(piece))
 
     def input_page(self, file: Path, size_bytes: int) -> None:
         """Appends encoded input: the first bytes of a file. Raises: OSError, if it has fewer."""
@@ -113,6 +120,12 @@ class RecordWriter:
     def source(self, file: SourceFile) -> None:
         """Appends a source file."""
         self._append(RecordPart.SOURCES, _encoder.encode(file))
+
+    def _append_framed(self, part: RecordPart, head: msgspec.Struct, data: bytes) -> None:
+        begin, data = framed(head, data)
+        self._files[part].write(begin)
+        self._files[part].write(data)
+        self.written_bytes += len(begin) + len(data)
 
     def _append(self, part: RecordPart, content: bytes) -> None:
         self._files[part].write(length_of(content))

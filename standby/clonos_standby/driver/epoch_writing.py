@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.redaction import Redact
 from clonos.core.recovery.capture import TaskCapture
+from clonos.core.values.tree import PLAIN
 from clonos.core.wire.capture_messages import Elements
 from clonos.io.epochs.record_parts import (
     RECORD_FORMAT,
@@ -144,7 +147,7 @@ class EpochWriting:
         size_bytes = len(self._log)
         try:
             for split, taken, batch in self._read_again():
-                found = pickled(batch)
+                found = pickled_batch(batch)
                 yield SourceRecords(split, taken, found)
                 size_bytes += len(found)
                 if size_bytes > self._bytes_max:
@@ -194,6 +197,18 @@ class EpochWriting:
             sinks=content.sinks,
             digests=DigestKind.XXH3,
         )
+
+
+def pickled_batch(batch: object) -> bytes:
+    """Pickles what the readers of a source gave. Texts and numbers are not looked up among those before, which takes
+    most of the time: none of them refers to another. Raises: an error of ``UNPICKLABLE``."""
+    if type(batch) is not list or not PLAIN.issuperset(map(type, batch)):
+        return pickled(batch)
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.fast = True
+    pickler.dump(batch)
+    return buffer.getvalue()
 
 
 def has_steps(log: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from clonos.io.epochs.record_reader import lacking
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.captures import Captures
-from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed, has_steps
+from clonos_standby.driver.epoch_writing import CapturedJob, CaptureFailed, has_steps, pickled_batch
 from clonos_standby.driver.failed_epoch import FailedEpoch
 from tests.harnesses.coordinator_harness import formed
 from tests.speed import scaled
@@ -82,6 +83,13 @@ def test_a_record_lacks_records_if_the_task_has_processed_none(tmp_path: Path) -
     name = slots.coordinator.plan.task_name(TASK)
     assert lacking(folder) == (f"records: {name} has processed none since the job began",)
     assert has_steps(LOG + step(0, 3))
+
+
+@pytest.mark.parametrize(
+    "batch", [["a", "b", "a", 1, 1.5, None, b"x", True], [{"n": 1}, ("a", [2])], [], ("a",)], ids=repr
+)
+def test_a_batch_of_a_source_is_the_same_after_its_record(batch: object) -> None:
+    assert pickle.loads(pickled_batch(batch)) == batch  # noqa: S301  its own
 
 
 def test_a_larger_epoch_than_the_limit_is_refused_with_both_sizes(tmp_path: Path) -> None:

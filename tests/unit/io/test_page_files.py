@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -25,9 +26,10 @@ CHANNEL = ChannelId(3)
 ELEMENTS = [Elements(CHANNEL, seq, ElementKind.ROWS, 2, CheckpointId(0), b"%d" % seq * 9) for seq in range(0, 40, 2)]
 
 
-def reply_for(file: str, offset_bytes: int = 0) -> CapturedElements:
-    """What a slot answers, without the page."""
-    return CapturedElements(CHANNEL, TaskId(1), Incarnation(1), 0, 0, 40, 1, file, offset_bytes)
+def reply_for(file: str, elements: list[Elements], offset_bytes: int = 0) -> CapturedElements:
+    """What the machine of a slot answers, without the page."""
+    digests = encode_page(with_digests(elements))
+    return CapturedElements(CHANNEL, TaskId(1), Incarnation(1), 0, 0, 40, 1, file, offset_bytes, 0, digests)
 
 
 def test_pages_in_a_file_are_the_input_of_a_record_and_their_digests_are_sent(tmp_path: Path) -> None:
@@ -35,10 +37,11 @@ def test_pages_in_a_file_are_the_input_of_a_record_and_their_digests_are_sent(tm
     with PageFiles(tmp_path) as files:
         (file,) = files.create([CHANNEL]).values()
         for page, elements in zip(pages, (ELEMENTS[:12], ELEMENTS[12:]), strict=True):
-            save_page(reply_for(file, saved_bytes), page)  # a request is repeated while its answer is on its way
-            reply, sent = save_page(reply_for(file, saved_bytes), page)
+            answer = reply_for(file, elements, saved_bytes)
+            save_page(answer, page)  # a request is repeated while its answer is on its way
+            reply, sent = save_page(answer, page)
             assert decode_page(sent) == with_digests(elements)
-            assert reply.saved_bytes == len(page)
+            assert (reply.saved_bytes, reply.digests) == (len(page), b"")
             saved_bytes += reply.saved_bytes
         with RecordWriter(tmp_path / "total-0" / "17") as writer:
             writer.input_page(Path(file), saved_bytes)
@@ -48,11 +51,12 @@ def test_pages_in_a_file_are_the_input_of_a_record_and_their_digests_are_sent(tm
 
 
 def test_a_page_whose_file_is_on_another_machine_is_sent_and_creates_nothing(tmp_path: Path) -> None:
-    reply, page = reply_for(str(tmp_path / "1-3")), encode_page(ELEMENTS)
-    assert save_page(reply, page) == (reply, page)
+    reply, page = reply_for(str(tmp_path / "1-3"), ELEMENTS), encode_page(ELEMENTS)
+    sent = replace(reply, digests=b""), page
+    assert save_page(reply, page) == sent
     (tmp_path / "1-3").symlink_to(tmp_path / "other")
     (tmp_path / "other").touch()
-    assert save_page(reply, page) == (reply, page), "it is no file of a driver"
+    assert save_page(reply, page) == sent, "it is no file of a driver"
     assert (tmp_path / "other").read_bytes() == b""
 
 

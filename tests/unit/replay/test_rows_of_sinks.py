@@ -23,7 +23,7 @@ from clonos.core.task.opening import chain_context
 from clonos.job.description import graph_of
 from clonos.job.recording import with_sink_digests
 from clonos.operators.operator import Drop
-from clonos.operators.sink_digests import NO_DIGEST, WatchedSink, digest_of_row
+from clonos.operators.sink_digests import NO_DIGEST, WatchedSink, digest_of_row, digests_of_batch
 from clonos.replay.loading import image_of, load_epoch
 from clonos.replay.output_comparison import RanLive, compared
 from clonos.replay.replay_report import ReplayReport
@@ -123,6 +123,13 @@ def test_rows_of_a_record_without_digests_are_reported_as_not_compared(tmp_path:
     report = _report(_recorded(_job(named, _transactional, tmp_path), tmp_path, "shop-step/0", has_sink_digests=False))
     assert report.differences == []
     assert str(report).count("36 rows of its sink not compared") == 1
+
+
+def test_rows_of_a_batch_have_the_digests_that_each_has_alone() -> None:
+    values = [7, 2**70, -(2**63), 1.5, None, True, "word", "\ud800", b"x", [1, "a"], {"a": {1, 2}}, (), object()]
+    rows = [{"word": value, "count": number} for number, value in enumerate(values)]
+    assert digests_of_batch(rows) == b"".join(map(digest_of_row, rows))
+    assert digests_of_batch(rows)[-SINK_DIGEST_BYTES:] == NO_DIGEST, "an object has no encoding"
 
 
 def test_rows_beyond_the_limit_have_no_digest() -> None:
