@@ -68,6 +68,15 @@ class KeyTimeline:
         return "\n".join(self._lines())
 
     @property
+    def costs(self) -> dict[str, float]:
+        """Money that the calls have cost, by currency."""
+        found = dict[str, float]()
+        for call in self.calls:
+            if call.answer is not None and call.answer.currency:
+                found[call.answer.currency] = found.get(call.answer.currency, 0.0) + call.answer.cost
+        return found
+
+    @property
     def title(self) -> str:
         """First line of the text: the task, the key, and counts."""
         head = self.epoch.head
@@ -75,6 +84,7 @@ class KeyTimeline:
         places = [(step.step, each.number) for step in self.steps for each in step.records if step.has_records]
         records = len({each for each in places if each[1] is not None}) + sum(number is None for _, number in places)
         counts = [counted(records, "record"), counted(len(self.calls), "call"), *tokens_text(*self.tokens)]
+        counts += [cost_text(amount, currency) for currency, amount in self.costs.items()]
         return f"{head.task}, epoch {head.epoch} of {head.job}, key {keys}: {', '.join(counts)}"
 
     def _lines(self) -> Iterator[str]:
@@ -111,6 +121,7 @@ class KeyTimeline:
             "calls": len(self.calls),
             "prompt_tokens": prompt,
             "completion_tokens": completion,
+            "costs": self.costs,
             "error": None if error is None else described(error),
             "open_call": self.replayed.open_call or None,
             "as_recorded": self.is_as_recorded,
@@ -197,7 +208,9 @@ def call_lines(call: SeenCall, number: int, before: Sequence[ChatMessage] = ()) 
         messages = call.prompt.messages
         known = len(before) if messages[: len(before)] == tuple(before) else 0
         counts = [f"{counted(len(messages), 'message')}{f', {known:,} as before' if known else ''}"]
-        counts += tokens_text(call.answer.prompt_tokens, call.answer.completion_tokens) if call.answer else []
+        if call.answer is not None:
+            counts += tokens_text(call.answer.prompt_tokens, call.answer.completion_tokens)
+            counts += [cost_text(call.answer.cost, call.answer.currency)] if call.answer.currency else []
         yield f"{number} {call.service}, {call.prompt.model}: {', '.join(counts)}"
         for message in messages[known:]:
             yield from (f"    {line}" for line in message_lines(message))
@@ -240,6 +253,11 @@ def _value_text(value: Any) -> str:
 def tokens_text(prompt: int, completion: int) -> list[str]:
     """Describes tokens, if there are any."""
     return [f"{prompt:,} + {completion:,} tokens"] if prompt or completion else []
+
+
+def cost_text(amount: float, currency: str) -> str:
+    """Describes money, such as ``0.0021 USD``."""
+    return f"{amount:.4f}".rstrip("0").rstrip(".") + f" {currency}"
 
 
 def cut(text: str) -> str:

@@ -27,12 +27,14 @@ class ModelRequest(NamedTuple):
 
 
 class ModelAnswer(NamedTuple):
-    """Reply of a model. Tokens are 0 if the server does not say."""
+    """Reply of a model. Tokens are 0 if the server does not say, and the cost without prices."""
 
     text: str
     tool_calls: tuple[str, ...]
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float = 0.0
+    currency: str = ""
 
     @property
     def message(self) -> ChatMessage:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from clonos.core.model.errors import ReplayDiverged
 from clonos.replay.model_exchange import ChatMessage, ModelAnswer, ModelRequest, answer_of, request_of
 from clonos_services.awaiting import EVENT
-from clonos_services.calls import CallAsked, observed_by
+from clonos_services.calls import CallAsked, CostOf, observed_by
 
 
 class CallKind(StrEnum):
@@ -30,8 +30,8 @@ class SeenCall:
     """Call that user code makes.
 
     ``request``: the values that identify it, as text. ``prompt``: of a model. ``result``: what it returned, as text,
-    None without a value; ``answer``: of a model. ``error``: what it raised, "" if nothing. ``is_answered``: the log has
-    its outcome.
+    None without a value; ``answer``: of a model, with what ``cost_of`` says. ``error``: what it raised, "" if nothing.
+    ``is_answered``: the log has its outcome.
     """
 
     service: str
@@ -43,6 +43,7 @@ class SeenCall:
     answer: ModelAnswer | None = None
     error: str = ""
     is_answered: bool = False
+    cost_of: CostOf | None = field(default=None, compare=False)
 
     @property
     def asked(self) -> tuple[Any, ...]:
@@ -64,6 +65,8 @@ class SeenCall:
             self.error = f"{type(outcome).__name__}: {outcome}"
         elif self.is_answered:
             self.answer = answer_of(outcome) if self.prompt is not None else None
+            if self.answer is not None and self.cost_of is not None and (cost := self.cost_of(outcome)) is not None:
+                self.answer = self.answer._replace(cost=cost.amount, currency=cost.currency)
             self.result = text_of(outcome)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def _seen(asked: CallAsked) -> SeenCall:
     prompt = request_of(asked.identity)
     kind = CallKind.MODEL if prompt is not None else CallKind.EVENT if asked.service == EVENT else CallKind.OTHER
     request = "" if prompt is not None else _request_text(asked.identity)
-    return SeenCall(asked.service, kind, request, prompt, asked.is_effect)
+    return SeenCall(asked.service, kind, request, prompt, asked.is_effect, cost_of=asked.cost_of)
 
 
 def _request_text(identity: object) -> str:

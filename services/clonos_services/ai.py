@@ -29,7 +29,7 @@ from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversati
 from clonos_services.ai_approval import Approval
 from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
 from clonos_services.ai_tool import Tool, ToolError, ToolInvalid, tool
-from clonos_services.calls import recorded_call
+from clonos_services.calls import Cost, recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
 from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage
 from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of, reply_cache
@@ -120,9 +120,23 @@ class Chat:
         def identify() -> object:
             return self.endpoint.base_url + PATH, {"model": self.model, **asked}
 
-        place, content, is_cached = cast(Recorded, recorded_call(SERVICE, identify, perform))
+        recorded = recorded_call(SERVICE, identify, perform, cost_of=self._cost_of)
+        return self._reply(cast(Recorded, recorded), response)
+
+    def _reply(self, recorded: Recorded, response: type | None) -> ModelReply:
+        """Returns the reply of the model at a place of the log: a new job may have fewer fallbacks."""
+        place, content, is_cached = recorded
+        return reply_of(content, self._at(place).endpoint, PATH, response, place, is_cached)
+
+    def _at(self, place: int) -> Chat:
         models = (self, *self.fallbacks)
-        return reply_of(content, models[min(place, len(models) - 1)].endpoint, PATH, response, place, is_cached)
+        return models[min(place, len(models) - 1)]
+
+    def _cost_of(self, outcome: object) -> Cost | None:
+        """Returns what a recorded call has cost, None without prices."""
+        recorded = cast(Recorded, outcome)
+        tariff = self._at(recorded[0]).endpoint.limits.tariff
+        return Cost(self._reply(recorded, None).cost, tariff.currency) if tariff else None
 
     def _first_answer(self, asked: Mapping[str, Any], response: type | None) -> Recorded:
         """Asks the model, and its fallbacks one after the other, until a reply can be used."""

@@ -53,12 +53,25 @@ def watched_by(watch: Watch) -> Iterator[None]:
         _watch = before
 
 
+class Cost(NamedTuple):
+    """Money that a call has cost."""
+
+    amount: float
+    currency: str
+
+
+CostOf = Callable[[object], Cost | None]
+"""Returns what a call has cost, of the value of its outcome; None if that is not known."""
+
+
 class CallAsked(NamedTuple):
-    """Recorded call as user code asks for it, live or in a replay. ``identity``: the values that identify it."""
+    """Recorded call as user code asks for it, live or in a replay. ``identity``: the values that identify it.
+    ``cost_of``: see ``recorded_call``."""
 
     service: str
     identity: object
     is_effect: bool
+    cost_of: CostOf | None = None
 
 
 Observe = Callable[[CallAsked], Callable[[object], None]]
@@ -80,12 +93,14 @@ def observed_by(observe: Observe) -> Iterator[None]:
 
 
 @contextmanager
-def observing(service: str, identify: Callable[[], object], is_effect: bool) -> Iterator[Callable[[object], None]]:
+def observing(
+    service: str, identify: Callable[[], object], is_effect: bool, cost_of: CostOf | None = None
+) -> Iterator[Callable[[object], None]]:
     """Shows a call to the observer of this process, if there is one. Yields what takes the value of its outcome."""
     if _observe is None:
         yield lambda outcome: None
         return
-    end = _observe(CallAsked(service, identify(), is_effect))
+    end = _observe(CallAsked(service, identify(), is_effect, cost_of))
     try:
         yield end
     except BaseException as error:
@@ -113,12 +128,13 @@ def recorded_call(
     *,
     effect: bool = False,
     in_doubt: Perform | None = None,
+    cost_of: CostOf | None = None,
 ) -> object:
     """Returns the outcome of a call: performed and recorded when live, taken from the log in a replay. Outside a job it
     only calls ``perform``.
 
     ``identify``: returns what distinguishes this call from others, a value that the codec can encode; only its digest
-    is recorded. ``effect`` and ``in_doubt``: as in ``Recorder.call``.
+    is recorded. ``effect`` and ``in_doubt``: as in ``Recorder.call``. ``cost_of``: for those who look at the call.
 
     Raises: RequestUnencodable when the result of ``identify`` cannot be encoded; the error of ``perform``.
     """
@@ -134,7 +150,7 @@ def recorded_call(
         make = partial(make, in_doubt=_unrecorded(in_doubt))
     if _observe is None:
         return make()
-    with observing(service, identify, effect) as end:
+    with observing(service, identify, effect, cost_of) as end:
         outcome = make()
         end(outcome)
     return outcome

@@ -481,6 +481,8 @@ class KeyCallDocument(BaseModel):
     tool_calls: list[str] = []
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float = 0.0
+    currency: str = ""
     result: str | None = None
     error: str | None = None
     answered: bool
@@ -520,8 +522,8 @@ class KeyStateDocument(BaseModel):
 
 
 class KeyDocument(BaseModel):
-    """Course of a key since the checkpoint ``epoch``, as a replay of it has shown. ``as_recorded``: the replay did what
-    the task did."""
+    """Course of a key since the checkpoint ``epoch``, as a replay of it has shown. ``costs``: by currency.
+    ``as_recorded``: the replay did what the task did."""
 
     job: str
     task: str
@@ -531,6 +533,7 @@ class KeyDocument(BaseModel):
     calls: int
     prompt_tokens: int
     completion_tokens: int
+    costs: dict[str, float]
     error: str | None
     open_call: str | None
     as_recorded: bool

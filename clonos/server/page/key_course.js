@@ -51,8 +51,16 @@ export class KeyCourse {
 
 function summary(course) {
   const records = new Set(course.steps.filter((passage) => passage.event === "record").flatMap((passage) => passage.records.map((each) => each.number ?? each.record))).size;
-  const tokens = course.prompt_tokens || course.completion_tokens ? `, ${format.count(course.prompt_tokens)} + ${format.count(course.completion_tokens)} tokens` : "";
-  return `${course.task} since checkpoint ${course.epoch}: ${format.plural(records, "record")}, ${format.plural(course.calls, "call")}${tokens}`;
+  const costs = Object.entries(course.costs).map(([currency, amount]) => money(amount, currency));
+  return `${course.task} since checkpoint ${course.epoch}: ${[format.plural(records, "record"), format.plural(course.calls, "call"), ...tokensOf(course), ...costs].join(", ")}`;
+}
+
+function tokensOf(used) {
+  return used.prompt_tokens || used.completion_tokens ? [`${format.count(used.prompt_tokens)} + ${format.count(used.completion_tokens)} tokens`] : [];
+}
+
+function money(amount, currency) {
+  return `${Number(amount.toFixed(4))} ${currency}`;
 }
 
 function elements(course) {
@@ -86,10 +94,10 @@ function passageElement(passage, calls) {
 }
 
 function callElement(call, number, known) {
-  const tokens = call.prompt_tokens || call.completion_tokens ? `${format.count(call.prompt_tokens)} + ${format.count(call.completion_tokens)} tokens` : "";
+  const used = [...tokensOf(call), ...(call.currency ? [money(call.cost, call.currency)] : [])].join(", ");
   const kind = call.kind === "model" ? `${call.service}, ${call.model}` : call.kind === "event" ? `event ${call.request}` : `${call.service}(${format.shortened(call.request, SHOWN)})`;
   const head = el("p", { class: "call" }, el("span", { class: "muted", text: `${number} ` }), el("span", { class: call.kind === "model" ? null : "code", text: kind }),
-    call.effect ? el("span", { class: "badge is-warn", text: "effect" }) : null, tokens ? el("span", { class: "muted", text: tokens }) : null);
+    call.effect ? el("span", { class: "badge is-warn", text: "effect" }) : null, used ? el("span", { class: "muted", text: used }) : null);
   if (call.kind !== "model") return el("li", {}, head, answerElement(call));
   const isPrefix = known.every((message, index) => call.messages[index] && call.messages[index].role === message.role && call.messages[index].text === message.text);
   const before = isPrefix ? known.length : 0;

@@ -154,7 +154,15 @@ class HostileSource:
         exchange = [{"role": SCRIPT, "text": LONG}, {"role": "user", "text": SCRIPT}]
         state = [{"name": SCRIPT, "text": SCRIPT, "messages": exchange}]
         model = {"service": SCRIPT, "kind": "model", "effect": False, "answered": True, "model": SCRIPT}
-        asked = {**model, "messages": exchange, "text": SCRIPT, "tool_calls": [LONG], "prompt_tokens": 9}
+        asked = {
+            **model,
+            "messages": exchange,
+            "text": SCRIPT,
+            "tool_calls": [LONG],
+            "prompt_tokens": 9,
+            "cost": 0.25,
+            "currency": SCRIPT,
+        }
         tool = {"service": SCRIPT, "kind": "call", "effect": True, "answered": True, "request": LONG, "error": SCRIPT}
         passage = {
             "step": step,
@@ -181,6 +189,7 @@ class HostileSource:
             "calls": 2,
             "prompt_tokens": 9,
             "completion_tokens": 0,
+            "costs": {SCRIPT: 0.25},
             "error": SCRIPT,
             "open_call": SCRIPT,
             "as_recorded": False,

@@ -259,3 +259,17 @@ def test_a_key_with_state_alone_is_shown_with_it(tmp_path: Path) -> None:
     assert found.steps == []
     assert str(found).splitlines()[0] == "total/0, epoch 1 of prices, key ann: 0 records, 0 calls"
     assert "no record at total, whose state is state = 108.0" in str(found)
+
+
+priced = ai.chat("gpt-x", base_url="http://localhost:8000/v1", prices={"input": 1000, "output": 2000})
+
+
+def paying(customer: str, history: list[Any] | None, text: dict[str, str]) -> tuple[list[Any], str]:
+    return [1], priced(text["text"]).text
+
+
+def test_a_model_with_prices_shows_what_each_call_has_cost(tmp_path: Path) -> None:
+    found = followed(record_conversations(tmp_path, paying, [TEXTS[0], TEXTS[2]]), "7")
+    assert "1 ai.chat, gpt-x: 1 message, 7 + 5 tokens, 0.017 USD" in str(found)
+    assert str(found).splitlines()[0].endswith("2 calls, 14 + 10 tokens, 0.034 USD")
+    assert found.to_json()["costs"] == {"USD": pytest.approx(0.034)}
