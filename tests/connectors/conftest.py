@@ -66,12 +66,10 @@ def with_vectors(shared_vectors: PostgresServer) -> PostgresServer:
     return shared_vectors
 
 
-@pytest.fixture
-def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """The server; replication slots and publications of the test are dropped at its end."""
-    yield postgres
-    postgres.ensure_started()
-    with postgres.connect() as connection:
+def without_slots(server: PostgresServer) -> None:
+    """Drops replication slots, publications and copies of tables."""
+    server.ensure_started()
+    with server.connect() as connection:
         connection.execute("SET statement_timeout = '20s'")
         connection.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
         while connection.execute("SELECT count(*) FROM pg_replication_slots WHERE active").fetchone() != (0,):
@@ -82,6 +80,20 @@ def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
         copies = "SELECT nspname FROM pg_namespace WHERE starts_with(obj_description(oid, 'pg_namespace'), %s)"
         for (name,) in connection.execute(copies, [OWN_SCHEMA]).fetchall():
             connection.execute(f'DROP SCHEMA "{name}" CASCADE')
+
+
+@pytest.fixture
+def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """The server; replication slots and publications of the test are dropped at its end."""
+    yield postgres
+    without_slots(postgres)
+
+
+@pytest.fixture
+def vectors_replicated(with_vectors: PostgresServer) -> Iterator[PostgresServer]:
+    """The server with pgvector; replication slots and publications of the test are dropped at its end."""
+    yield with_vectors
+    without_slots(with_vectors)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import msgspec
 
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.postgres import pgoutput as p
-from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable
+from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register_vectors
 from clonos.connectors.postgres.column_values import register as register_loaders
 from clonos.connectors.postgres.postgres_address import PostgresAddress
 from clonos.core.values import register
@@ -85,12 +85,13 @@ class Tables:
 
     def __init__(self, connection: Any, server: PostgresAddress, as_text: frozenset[str]) -> None:
         register_loaders(connection)
+        self._connection = connection
         self._relations: dict[int, p.Relation] = {}
         self._values, self._server, self._as_text = Values(connection), server, as_text
         self._base_types: dict[int, int] = {}  # of the types that this server has on top of PostgreSQL's own
 
     def add(self, relation: p.Relation) -> None:
-        """Takes in the description of a table, and asks for the types on which its domains are based.
+        """Takes in the description of a table, and asks for the types on which its domains are based, and for vectors.
 
         Raises: psycopg.Error, SystemUnreachable, SystemRefused: the server does not tell.
         """
@@ -99,6 +100,7 @@ class Tables:
         if unknown := sorted(oids - set(self._base_types)):
             with self._server.connect(autocommit=True) as asking:
                 found = dict(asking.execute(BASE_TYPES, [unknown]).fetchall())
+                register_vectors(self._connection, asking)
             self._base_types |= {oid: found.get(oid, oid) for oid in unknown}
 
     def name(self, oid: int) -> str:

@@ -13,11 +13,19 @@ from typing import Any, Final
 
 from clonos.connectors.json_keys import unique
 from clonos.connectors.json_text import exact_float
+from clonos.connectors.postgres.vectors import numbers_of
 from clonos.connectors.value_depth import check_depth
 from clonos.operators.row_errors import RecordError
 
 TEXT_TYPES: Final = ("inet", "cidr", "macaddr", "macaddr8")
 """Types whose Python objects streams cannot carry: they are read as text, as are ranges."""
+
+VECTOR_TYPES: Final = """
+SELECT pg_type.oid::int8 FROM pg_type JOIN pg_depend ON objid = pg_type.oid AND classid = 'pg_type'::regclass
+JOIN pg_extension ON pg_extension.oid = refobjid AND refclassid = 'pg_extension'::regclass
+WHERE deptype = 'e' AND extname = 'vector' AND typname IN ('vector', 'halfvec')
+"""
+"""Types of pgvector, in whichever schema."""
 
 _INTERVAL: Final = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?)(\d+)(?:\.(\d{1,6}))?S)?)?"
@@ -106,6 +114,18 @@ def register(connection: Any) -> None:
     for info in adapters.types:
         if isinstance(info, (RangeInfo, MultirangeInfo)):
             adapters.register_loader(info.oid, text)
+
+
+def register_vectors(connection: Any, asking: Any) -> None:
+    """Sets how a connection reads vectors, whose types ``asking`` looks up: another connection, or the same."""
+    from psycopg.adapt import Buffer, Loader
+
+    class VectorLoader(Loader):
+        def load(self, data: Buffer) -> Any:
+            return numbers_of(bytes(data).decode())
+
+    for (oid,) in asking.execute(VECTOR_TYPES).fetchall():
+        connection.adapters.register_loader(oid, VectorLoader)
 
 
 class Values:

@@ -15,7 +15,7 @@ from clonos.connectors.connector_errors import InvalidConnector, check_number
 from clonos.connectors.json_text import json_text
 from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
-from clonos.connectors.postgres.column_values import Unreadable, register
+from clonos.connectors.postgres.column_values import Unreadable, register, register_vectors
 from clonos.connectors.postgres.postgres_address import PostgresAddress, identifier
 from clonos.connectors.postgres.vectors import VectorType
 from clonos.connectors.secrets import Secret
@@ -123,6 +123,7 @@ class VectorSearch:
         except IndexError:
             connection = self.server.connect(autocommit=True)
             register(connection)
+            register_vectors(connection, connection)
             return connection
 
     def _text_of(self, error: Exception) -> str:

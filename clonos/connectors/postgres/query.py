@@ -18,7 +18,7 @@ from clonos.connectors.kit.attempts import Attempts
 from clonos.connectors.kit.external_system import SystemRefused, SystemUnreachable
 from clonos.connectors.kit.splits import decoded_split
 from clonos.connectors.order_choice import OrderChoice, note_of_order
-from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register
+from clonos.connectors.postgres.column_values import Unreadable, Values, ValueUnreadable, register, register_vectors
 from clonos.connectors.postgres.postgres_address import POSTGRESQL, PostgresAddress, identifier
 from clonos.connectors.secrets import Secret
 from clonos.core.model.errors import JobError
@@ -236,6 +236,7 @@ class QueryReader:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         register(connection)
+        register_vectors(connection, connection)
         self._values = Values(connection)
         has_low = self._range.has_low and self._last is None
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # a job may be slowed down for hours

@@ -119,6 +119,16 @@ def vector_type(type_name: str) -> VectorType | None:
     return VectorType(type_name, _FORMATS[found[1]], None if found[2] is None else int(found[2]))
 
 
+def numbers_of(text: str) -> list[float]:
+    """Returns the numbers of a vector from the text of the server, which has as many digits as 32 bits need.
+
+    Those of 16 bits are numbers of 32 bits too.
+    """
+    numbers = list(map(float, text[1:-1].split(",")))
+    packed = f"={len(numbers)}f"
+    return list(struct.unpack(packed, struct.pack(packed, *numbers)))
+
+
 def with_texts(batch: RecordBatch) -> RecordBatch:
     """Returns a batch whose lists of numbers are texts of vectors, with all their digits."""
     import pyarrow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import struct
 from contextlib import closing
 from datetime import UTC, timedelta
 from decimal import Decimal
@@ -121,6 +122,27 @@ def test_values_of_every_type_come_as_they_are(typed: PostgresServer) -> None:
         (row,) = map(row_of, found)
         assert isnan(row["nan"])
         assert [row[f"c{number}"] for number in range(len(READABLE))] == [value for _, _, value in READABLE]
+
+
+def test_vectors_come_with_the_numbers_that_were_written(vectors_replicated: PostgresServer) -> None:
+    tenth, small = (struct.unpack("f", struct.pack("f", number))[0] for number in (0.1, 1e-40))
+    cells: list[tuple[str, str, Any]] = [
+        (
+            "vector(4)",
+            f"[{tenth},-0,{small},3e38]",
+            [tenth, -0.0, small, struct.unpack("f", struct.pack("f", 3e38))[0]],
+        ),
+        ("halfvec(2)", "[0.1,65504]", [struct.unpack("e", struct.pack("e", 0.1))[0], 65504.0]),
+        ("near", "[1,2]", [1.0, 2.0]),
+        ("vector(1)[]", '{"[1]"}', "{[1]}"),
+    ]
+    vectors_replicated.run("CREATE DOMAIN near AS vector(2)")
+    for table in ("cells", "source"):
+        vectors_replicated.run(f"CREATE TABLE {table} (id int PRIMARY KEY, {columns(cells)})")
+    vectors_replicated.run(f"INSERT INTO source VALUES (1, {literals(cells)})")
+    for place, found in values_of(vectors_replicated, 1):
+        (row,) = map(row_of, found)
+        assert [repr(row[f"c{number}"]) for number in range(len(cells))] == [repr(cell[2]) for cell in cells], place
 
 
 def test_a_value_that_python_does_not_have_is_an_error_of_its_row_alone(typed: PostgresServer) -> None:

@@ -54,6 +54,16 @@ def test_vectors_of_rows_and_of_columns_come_out_as_they_went_in(with_vectors: P
     assert vectors_in(with_vectors) == expected * 3
 
 
+def test_half_vectors_come_out_as_they_went_in(with_vectors: PostgresServer) -> None:
+    halves = [[0.0999755859375, 65504.0], [2.0**-24, -0.0]]
+    sink = pg.table(with_vectors.full_url, "passages", {"id": "bigint", "embedding": "halfvec(2)"})
+    column = pyarrow.array(halves, pyarrow.list_(pyarrow.float16(), 2))
+    with registered(sink, identity(1)) as writer:
+        assert writer.write(0, [(0, halves[0]), (1, halves[1])]) == 2
+        assert writer.write_columns(2, pyarrow.record_batch({"id": [2, 3], "embedding": column})) == 4
+    assert vectors_in(with_vectors) == [bits_of(vector) for vector in halves * 2]
+
+
 def test_a_vector_that_the_column_would_change_is_an_error_of_its_row(with_vectors: PostgresServer) -> None:
     fine = {"id": 1, "embedding": [1, 2, 3]}
     bad = [[0.1, 2.0, 3.0], [1.0, 2.0], [1.0, 2.0, float("nan")], [1.0, 2.0, 1e300], {"a": 1}]
