@@ -15,7 +15,7 @@ import clonos
 sys.path.insert(0, str(Path(__file__).parent))
 
 from directives import Mermaid, PublicNames, leave_out_names_of_others, load_mermaid, read_signature
-from listings import link_to_listings, make_listings
+from listings import link_to_listings, make_listings, share_navigation
 
 NAVIGATION = {
     "Getting started": [
@@ -139,5 +139,6 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", add_navigation)
     app.connect("doctree-read", link_to_listings, priority=400)  # before Sphinx copies what is to be downloaded
     app.connect("html-collect-pages", make_listings)
+    app.connect("html-page-context", share_navigation, priority=400)  # before the theme makes the tree
     app.connect("html-page-context", load_mermaid)
     app.connect("build-finished", name_the_first_page)
