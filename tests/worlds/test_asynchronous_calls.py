@@ -102,9 +102,11 @@ def _untimed(right: Any, events: AwaitedEvents, stored: Any, call: SuspendedCall
     right(events, stored, call._replace(due_ns=None))
 
 
-def _without_following(right: Any, events: AwaitedEvents, stored: Any, cancelled: bytes, at_ns: Any) -> ResumedCall:
-    resumed: ResumedCall = right(events, stored, cancelled, at_ns)
-    return resumed._replace(following=())
+def _without_following(
+    right: Any, events: AwaitedEvents, stored: Any, cancelled: bytes, at_ns: Any
+) -> ResumedCall | None:
+    resumed: ResumedCall | None = right(events, stored, cancelled, at_ns)
+    return resumed and resumed._replace(following=())
 
 
 @pytest.mark.parametrize(

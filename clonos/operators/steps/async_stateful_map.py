@@ -188,9 +188,7 @@ class AsyncStatefulMap(AsyncMap):
         assert self._awaited is not None, "only a step that logs its calls awaits events"
         assert self._parts is not None, "a step that logs its calls has parts"
         parts = {name: self._parts.entries[number, name] for name in self._part_names.get(number, ())}
-        cancelled = parts.pop(CANCELLED, None)
-        if cancelled in parts.values():  # a call inside has got that already
-            cancelled = None
+        cancelled = parts.get(CANCELLED)
         record, timestamp_ns = self._end(number)
         following = [self._end(each) for each in self._waiting.pop(stored)]
         del self._asked[stored]
@@ -201,10 +199,8 @@ class AsyncStatefulMap(AsyncMap):
         self._awaited.suspend(stored, call)
         for each, at_ns in following:
             self._awaited.follow(stored, each, at_ns)
-        if cancelled is not None:
-            self._resume(stored, self._awaited.take_cancelled(stored, cancelled, None))
-        else:
-            self._resume(stored, self._awaited.take_ready(stored))
+        resumed = None if cancelled is None else self._awaited.take_cancelled(stored, cancelled, None)
+        self._resume(stored, resumed or self._awaited.take_ready(stored))
 
     def _end_call(self, number: int, stored: Any, found: Any) -> None:
         """Takes what a call has returned or raised."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from clonos.core.log.call_outcomes import encode_outcome
+from clonos.core.ports.recorder import CANCELLED
 from clonos.core.values import register
 from clonos.core.values.keys import key_of, state_key
 from clonos.operators.event_time.durations import duration_text
@@ -51,7 +52,7 @@ class Cancel(NamedTuple):
     """Record that cancels the call of its key: in it, ``await_event`` raises ``CallCancelled``, with this value.
 
     So does the next recorded call that a running function makes. It cancels no later call: without a call of its key,
-    or if that call ends before, nothing happens. Records that wait for the call follow it.
+    if that call ends before, or if it was cancelled before, nothing happens. Records that wait for the call follow it.
     """
 
     value: Any
@@ -133,9 +134,16 @@ class AwaitedEvents:
                 return self._take(stored, encode_outcome(EVENT, value), at_ns)
         return None
 
-    def take_cancelled(self, stored: Any, cancelled: bytes, at_ns: int | None) -> ResumedCall:
-        """Takes the suspended call of a key, which is cancelled. ``cancelled``: the encoded error."""
-        return self._take(stored, cancelled, at_ns)
+    def take_cancelled(self, stored: Any, cancelled: bytes, at_ns: int | None) -> ResumedCall | None:
+        """Takes the suspended call of a key, which is cancelled; None if it has been cancelled before.
+
+        ``cancelled``: the encoded error.
+        """
+        call = SuspendedCall(*self._suspended.entries[stored])
+        if call.parts.get(CANCELLED) in [data for name, data in call.parts.items() if name != CANCELLED]:
+            return None
+        resumed = self._take(stored, cancelled, at_ns)
+        return resumed._replace(parts={**resumed.parts, CANCELLED: cancelled})
 
     def take_due(self, due: DueTimer, at_ns: int | None) -> tuple[Any, ResumedCall] | None:
         """Takes the suspended call whose time is up, with its key as it is stored; None if the call does not wait any

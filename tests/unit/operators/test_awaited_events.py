@@ -266,17 +266,19 @@ def test_a_cancelled_call_that_runs_has_an_error_at_its_next_call_in_this_life_a
     assert again.parts[0][CANCELLED] == calls.cancelled[0]
     awaits(after, 0, again)
     assert error_of(again.parts[1].pop(PART)) == GONE, "it was about to wait when it was cancelled"
-    assert CANCELLED not in again.parts[1]
+    assert again.parts[1][CANCELLED] == calls.cancelled[0]
     after.close()
 
 
 def test_a_cancelled_call_that_had_the_error_may_wait_again() -> None:
-    going, calls = begun([1, Cancel(1), Event("go", 1)])
+    going, calls = begun([1, Cancel(1), Cancel(4), Event("go", 1)])
     going.read(2)
     going.drain()
     going.chains[1].take_part(0, b"failed", calls.cancelled[0])
     awaits(going, 0, calls)
-    assert not calls.open
+    going.read(1)
+    going.drain()
+    assert not calls.open, "a call is cancelled once"
     read_all(going)
     assert decode_outcome(calls.parts[1][PART]) == 1
     going.close()
