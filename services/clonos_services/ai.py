@@ -34,6 +34,7 @@ from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embe
 from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage
 from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of, reply_cache
 from clonos_services.model_limits import BudgetExceeded, Prices, limits_of
+from clonos_services.model_stream import Show, Showing
 
 __all__ = [
     "chat",
@@ -69,7 +70,7 @@ Recorded = tuple[int, bytes, bool]
 """Place of the model that has answered, the body of its reply, and whether that was in the cache."""
 
 UNSUPPORTED: Final = {
-    "stream": "stream= is not supported: the reply is recorded as a whole",
+    "stream": "stream= is not supported: the reply is recorded as a whole. on_text= gets the text while it comes",
     "n": "n= is not supported: ask several times for several replies",
     "model": "the model is that of ai.chat(...)",
 }
@@ -89,6 +90,7 @@ class Chat:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         response: type | None = None,
+        on_text: Show | None = None,
         **parameters: Any,
     ) -> ModelReply:
         """Asks the model, in one recorded call, and returns its reply.
@@ -98,6 +100,8 @@ class Chat:
             tools: tools that the model may ask for, in the form of the protocol.
             response: a dataclass, a TypedDict or a ``msgspec.Struct``: the model answers with its fields, and
                 ``ModelReply.value`` has the object.
+            on_text: called with the text so far, whenever there is more of it, while the reply comes. It is only for
+                showing: a replay does not call it, and its exceptions are warnings.
             parameters: more parameters of the protocol, such as ``temperature=`` and ``max_tokens=``, as plain values.
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; ReplyInvalid;
@@ -115,7 +119,7 @@ class Chat:
             asked["response_format"] = response_format(response)
 
         def perform(key: str) -> Recorded:  # the requests inside derive their own keys
-            return self._first_answer(asked, response)
+            return self._first_answer(asked, response, on_text)
 
         def identify() -> object:
             return self.endpoint.base_url + PATH, {"model": self.model, **asked}
@@ -138,13 +142,14 @@ class Chat:
         tariff = self._at(recorded[0]).endpoint.limits.tariff
         return Cost(self._reply(recorded, None).cost, tariff.currency) if tariff else None
 
-    def _first_answer(self, asked: Mapping[str, Any], response: type | None) -> Recorded:
+    def _first_answer(self, asked: Mapping[str, Any], response: type | None, show: Show | None) -> Recorded:
         """Asks the model, and its fallbacks one after the other, until a reply can be used."""
         failed: list[str] = []
+        showing = None if show is None else Showing(show)
         for place, model in enumerate((self, *self.fallbacks)):
-            check = partial(reply_of, endpoint=model.endpoint, path=PATH, response=response)
+            check = partial(_check, endpoint=model.endpoint, response=response, showing=showing)
             try:
-                return place, *model.endpoint.answer(PATH, {"model": model.model, **asked}, check)
+                return place, *model.endpoint.answer(PATH, {"model": model.model, **asked}, check, showing)
             except (HttpError, ReplyInvalid, BudgetExceeded) as error:
                 if failed:
                     error.add_note(f"The models before it have failed, too: {'; '.join(failed)}")
@@ -199,6 +204,13 @@ def chat(
     if wrong := next((each for each in others if not isinstance(each, Chat)), None):
         raise ModelCallInvalid(f"fallback= has {wrong!r:.80}, expected a model that ai.chat(...) has made")
     return Chat(model, endpoint, tuple(each for other in others for each in (other, *other.fallbacks)))
+
+
+def _check(content: bytes, endpoint: ModelEndpoint, response: type | None, showing: Showing | None) -> None:
+    """Checks that a reply can be used, and shows its text. Raises: ReplyInvalid."""
+    reply = reply_of(content, endpoint, PATH, response)
+    if showing is not None:
+        showing.show(reply.text)
 
 
 def _conversation(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -14,12 +14,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.io.http.http_client import pieces_to
 from clonos.io.http.http_errors import redacted_url
 from clonos.io.local.reply_cache import ReplyCache
 from clonos_services.http_response import Response
 from clonos_services.http_session import Session, is_transported
-from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, usage_in
+from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, explained, usage_in
 from clonos_services.model_limits import ModelLimits
+from clonos_services.model_stream import STREAMED, Showing, whole_body
 
 OPENAI: Final = "https://api.openai.com/v1"
 MASK: Final = b"***"
@@ -62,17 +64,20 @@ class ModelEndpoint:
         """Returns an address for messages."""
         return redacted_url(self.base_url + path)
 
-    def answer(self, path: str, asked: Mapping[str, Any], check: Callable[[bytes], object]) -> Answered:
+    def answer(
+        self, path: str, asked: Mapping[str, Any], check: Callable[[bytes], object], showing: Showing | None = None
+    ) -> Answered:
         """Returns a reply from the cache, or sends one request within the limits, inside a recorded call.
 
         ``check``: raises ReplyInvalid if the body of a reply cannot be used; such a reply does not enter the cache.
+        ``showing``: gets the reply while it comes.
 
         Raises: HttpStatusError for a status of 400 or above; another HttpError when there is no reply; SecretMissing;
         BudgetExceeded; CacheUnusable; ReplyInvalid.
         """
         cache = None if is_transported() else self.cache
         if cache is None:
-            content = self._sent(path, asked)
+            content = self._sent(path, asked, showing)
             check(content)
             return Answered(content, False)
         digest = self._digest(path, asked)
@@ -82,7 +87,7 @@ class ModelEndpoint:
                 return Answered(found, True)
             except ReplyInvalid:  # of a job with other classes
                 pass
-        content = self._sent(path, asked)
+        content = self._sent(path, asked, showing)
         check(content)
         cache.store(digest, content)
         return Answered(content, False)
@@ -91,12 +96,21 @@ class ModelEndpoint:
         text = json.dumps((self.base_url + path, asked), sort_keys=True, default=repr)
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
 
-    def _sent(self, path: str, asked: Mapping[str, Any]) -> bytes:
-        """Sends one request; returns the body of the reply, without the key."""
+    def _sent(self, path: str, asked: Mapping[str, Any], showing: Showing | None) -> bytes:
+        """Sends one request; returns the body of the reply, whole and without the key."""
         self.limits.begin(self.model)
         key = self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()
         headers = {"authorization": f"Bearer {key}"} if key else None
-        found = self.session.post(self.base_url + path, headers=headers, json=asked, intent=False)
+        if showing is None:
+            found = self.session.post(self.base_url + path, headers=headers, json=asked, intent=False)
+        else:
+            showing.secret = key if key and len(key) >= MASKED_CHARACTERS_MIN else ""
+            with pieces_to(showing.take):
+                parts = {**asked, **STREAMED}
+                found = self.session.post(self.base_url + path, headers=headers, json=parts, intent=False)
+            if found.ok:
+                with explained(found.content, self.shown_url(path), self.model):
+                    found = replace(found, content=whole_body(found.content))
         content = _masked(found, key or "").raise_for_status().content
         self.limits.end(self.model, usage_in(content))
         return content

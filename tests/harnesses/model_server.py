@@ -8,7 +8,7 @@ import math
 import threading
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,13 +22,16 @@ TEXT_CHARACTERS_MAX = 1_000
 
 
 class Answer(NamedTuple):
-    """What the server sends: a status with a body, pieces without end (``drips``), or nothing (``breaks``)."""
+    """What the server sends: a status with a body, in pieces (``pieces``) or without end (``drips``), or nothing
+    (``breaks``). ``after_piece``: called after each piece."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     drips: bool = False
     breaks: bool = False
+    pieces: tuple[bytes, ...] = ()
+    after_piece: Callable[[], object] = bool
 
 
 class Asked(NamedTuple):
@@ -58,6 +61,15 @@ def completion(content: str | None, *, finish_reason: str = "stop", **message: A
 def sends(content: str | None, **parts: Any) -> Answer:
     """Answer with a reply."""
     return Answer(body=json.dumps(completion(content, **parts)).encode())
+
+
+def streams(*deltas: dict[str, Any], finish_reason: str = "stop") -> tuple[bytes, ...]:
+    """Pieces of a reply that comes as events: what is new in each, the end, the usage, and the last mark."""
+    choices: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"delta": {}, "finish_reason": finish_reason})
+    events: list[dict[str, Any]] = [{"id": "c-1", "model": "m-2026", "choices": [each]} for each in choices]
+    events.append({"choices": [], "usage": completion(None)["usage"]})
+    return (*(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode() for event in events), b"data: [DONE]\n\n")
 
 
 def embedding(text: str, dimensions: int = DIMENSIONS) -> list[float]:
@@ -144,10 +156,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in answer.headers:
             self.send_header(name, value)
-        if not answer.drips:
+        if not answer.drips and not answer.pieces:
             self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
+        for piece in answer.pieces:
+            self.wfile.write(piece)
+            answer.after_piece()
         try:
             while answer.drips and not self.server.state.ended.wait(DRIP_PAUSE_S):
                 self.wfile.write(b" ")

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +56,19 @@ OPT_IN_ENCODINGS: Final = ("br", "zstd")
 """Encodings that urllib3 decodes where a library for them is installed; used only for a caller that accepts them."""
 
 _NO_RETRIES: Final = urllib3.Retry(False)
+
+_take_piece: ContextVar[Callable[[bytes], None]] = ContextVar("clonos_take_piece", default=lambda piece: None)
+
+
+@contextmanager
+def pieces_to(take: Callable[[bytes], None]) -> Iterator[None]:
+    """Passes the body of each reply to a request inside the context to ``take`` while it comes. An empty piece begins a
+    reply, in place of that of an earlier attempt. ``take`` must not raise."""
+    token = _take_piece.set(take)
+    try:
+        yield
+    finally:
+        _take_piece.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +182,8 @@ class HttpClient:
 def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpReply:
     """Reads the body within the limits; returns the connection to the pool only after a complete read."""
     budget.phase = "reading the body"
+    take = _take_piece.get()
+    take(b"")
     pieces: list[bytes] = []
     size_bytes = 0
     is_whole = False
@@ -174,6 +191,7 @@ def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budg
         _check_encoding(response, hop)
         while piece := response.read1(PIECE_BYTES, decode_content=True):
             pieces.append(piece)
+            take(piece)
             size_bytes += len(piece)
             if size_bytes > limits.body_bytes_max:
                 raise ReplyTooLong
