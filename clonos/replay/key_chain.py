@@ -14,10 +14,11 @@ from typing import Any, Final
 from clonos.core.log.call_outcomes import decode_outcome, is_value
 from clonos.core.ports.operator_chain import ChainContext, Mirror
 from clonos.core.values.keys import key_of, state_key
+from clonos.io.system.wall_clock import time_text
 from clonos.operators.chain import VertexImage
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
-from clonos.operators.steps.awaited_events import Awaits, Cancel, Event
+from clonos.operators.steps.awaited_events import Awaits, Cancel, Event, SuspendedCall
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_steps import KeyedTables, KeyRecord, KeyState, KeyStep, StepEvent, has_keys_in_columns, is_keyed
 from clonos.replay.logged_functions import FunctionRun, NotingRecorder, RequestedCall, SuspendedRun, run_function
@@ -226,6 +227,7 @@ class KeyChain(ReplayChain):
         super().complete(number, outcome)
         if stored in self._suspended:
             self._note_calls(operator, first, self._suspended[stored].numbers)
+            _note_due(entry, operator.awaiting(stored))
         self._close(call.service)
         if self._what_if is not None and run is not None:
             entry.after = self._what_if.take_run(entry, run, outcome)
@@ -271,6 +273,7 @@ class KeyChain(ReplayChain):
             entry = self._begin(step, StepEvent.RECORD, awaiting.record[0], [KeyRecord(None, awaiting.record[1])])
             entry.awaits = awaiting.name
             entry.notes.append("it has awaited the event since before this epoch")
+            _note_due(entry, awaiting)
             self._close(step)
         for number in operator.open_numbers:
             key, record = operator.record_of(number)
@@ -293,6 +296,12 @@ NOT_LOGGED: Final = (
 
 
 LEFT_OUT: Final = "the calls of the function are not shown: a redacted record does not have them"
+
+
+def _note_due(entry: KeyStep, awaiting: SuspendedCall | None) -> None:
+    """Notes when the time of an awaited event is up."""
+    if awaiting is not None and awaiting.due_ns is not None:
+        entry.notes.append(f"its time is up at {time_text(awaiting.due_ns)}")
 
 
 def _is_awaiting(outcome: bytes) -> bool:

@@ -180,7 +180,7 @@ def _part_lines(turn: ChangedTurn, part: int) -> Iterator[str]:
 
 def _end_lines(was: KeyStep, now: KeyStep) -> Iterator[str]:
     yield from (f"  note: {note}" for note in now.notes)
-    if now.notes:
+    if not all(call.is_answered for call in now.calls):
         return
     ends = [_end_text(each) for each in (was, now)]
     if ends[0] != ends[1]:

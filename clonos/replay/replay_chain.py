@@ -19,6 +19,7 @@ from clonos.operators.operator import Times
 from clonos.operators.sink_digests import output_of_sink
 from clonos.operators.split_source import OpenSplit, SourceHead
 from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
 from clonos.operators.user_errors import Guard
 from clonos.replay.compared_sinks import ComparedSink
 from clonos.replay.epoch import Epoch
@@ -75,9 +76,13 @@ class ReplayChain(OperatorChain):
         return self._state
 
     @property
-    def replied_steps(self) -> list[str]:
-        """Steps whose functions do not run, because the log has what their calls have returned."""
-        return [node.step for node, each in zip(self._image.nodes, self._operators, strict=True) if each.has_calls]
+    def replied_steps(self) -> dict[str, bool]:
+        """Steps whose functions do not run, because the log has what their calls have returned, and whether a replay of
+        one key runs them."""
+        pairs = zip(self._image.nodes, self._operators, strict=True)
+        return {
+            node.step: isinstance(each, AsyncStatefulMap) and each.logs_calls for node, each in pairs if each.has_calls
+        }
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         collector: Any = context.collector

@@ -120,7 +120,8 @@ class ReplayReport:
     def _not_run(self) -> list[str]:
         return [
             f"the function of {step} does not run: the log has what its calls have returned, so no change of it shows"
-            for step in self.replayed.chain.replied_steps
+            f"{', but with --key' if runs_by_key else ''}"
+            for step, runs_by_key in self.replayed.chain.replied_steps.items()
         ]
 
     def _counts(self, figures: LogFigures) -> str:

@@ -225,6 +225,11 @@ class AsyncMap(Operator):
         return len(self._open.entries)
 
     @property
+    def logs_calls(self) -> bool:
+        """Whether each call that its function makes has an entry of its own in the log."""
+        return self._logs_calls
+
+    @property
     def next_call(self) -> int:
         """Number of the next call."""
         return self._number

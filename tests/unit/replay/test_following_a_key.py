@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos import Cancel, Context, Job, ProcessFunction, ValueState, ai, clock, collect, http, values
+from clonos import Cancel, Context, Job, ProcessFunction, ValueState, ai, await_event, clock, collect, http, values
 from clonos.cli import main
 from clonos.core.log.determinants import LogReader
 from clonos.replay.key_steps import StepEvent
 from clonos.replay.key_timeline import KeyNotFound, KeyTimeline, timeline_of
 from clonos.replay.loading import load_epoch
+from clonos.testing import replay
 from clonos_services.stand_ins import StandIns
 from tests.harnesses.recorded_conversations import TEXTS, converse, model, record_conversations
 from tests.harnesses.recorded_jobs import record_job
@@ -251,6 +252,22 @@ def test_a_cancelled_call_is_shown_with_the_error_that_it_got(tmp_path: Path) ->
     assert cancelled.error == "CallCancelled: the call was cancelled: 'enough'"
     assert [call.error for call in cancelled.calls] == [cancelled.error]
     assert cancelled.notes == []
+
+
+def patient(customer: str, history: list[Any] | None, text: dict[str, str]) -> tuple[list[Any], str]:
+    return [1], str(await_event("approved", timeout="1h"))
+
+
+def test_an_event_with_a_timeout_is_shown_with_its_time(tmp_path: Path) -> None:
+    found = followed(record_conversations(tmp_path, patient, TEXTS[:1]), "7")
+    assert found.steps[0].awaits == "approved"
+    assert found.steps[0].notes[0].startswith("its time is up at 2023-11-14T23:13:20.")
+
+
+def test_a_plain_replay_names_the_option_that_runs_the_function(tmp_path: Path) -> None:
+    report = replay(record_conversations(tmp_path, rows=TEXTS[:1]))
+    assert "the function of replies does not run: " in str(report)
+    assert str(report).endswith("so no change of it shows, but with --key")
 
 
 def test_a_key_with_state_alone_is_shown_with_it(tmp_path: Path) -> None:
