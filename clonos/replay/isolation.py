@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from clonos.core.model.code_location import INSTALLED, LIBRARY
 from clonos.core.model.errors import JobError
 from clonos.io.interception.answers import EXEMPT, is_collecting, watch_collections
+from clonos.io.interception.patches import original_of
 
 TIME: Final = "time"
 RANDOM: Final = "random"
@@ -63,7 +64,7 @@ INTERCEPTION: Final = "clonos.io.interception"
 """Package whose patched functions call the original ones, in steps without ``intercept=True``."""
 
 _NEW_RANDOM: Final = random.Random.__init__.__code__
-_TIMED_IDENTITY: Final = uuid.uuid1.__code__  # noqa: TID251  it is refused here
+_TIMED_IDENTITY: Final = original_of(uuid.uuid1).__code__  # noqa: TID251  it is refused here
 
 
 class AccessRefused(JobError):

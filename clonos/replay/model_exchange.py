@@ -47,7 +47,7 @@ class ModelAnswer(NamedTuple):
 def request_of(identity: object) -> ModelRequest | None:
     """Returns the request of a model that identifies a call, None if the call is another one."""
     match identity:
-        case (str(), dict(asked)):
+        case (str(url), {"model": str(), **rest} as asked) if rest and url.startswith("http"):
             body: Any = asked
         case (str(), str(url), bytes(content)) if urlsplit(url).path.endswith(MODEL_PATHS):
             body = _json(content)

@@ -126,6 +126,11 @@ def replace_in(names: dict[str, Any]) -> None:
             names[name] = found[1]
 
 
+def original_of(function: Any) -> Any:
+    """Returns the function that a patch has replaced by this one, or the function itself."""
+    return next((original for original, replacement in _replaced.values() if replacement is function), function)
+
+
 def _apply(module: ModuleType, patch: Patch) -> None:
     *owners, attribute = patch.path.split(".")
     owner: Any = module

@@ -197,3 +197,22 @@ def test_the_world_is_there_again_afterwards(tmp_path: Path) -> None:
 def test_a_kind_that_does_not_exist_is_refused() -> None:
     with pytest.raises(JobError, match="--allow clock: give time, random, network, processes or files"):
         Isolation(frozenset(("clock",)))
+
+
+PATCHED_BEFORE = """
+import threading
+from clonos.io.interception.patches import install
+
+install()
+from clonos.replay.isolation import Isolation, isolated
+
+with isolated(Isolation()):
+    thread = threading.Thread(target=print, args=("it ran",))
+    thread.start()
+    thread.join()
+"""
+
+
+def test_a_patched_function_is_not_taken_for_another_where_the_patches_came_first() -> None:
+    done = subprocess.run([sys.executable, "-c", PATCHED_BEFORE], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("it ran\n", "")
