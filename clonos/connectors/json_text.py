@@ -43,6 +43,7 @@ _WITHOUT_ZONES = _AS_IT_IS - {datetime, time}
 _STR = frozenset({str})
 _KEYS_AS_THEY_ARE = _AS_IT_IS - {NoneType, bool, bytes, bytearray}
 _MAY_BE_INFINITE = frozenset({float, dict, list, tuple})
+_FLOATS = frozenset({float})
 _KEY_WORDS: dict[Any, str] = {None: "null", True: "true", False: "false"}
 
 NULL = b"null"
@@ -166,6 +167,8 @@ def _infinite(value: Any, place: str = "row") -> str:
     cls = type(value)
     if cls is float:
         return "" if isfinite(value) else f"{place} is {value}"
+    if (cls is list or cls is tuple) and _FLOATS.issuperset(map(type, value)) and isfinite(sum(value)):
+        return ""  # such as a vector
     items: Any = value.items() if cls is dict else enumerate(value) if cls is list or cls is tuple else ()
     for key, item in items:
         if type(item) in _MAY_BE_INFINITE and (found := _infinite(item, f"{place}[{key!r}]")):

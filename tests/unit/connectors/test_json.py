@@ -73,6 +73,8 @@ def test_a_line_of_json_is_readable_by_the_standard_library(rows: list[Any]) -> 
         ({"window": [Window("a", 1, Colour.RED)]}, '{"window":[{"key":"a","start":1,"value":"red"}]}'),
         (Shape([Point(1, frozenset("cba"))]), '{"corners":[{"x":1,"tags":["a","b","c"]}]}'),
         (float("nan"), "NaN"),
+        ([1.5, float("nan"), float("inf"), -float("inf")], "[1.5,NaN,Infinity,-Infinity]"),
+        ([1e308, 1e308, (-0.0, 2.5)], "[1e308,1e308,[-0.0,2.5]]"),
         (2**100, str(2**100)),
         ({1: 4, None: 3, 1.5: 5, UUID(int=0): 6}, None),
         ({Colour.RED: 1, True: 2}, '{"red":1,"true":2}'),
