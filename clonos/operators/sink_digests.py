@@ -19,7 +19,7 @@ from clonos.kernels.record_batch import RecordBatch
 from clonos.operators.chain_outputs import ToEdge, ToImmediateSink, ToSink
 from clonos.operators.operator import Operator, Times
 
-SINK_ROWS_MAX: Final = 10_000
+SINK_ROWS_MAX: Final = 1_000
 """Rows of a sink and an epoch that have a digest; further ones are counted."""
 
 NO_DIGEST: Final = bytes(SINK_DIGEST_BYTES)
