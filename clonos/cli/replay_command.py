@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.errors import JobError
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from clonos.job import Job
     from clonos.replay.epoch import Epoch
     from clonos.replay.key_changes import KeyChanges
+    from clonos.replay.key_epochs import KeyEpochs
     from clonos.replay.key_timeline import KeyTimeline
     from clonos.replay.replay_report import ReplayReport
     from clonos_services.stand_ins import StandIns
 
 TEXT: Final = "text"
+FOLDER: Final = "folder of the record, such as prices.epochs/total-0/17; with --key also of all records of a task"
 GO_ON: Final = "go on where the log ends, or with --key and --code where the changed code asks for something else"
 HASH_SEED: Final = "PYTHONHASHSEED"
 
@@ -29,7 +32,7 @@ HASH_SEED: Final = "PYTHONHASHSEED"
 def add_replay(commands: Any) -> None:
     """Adds the command to a parser."""
     command = commands.add_parser("replay", help="repeat a recorded epoch of a task here, under a debugger if asked")
-    command.add_argument("folder", metavar="FOLDER", help="folder of the record, such as prices.epochs/total-0/17")
+    command.add_argument("folder", metavar="FOLDER", help=FOLDER)
     others = command.add_mutually_exclusive_group()  # what the results are compared with
     code_help = "compare the results with those of changed code, or give a record its code that has none"
     others.add_argument("--code", metavar="FILE[:NAME]", help=code_help)
@@ -56,12 +59,34 @@ def add_replay(commands: Any) -> None:
 
 def run_replay(parsed: argparse.Namespace) -> int:
     """Replays a record and prints the report. Returns 0 if the task has repeated itself, 1 if anything differs."""
-    from clonos.replay.loading import load_epoch
+    from clonos.replay.key_epochs import records_in
 
-    epoch = load_epoch(parsed.folder, trust=parsed.trust, anyway=parsed.anyway)
+    folders = [parsed.folder] if parsed.key is None else records_in(parsed.folder)
+    epoch = _loaded(parsed, folders[-1])
     if epoch.hash_seed and os.environ.get(HASH_SEED) != epoch.hash_seed:
         return _with_hash_seed(epoch, parsed)
-    return _replayed(parsed, epoch)
+    return _replayed(parsed, epoch) if len(folders) == 1 else _followed_over(parsed, folders)
+
+
+def _loaded(parsed: argparse.Namespace, folder: str) -> Epoch:
+    from clonos.replay.loading import load_epoch
+
+    return load_epoch(folder, trust=parsed.trust, anyway=parsed.anyway)
+
+
+def _followed_over(parsed: argparse.Namespace, folders: list[str]) -> int:
+    from clonos.replay.key_epochs import course_over
+
+    if parsed.code is not None or parsed.go_on or parsed.elsewhere:
+        raise JobError(f"--key over several epochs takes no other code: name one of them, such as {folders[-1]}")
+    with redirect_stdout(sys.stderr if parsed.format != TEXT else sys.stdout):  # what user code prints
+        found = course_over(folders, partial(_loaded, parsed), parsed.key, _allowed(parsed))
+    _print(found, parsed.format)
+    return 0 if found.is_as_recorded else 1
+
+
+def _allowed(parsed: argparse.Namespace) -> frozenset[str]:
+    return frozenset(filter(None, parsed.allow.split(",")))
 
 
 def _with_hash_seed(epoch: Epoch, parsed: argparse.Namespace) -> int:
@@ -79,7 +104,7 @@ def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
     from clonos.replay.replay_session import hook_of, report_on, with_code
     from clonos.replay.stepping import Stepper
 
-    allowed = frozenset(filter(None, parsed.allow.split(",")))
+    allowed = _allowed(parsed)
     stand_ins = _stand_ins(parsed)
     epoch, code = with_code(epoch, parsed.code)
     if parsed.step:
@@ -140,5 +165,5 @@ def _stand_ins(parsed: argparse.Namespace) -> StandIns | None:
     return StandIns() if parsed.stand_ins is None else stand_ins_of(parsed.stand_ins)
 
 
-def _print(report: ReplayReport | KeyTimeline | KeyChanges, how: str) -> None:
+def _print(report: ReplayReport | KeyTimeline | KeyChanges | KeyEpochs, how: str) -> None:
     print(report if how == TEXT else json.dumps(report.to_json(), indent=2))

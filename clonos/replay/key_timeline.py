@@ -65,7 +65,7 @@ class KeyTimeline:
         return sum(each.prompt_tokens for each in answers), sum(each.completion_tokens for each in answers)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(self.lines({}))
 
     @property
     def costs(self) -> dict[str, float]:
@@ -87,9 +87,9 @@ class KeyTimeline:
         counts += [cost_text(amount, currency) for currency, amount in self.costs.items()]
         return f"{head.task}, epoch {head.epoch} of {head.job}, key {keys}: {', '.join(counts)}"
 
-    def _lines(self) -> Iterator[str]:
+    def lines(self, shown_before: dict[str, Sequence[ChatMessage]]) -> Iterator[str]:
+        """Yields the text. ``shown_before``: by step, the messages of the last prompt and its reply."""
         yield self.title
-        shown_before = dict[str, Sequence[ChatMessage]]()  # by step: what the last prompt and its reply have said
         for step in self.steps:
             yield ""
             yield from step_lines(step, shown_before)

@@ -290,3 +290,25 @@ def test_a_model_with_prices_shows_what_each_call_has_cost(tmp_path: Path) -> No
     assert "1 ai.chat, gpt-x: 1 message, 7 + 5 tokens, 0.017 USD" in str(found)
     assert str(found).splitlines()[0].endswith("2 calls, 14 + 10 tokens, 0.034 USD")
     assert found.to_json()["costs"] == {"USD": pytest.approx(0.034)}
+
+
+def test_the_records_of_a_task_are_shown_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = tmp_path / "total-0"
+    task.mkdir()
+    for epoch in (0, 1, 10):
+        made = record_job(prices(), tmp_path / f"run-{epoch}", barriers={3: 1, 5: 10}, epoch=epoch)["total/0"]
+        made.rename(task / str(epoch))
+    assert main(["replay", str(task), "--key", "ann"]) == 0
+    text = capsys.readouterr().out
+    titles = [line for line in text.splitlines() if line.startswith("total/0, epoch")]
+    assert [line.partition(" of ")[0] for line in titles] == [f"total/0, epoch {epoch}" for epoch in (0, 1, 10)]
+    assert main(["replay", str(task), "--key", "ann", "--format", "json"]) == 0
+    begins = [course["steps"][0]["before"] for course in json.loads(capsys.readouterr().out)]
+    assert begins[0] == []
+    assert 108.0 == float(begins[1][0]["text"]) < float(begins[2][0]["text"])
+    assert main(["replay", str(task), "--key", "ann", "--code", "prices.py"]) == 1
+    assert "name one of them, such as " in capsys.readouterr().err
+    assert main(["replay", str(task), "--key", "joe"]) == 1
+    assert "has nothing of the key joe" in capsys.readouterr().err
