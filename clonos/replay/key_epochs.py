@@ -26,15 +26,17 @@ class KeyEpochs:
         return all(each.is_as_recorded for each in self.timelines)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(self._lines()).rstrip("\n")
 
     def _lines(self) -> Iterator[str]:
         shown_before: dict[str, Sequence[ChatMessage]] = {}
         for timeline in self.timelines:
-            yield from timeline.lines(shown_before)
-            yield ""
-        if self.without:
-            yield f"nothing of the key in the epochs {', '.join(map(str, self.without))}"
+            if timeline.steps or len(self.timelines) == 1:
+                yield from timeline.lines(shown_before)
+                yield ""
+        idle = sorted([*self.without, *(each.epoch.head.epoch for each in self.timelines if not each.steps)])
+        if idle:
+            yield f"no record of the key in the epoch{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}"
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns the timelines for a program."""

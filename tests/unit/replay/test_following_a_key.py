@@ -14,6 +14,8 @@ import pytest
 from clonos import Cancel, Context, Job, ProcessFunction, ValueState, ai, await_event, clock, collect, http, values
 from clonos.cli import main
 from clonos.core.log.determinants import LogReader
+from clonos.core.model.ids import CheckpointId
+from clonos.replay.key_epochs import course_over
 from clonos.replay.key_steps import StepEvent
 from clonos.replay.key_timeline import KeyNotFound, KeyTimeline, timeline_of
 from clonos.replay.loading import load_epoch
@@ -304,6 +306,7 @@ def test_the_records_of_a_task_are_shown_one_after_the_other(
     text = capsys.readouterr().out
     titles = [line for line in text.splitlines() if line.startswith("total/0, epoch")]
     assert [line.partition(" of ")[0] for line in titles] == [f"total/0, epoch {epoch}" for epoch in (0, 1, 10)]
+    assert text.splitlines()[-1] == "then the record ends"
     assert main(["replay", str(task), "--key", "ann", "--format", "json"]) == 0
     begins = [course["steps"][0]["before"] for course in json.loads(capsys.readouterr().out)]
     assert begins[0] == []
@@ -312,3 +315,12 @@ def test_the_records_of_a_task_are_shown_one_after_the_other(
     assert "name one of them, such as " in capsys.readouterr().err
     assert main(["replay", str(task), "--key", "joe"]) == 1
     assert "has nothing of the key joe" in capsys.readouterr().err
+
+
+def test_epochs_without_a_record_of_the_key_are_named_together(tmp_path: Path) -> None:
+    epoch = load_epoch(record_job(prices(), tmp_path, barriers={3: 1}, epoch=1)["total/0"])
+    head = msgspec.structs.replace(epoch.head, epoch=CheckpointId(2))
+    epochs = {"1": epoch, "2": epoch._replace(log=b"", head=head)}
+    text = str(course_over(list(epochs), epochs.__getitem__, "ann", ALONE))
+    assert text.count("total/0, epoch ") == 1
+    assert text.splitlines()[-1] == "no record of the key in the epoch 2"

@@ -134,10 +134,10 @@ def test_a_reply_has_its_text_its_calls_of_tools_and_its_tokens(body: dict[str, 
         None,
     ],
 )
-def test_another_request_is_none_of_a_model(identity: object) -> None:
+def test_the_request_of_another_service_is_not_shown_as_that_of_a_model(identity: object) -> None:
     assert request_of(identity) is None
 
 
 @pytest.mark.parametrize("state", [[], [1], [{"role": 5}], {"role": "user"}, 7])
-def test_other_state_is_no_conversation(state: object) -> None:
+def test_state_without_roles_is_not_shown_as_a_conversation(state: object) -> None:
     assert messages_of(state) == ()
