@@ -17,7 +17,6 @@ from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
 from clonos.operators.steps.call_attempts import CallPolicy, is_asynchronous
-from clonos_services.ai_agent import Agent
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -205,6 +204,8 @@ def add_parallel(
 
 def _check_agent(step: str, function: object, log_calls: bool, common: CommonWithEffects) -> None:
     """Raises: InvalidJob: the function is an agent, and an option is missing that its tools need."""
+    from clonos_services.ai_agent import Agent  # with the HTTP client, which most jobs do without
+
     if not isinstance(function, Agent):
         return
     if not log_calls:
