@@ -55,7 +55,8 @@ def packed(value: object, parts: Iterable[tuple[str, object]] = ()) -> tuple[byt
     """
     with _by_value(own_modules()):
         try:
-            return _dumped(value)
+            data, modules = _dumped(value)
+            return data, tuple(sorted({name for module in modules for name in _library_modules(module)}))
         except UNPICKLABLE as error:
             culprit = next((name for name, part in parts if not _is_picklable(part)), "")
             raise JobError(
@@ -135,7 +136,8 @@ def pickled(thing: object) -> bytes:
     return _dumped(thing)[0]
 
 
-def _dumped(thing: object) -> tuple[bytes, tuple[str, ...]]:
+def _dumped(thing: object) -> tuple[bytes, set[str]]:
+    """Returns the pickled object, and the names of the modules of all that is pickled."""
     buffer = io.BytesIO()
     around = _modules_around.get()
     modules: set[str] = set() if around is None else around
@@ -144,7 +146,7 @@ def _dumped(thing: object) -> tuple[bytes, tuple[str, ...]]:
         _Pickler(buffer, modules).dump(thing)
     finally:
         _modules_around.reset(token)
-    return buffer.getvalue(), tuple(sorted({name for module in modules for name in _library_modules(module)}))
+    return buffer.getvalue(), modules
 
 
 _modules_around: ContextVar[set[str] | None] = ContextVar("modules of what is being pickled", default=None)
