@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,15 @@ import pytest
 from clonos import Job, collect, values
 from clonos.connectors import postgres as pg
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kit.attempts import ATTEMPTS_MAX
 from clonos.core.ports.recorder import running
 from tests.connectors.servers.postgres import PostgresServer
 from tests.harnesses.fake_recorder import FakeRecorder
 
 pytestmark = pytest.mark.connectors
+
+SEARCHES = ATTEMPTS_MAX + 1
+"""Connections, one more than a search makes attempts."""
 
 
 @pytest.fixture
@@ -67,12 +72,22 @@ def test_a_replay_returns_the_recorded_rows_and_asks_nothing(passages: PostgresS
     assert search([1.0, 0.0]) == []
 
 
-def test_a_search_goes_on_after_its_connections_have_ended(passages: PostgresServer) -> None:
-    search = cloudpickle.loads(cloudpickle.dumps(searching(passages, k=1)))
-    assert ids_of(search([1, 0])) == [1]
+def test_searches_side_by_side_go_on_after_all_their_connections_have_ended(passages: PostgresServer) -> None:
+    waiting = "pg_advisory_xact_lock_shared(7)::text = ''"
+    search = cloudpickle.loads(cloudpickle.dumps(searching(passages, k=1, where=waiting)))
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'clonos'"
+    with ThreadPoolExecutor(SEARCHES) as threads, passages.connect() as holder:
+        holder.execute("SELECT pg_advisory_lock(7)")
+        found = [threads.submit(search, [1, 0]) for _ in range(SEARCHES)]
+        while passages.run(f"{sessions} AND wait_event = 'advisory'") != [(SEARCHES,)]:
+            assert not any(each.done() for each in found)
+        holder.execute("SELECT pg_advisory_unlock(7)")
+        assert [ids_of(each.result()) for each in found] == [[1]] * SEARCHES
+    assert passages.run(sessions) == [(SEARCHES,)]
     passages.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'clonos'")
     assert ids_of(search([1, 0])) == [1]
-    assert passages.run("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'clonos'") == [(1,)]
+    while passages.run(sessions) != [(1,)]:  # a session ends after its signal
+        pass
 
 
 def test_a_search_by_text_is_the_lookup_of_enrich(passages: PostgresServer, tmp_path: Path) -> None:
