@@ -5,8 +5,7 @@ with its answer and the places of the passages. A task that takes over after a f
 log has. The table needs pgvector: `CREATE EXTENSION vector`. The models are those of Ollama or of any such server:
 
     export DATABASE_URL=postgresql://... MODEL_URL=http://localhost:11434/v1
-    clonos run examples/retrieval.py:index
-    clonos run examples/retrieval.py:answers
+    python examples/retrieval.py
 """
 
 from __future__ import annotations
@@ -51,3 +50,7 @@ embedded.key_by("place").sink(
 answers = Job("answers", checkpoint_every="1s")
 questions = answers.source(values(QUESTIONS), name="questions")
 questions.map_async(answer, name="answer", capacity=8, log_calls=True).sink(stdout(), name="answered")
+
+if __name__ == "__main__":
+    index.run(slots="process")
+    answers.run(slots="process")
