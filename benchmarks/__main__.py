@@ -1,7 +1,7 @@
 """``python -m benchmarks NAME...``: runs benchmarks, prints ratios and figures, and writes them as data.
 
-Without a name it runs all but those of Nexmark and Kafka, in about a quarter of an hour. Each benchmark runs in a
-separate process with a time limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is
+Without a name it runs all but those of Nexmark, Kafka and agents, in about a quarter of an hour. Each benchmark runs in
+a separate process with a time limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is
 reported at the end, and the exit code is 1.
 """
 
@@ -54,8 +54,10 @@ NAMES: Final = (
 NEXMARK: Final = "nexmark"
 NEXMARK_KILLS: Final = "nexmark_kills"
 KAFKA: Final = "kafka"
-BY_NAME: Final = (NEXMARK, NEXMARK_KILLS, KAFKA)
-"""Run by their names only: they take hours against all sides, measure nothing, or need a broker."""
+AGENTS: Final = "agents"
+WAITING: Final = "waiting_agents"
+BY_NAME: Final = (NEXMARK, NEXMARK_KILLS, KAFKA, AGENTS, WAITING)
+"""Run by their names only: they take hours against all sides, measure nothing, or need a broker or other engines."""
 
 MODULES: Final = {
     "logging_overhead": "overheads.logging_overhead",
@@ -66,6 +68,8 @@ MODULES: Final = {
     NEXMARK: "nexmark.measure",
     NEXMARK_KILLS: "nexmark.kills",
     KAFKA: "kafka.measure",
+    AGENTS: "agents.measure",
+    WAITING: "agents.waiting",
     "columns": "columns.measure",
     "frames": "columns.frames",
 }
