@@ -58,9 +58,16 @@ def add_replay(commands: Any) -> None:
 
 
 def run_replay(parsed: argparse.Namespace) -> int:
-    """Replays a record and prints the report. Returns 0 if the task has repeated itself, 1 if anything differs."""
+    """Replays a record and prints the report. Returns 0 if the task has repeated itself, 1 if anything differs.
+
+    Raises: JobError: the options do not fit together, or the replay cannot begin.
+    """
     from clonos.replay.key_epochs import records_in
 
+    if parsed.key is not None and parsed.pdb:
+        raise JobError(
+            "--key shows one key, and --pdb opens the debugger: give one of them, or --at key=... to debug it"
+        )
     folders = [parsed.folder] if parsed.key is None else records_in(parsed.folder)
     epoch = _loaded(parsed, folders[-1])
     if epoch.hash_seed and os.environ.get(HASH_SEED) != epoch.hash_seed:

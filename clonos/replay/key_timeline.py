@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from clonos.core.model.errors import JobError
 from clonos.operators.job_image import JobImage
+from clonos.operators.key_places import tasks_of_key
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_chain import KeyChain
 from clonos.replay.key_steps import KeyState, KeyStep, StepEvent, state_json
@@ -26,17 +27,18 @@ DIFFERS: Final = "the replay does not repeat what the task did: clonos replay wi
 
 
 class KeyNotFound(JobError):
-    """The record has nothing of a key."""
+    """The record has nothing of a key. ``elsewhere``: the tasks that may have it."""
 
     key: str
     task: str
     others: tuple[str, ...]
+    elsewhere: tuple[str, ...]
 
     def __str__(self) -> str:
         others = f" It has {', '.join(self.others)}." if self.others else " It has no step with state by key."
+        remedy = f" Replay the record of {' or '.join(self.elsewhere)}: the key is there." if self.elsewhere else ""
         return (
-            f"the record of {self.task} has nothing of the key {self.key}: neither a record nor state.{others}"
-            " Another task of the step may have the key: replay its record."
+            f"the record of {self.task} has nothing of the key {self.key}, neither a record nor state.{others}{remedy}"
         )
 
 
@@ -153,7 +155,10 @@ def timeline_of(
     chain = chains[0]
     states = chain.states()
     if not chain.steps and not states:
-        raise KeyNotFound(key, epoch.task, tuple(chain.other_keys))
+        plan, others = replayed.image.plan, tuple(chain.other_keys)
+        tasks = tasks_of_key(plan, plan.vertex_of[replayed.task], key)
+        elsewhere = tuple(each for each in tasks if each != epoch.task) if others else ()
+        raise KeyNotFound(key, epoch.task, others, elsewhere)
     notes = [*epoch.head.missing, *epoch.head.redacted]
     notes += [f"the step {each} has its state in columns: --step shows its batches" for each in chain.in_columns]
     report = ReplayReport(epoch, replayed, compared(epoch, replayed))

@@ -6,19 +6,16 @@ The epoch of the task is captured into a temporary folder and replayed in a proc
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from clonos.core.model.errors import ClonosError
-from clonos.core.values.key_encoding import KeyUnsupported
-from clonos.core.values.keys import Router
 from clonos.job.handle import Handle
+from clonos.operators.key_places import tasks_of_key
 
 CAPTURE_S: Final = 10.0
 REPLAY_S: Final = 30.0
@@ -46,7 +43,7 @@ def course_of_key(handle: Handle, step: str, key: str) -> dict[str, Any]:
     Raises: CourseUnknown. JobError, CaptureFailed: the job has ended, or its task cannot be captured now.
     """
     refusal = CourseUnknown(f"the job {handle.graph.name} has no step {step!r:.100}.", True)
-    for task in tasks_of_key(handle, step, key):
+    for task in _tasks(handle, step, key):
         with TemporaryDirectory(prefix="clonos-key-") as folder:
             try:
                 return _replayed(handle.capture(task, folder, CAPTURE_S), step, key)
@@ -57,34 +54,11 @@ def course_of_key(handle: Handle, step: str, key: str) -> dict[str, Any]:
     raise refusal
 
 
-def tasks_of_key(handle: Handle, step: str, key: str) -> list[str]:
-    """Returns the tasks that may have a key: it may be a text, or the literal of another value. Returns none if the job
-    has no such step."""
-    plan = handle.plan
-    for number, vertex in enumerate(handle.image.vertices):
-        if any(node.step == step for node in vertex.nodes):
-            tasks = [task for task in plan.tasks if plan.vertex_of[task] == number]
-            router = Router(len(tasks), plan.max_parallelism)
-            targets = dict.fromkeys(_targets(router, key))
-            return [plan.task_name(tasks[target]) for target in targets]
-    return []
-
-
-def _targets(router: Router, key: str) -> Iterator[int]:
-    for each in _keys(key):
-        try:
-            yield router.target(each)
-        except KeyUnsupported:
-            continue
-
-
-def _keys(key: str) -> Iterator[Any]:
-    """Yields the keys that a text may stand for."""
-    yield key
-    try:
-        yield ast.literal_eval(key)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return
+def _tasks(handle: Handle, step: str, key: str) -> list[str]:
+    """Returns the tasks of a step that may have a key, none if the job has no such step."""
+    vertices = handle.image.vertices
+    found = (number for number, each in enumerate(vertices) if any(node.step == step for node in each.nodes))
+    return [task for vertex in found for task in tasks_of_key(handle.plan, vertex, key)]
 
 
 def _replayed(record: Path, step: str, key: str) -> dict[str, Any]:

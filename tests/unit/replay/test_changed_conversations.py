@@ -174,6 +174,8 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, capsys: pytest.Capt
     folder = str(record_conversations(tmp_path, rows=TEXTS[:1]))
     assert main(["replay", folder, "--key", "7", "--go-on"]) == 1
     assert "give --go-on with --code" in capsys.readouterr().err
+    assert main(["replay", folder, "--key", "7", "--pdb"]) == 1
+    assert "--at key=... to debug it" in capsys.readouterr().err
     assert main(["replay", folder, "--key", "7", "--elsewhere"]) == 1
     assert "give one of them" in capsys.readouterr().err
 

@@ -148,7 +148,28 @@ def test_an_unknown_key_is_refused_with_keys_that_are_there(tmp_path: Path, caps
     with pytest.raises(KeyNotFound, match="It has '7', '8'"):
         followed(folder, "9")
     assert main(["replay", str(folder), "--key", "9"]) == 1
-    assert "Another task of the step may have the key" in capsys.readouterr().err
+    assert "has nothing of the key 9, neither a record nor state. It has '7', '8'.\n" in capsys.readouterr().err
+
+
+def test_a_key_of_another_task_is_refused_with_the_name_of_that_task(tmp_path: Path) -> None:
+    job = Job("words", parallelism=2)
+    words = job.source(values(list("abcdefgh")), name="words").key_by(str)
+    words.count(name="count", parallelism=2).sink(collect(), name="out")
+    records = record_job(job, tmp_path)
+    refused = [[_refusal(records[f"count/{task}"], key) for task in (0, 1)] for key in "abcdefgh"]
+    texts = [[text.partition(". ")[2].partition("Replay ")[2] for text in each] for each in refused]
+    here, there = ["", "the record of count/0: the key is there."], ["the record of count/1: the key is there.", ""]
+    assert all(each in (here, there) for each in texts), texts
+    assert here in texts
+    assert there in texts
+
+
+def _refusal(folder: Path, key: str) -> str:
+    try:
+        followed(folder, key)
+    except KeyNotFound as refused:
+        return str(refused)
+    return ""
 
 
 # ------------------------------------------------------------------ other steps
