@@ -80,9 +80,13 @@ class ModelLimits:
     def begin(self, model: str) -> None:
         """Waits until a request may be sent, inside a recorded call. Raises: BudgetExceeded."""
         account = account_here() or _account_without_task
+        self._check_budget(model, account)
         if (self.per_minute or self.tokens_per_minute) and not is_transported():
             pause_ns = _pace_of(account, model).take(monotonic_ns(), _share_ns(self.per_minute, account.tasks))
             sleep_s(pause_ns / NANOSECONDS_PER_SECOND)
+            self._check_budget(model, account)  # other calls have ended in the meantime
+
+    def _check_budget(self, model: str, account: CallAccount) -> None:
         if self.budget is not None and self.tariff is not None:
             spent, budget = account.spent(model, self.tariff.currency), self.budget / account.tasks
             if spent >= budget:

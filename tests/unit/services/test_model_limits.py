@@ -167,6 +167,14 @@ def test_a_call_waits_for_its_turn(server: ModelServer, limit: dict[str, float])
     assert len(server.asked) == 4
 
 
+def test_a_call_that_has_no_budget_waits_for_no_turn(server: ModelServer) -> None:
+    model = ai.chat("slow", base_url=server.url, per_minute=0.1, prices=PRICES, budget="0.01 USD")
+    with running(FakeRecorder()):
+        model("?")
+        with pytest.raises(ai.BudgetExceeded):
+            model("?")
+
+
 def test_tasks_of_another_width_share_what_all_have_spent() -> None:
     def having(spent: float) -> tuple[MetricFamily, ...]:
         return (MetricFamily(MODEL_SPENT, (MetricSeries(("m", "USD"), (spent,)),)),)
