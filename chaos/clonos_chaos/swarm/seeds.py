@@ -12,6 +12,7 @@ from itertools import takewhile
 from multiprocessing import get_context
 from statistics import median
 
+from clonos.io.system.collections_paused import collect_rarely
 from clonos_chaos.sim.environment import WorldFailed
 from clonos_chaos.sim.rare_situations import SITUATIONS
 from clonos_chaos.swarm.environments import Swarm
@@ -98,7 +99,7 @@ def swarm(
     if processes == 1:
         yield from (run_seeds(portion, kind) for portion in begun)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=collect_rarely) as pool:
         waiting: deque[Future[SwarmResult]] = deque()
         for portion in begun:
             waiting.append(pool.submit(run_seeds, portion, kind))
