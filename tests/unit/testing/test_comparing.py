@@ -47,7 +47,7 @@ def test_sinks_with_the_same_rows_are_compared_and_a_difference_is_confirmed_by_
     assert runs.count == FAULT_FREE_WORLDS_MAX
 
 
-def test_a_difference_that_runs_without_faults_have_too_is_none() -> None:
+def test_a_sink_that_differs_in_later_runs_without_faults_is_compared_no_longer() -> None:
     numbers = count()
 
     def run(number: int) -> Outputs:
