@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from clonos.io.http.http_errors import shown_text
+from clonos.io.system.json_decoders import decoder_of
 from clonos_services.model_answer import ModelCallInvalid, Unusable, Usage, UsageSent, decoded, explained, usage_of
 from clonos_services.model_endpoint import ModelEndpoint
 
@@ -142,7 +143,7 @@ def _value(choice: _Choice, response: type) -> Any:
     if choice.finish_reason == CUT_SHORT:
         raise Unusable("it was cut because it has too many tokens. Raise max_tokens=")
     try:
-        return msgspec.json.decode(answer.content or "", type=response)
+        return decoder_of(response).decode(answer.content or "")
     except (msgspec.MsgspecError, RecursionError) as error:
         raise Unusable(f"its text is no {response.__qualname__}: {error}") from error
 

@@ -16,6 +16,7 @@ import msgspec
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.io.system.json_decoders import decoder_of
 from clonos.io.system.wall_clock import Timedelta
 from clonos_services.ai_approval import Approval, Approve
 from clonos_services.awaiting import CallCancelled
@@ -237,7 +238,9 @@ def _arguments_class(tool: str, fields: Mapping[str, tuple[Any, bool]]) -> type[
         (name, kind | msgspec.UnsetType, msgspec.UNSET) if has_default else (name, kind)
         for name, (kind, has_default) in fields.items()
     ]
-    return msgspec.defstruct(tool, members, kw_only=True, forbid_unknown_fields=True)
+    made = msgspec.defstruct(tool, members, kw_only=True, forbid_unknown_fields=True)
+    decoder_of(made)  # before any thread converts to it
+    return made
 
 
 def _schema(

@@ -11,6 +11,7 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.http.http_errors import shown_text
+from clonos.io.system.json_decoders import decoder_of
 
 SHOWN_CHARACTERS_MAX: Final = 200
 
@@ -78,7 +79,7 @@ class Unusable(Exception):
 def decoded(content: bytes, shape: type[Sent], name: str) -> Sent:
     """Returns the body of a reply, which should be a ``name``. Raises: Unusable."""
     try:
-        return msgspec.json.decode(content, type=shape)
+        return decoder_of(shape).decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"it is no {name}: {error}") from error
 
@@ -104,6 +105,6 @@ def usage_of(sent: UsageSent | None) -> Usage:
 def usage_in(content: bytes) -> Usage:
     """Returns the tokens of a reply that may be unusable otherwise; zeros if it does not say."""
     try:
-        return usage_of(msgspec.json.decode(content, type=_Used).usage)
+        return usage_of(decoder_of(_Used).decode(content).usage)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Usage()

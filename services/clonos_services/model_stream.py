@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.io.system.json_decoders import decoder_of
 from clonos_services.model_answer import Unusable
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class ReplyPieces:
             self._is_done = True
             return
         try:
-            event = msgspec.json.decode(data, type=_Event)
+            event = decoder_of(_Event).decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Unusable(f"a piece of it is malformed: {error}") from error
         if event.error is not None:
