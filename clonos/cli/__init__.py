@@ -145,7 +145,7 @@ def _page_port(parsed: argparse.Namespace) -> int | None:
 
 
 def _demo(parsed: argparse.Namespace) -> int:
-    from clonos.demo.show import DemoOptions, run_demo
+    from clonos.demo.show import DemoOptions, demo_console, run_demo
 
     options = DemoOptions(
         slots=chosen_slots(parsed.master is not None)[0] if parsed.slots == SlotKind.AUTO else parsed.slots,
@@ -159,6 +159,10 @@ def _demo(parsed: argparse.Namespace) -> int:
         has_page=parsed.ui,
         page_port=_page_port(parsed),
     )
+    if parsed.agents:
+        from clonos.demo.agents import run_agents_demo
+
+        return ENDED if run_agents_demo(options, demo_console()) else JOB_AT_FAULT
     return ENDED if run_demo(options) else JOB_AT_FAULT
 
 
@@ -325,6 +329,7 @@ def _add_demo(commands: Any) -> None:
         metavar="KIND,...",
         help="map, window, linked, executor, or some of them in this order; none: no kill (default: all)",
     )
+    demo.add_argument("--agents", action="store_true", help="agents that refund orders, in place of the word count")
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
     demo.add_argument("--keep", type=Path, metavar="FOLDER", help="keep input, output and logs in this folder")
     _add_page(demo)

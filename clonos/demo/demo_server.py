@@ -105,9 +105,10 @@ class DemoServerProcess:
     Raises: EnvironmentFault: the server does not start.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, module: str = "clonos.demo.demo_server", path: str = "/banned") -> None:
+        """``module``: run with the log as its argument; it prints its port. ``path``: that of the service."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "clonos.demo.demo_server", str(log)],
+            [sys.executable, "-m", module, str(log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -116,7 +117,7 @@ class DemoServerProcess:
         port = self._process.stdout.readline().strip()
         if not port:
             raise EnvironmentFault(f"the demo's HTTP server did not start: exit code {self._process.wait()}.")
-        self.url = f"http://127.0.0.1:{int(port)}/banned"
+        self.url = f"http://127.0.0.1:{int(port)}{path}"
 
     def close(self) -> None:
         """Ends the process and waits for it."""

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -55,6 +55,7 @@ class Kills:
     """Sequence of kills. Call ``look`` often, with the latest status."""
 
     kinds: list[KillKind]
+    chosen: Callable[[KillKind, Sequence[TaskState]], list[TaskState]] | None = None  # ``choose``, unless it is given
     done: list[Kill] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation has changed
     _before: dict[str, TaskState] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class Kills:
         return status.checkpoint >= self._ready_at_checkpoint + CHECKPOINTS_BETWEEN_KILLS
 
     def _kill(self, kind: KillKind, status: Status) -> str:
-        chosen = {task.pid for task in choose(kind, status.tasks)}
+        chosen = {task.pid for task in (self.chosen or choose)(kind, status.tasks)}
         # A promoted standby may share the process of another task.
         victims = [task for task in status.tasks if task.pid in chosen]
         self._before = {task.name: task for task in status.tasks}

@@ -80,23 +80,23 @@ class RunEvents:
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
     """Runs the demo; returns whether no word was lost, duplicated or contradicted."""
-    console = console or Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
+    console = console or demo_console()
     options = _with_time_to_look(options) if options.has_page else options
     kinds = _kinds(options.kills)
-    with _folder(options.keep) as folder, ExitStack() as stack:
-        serve = stack.enter_context(_page(options)) if options.has_page else None
+    with demo_folder(options.keep) as folder, ExitStack() as stack:
+        serve = stack.enter_context(page_of(options)) if options.has_page else None
         texts = _texts(options, folder)
         log = folder / "answers.jsonl"
         with closing(DemoServerProcess(log)) as server:
             console.print(f"looking up the words of {len(texts)} files at {server.url}, writing to {folder}")
             stop = folder / "stop"
-            job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
+            job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **job_options(options, folder))
             with LiveTable(console) as display:
                 display.show_event(f"starting {options.slots} slots")
                 with closing(job.start()) as handle:
                     if serve is not None:
                         display.show_event(f"the page, where you can kill tasks: {serve(handle)}")
-                    events = _watch(handle, display, Kills(kinds), options.seconds, stop)
+                    events = watch(handle, display, Kills(kinds), options.seconds, stop)
             if events.is_unfinished:
                 console.print("the job was stopped on its page: it is resumed, and its input ends")
                 stop.touch()
@@ -106,7 +106,12 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
         return _judge(options, folder, texts, log, events, console)
 
 
-def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
+def demo_console() -> Console:
+    """Returns the terminal, or a wide page without one."""
+    return Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
+
+
+def watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
     """Shows the job until it ends, makes the kills, and ends its input after ``seconds``.
 
     Raises: JobError: the job was cancelled.
@@ -142,7 +147,8 @@ def _result_of(handle: Handle) -> Result | None:
         return None
 
 
-def _page(options: DemoOptions) -> AbstractContextManager[Callable[[Handle], str]]:
+def page_of(options: DemoOptions) -> AbstractContextManager[Callable[[Handle], str]]:
+    """Returns the page of the demo, as a context that yields what serves a job on it."""
     from clonos.server.job_page import job_page
 
     return job_page(options.page_port)
@@ -200,7 +206,8 @@ def _texts(options: DemoOptions, folder: Path) -> list[Path]:
     return write_text(folder / "text", lines, FILES)
 
 
-def _options(options: DemoOptions, folder: Path) -> dict[str, Any]:
+def job_options(options: DemoOptions, folder: Path) -> dict[str, Any]:
+    """Returns the options of the job of a demo."""
     return {
         "slots": options.slots,
         "master": options.master or DEMO_MASTER,
@@ -214,7 +221,8 @@ def _options(options: DemoOptions, folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def demo_folder(keep: Path | None) -> Iterator[Path]:
+    """Yields the folder of a demo: ``keep``, or one that ends with the block. Raises: JobError: it is not empty."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
