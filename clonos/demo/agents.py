@@ -70,7 +70,7 @@ def judge_agents(entries: Iterable[dict[str, Any]], rows: Iterable[dict[str, Any
         else:
             questions[entry["key"]] += 1
     made = Counter(entry["order"] for entry in refunds)
-    said = {f"{entry['cents']} cents for order {entry['order']}" for entry in refunds}
+    texts = {f"{entry['cents']} cents for order {entry['order']}" for entry in refunds}
     replied = list(rows)
     shown = Counter(row["order"] for row in replied)
     return AgentsVerdict(
@@ -81,7 +81,7 @@ def judge_agents(entries: Iterable[dict[str, Any]], rows: Iterable[dict[str, Any
         refunded_twice=len(refunds) - len(made),
         lost=len(made.keys() - shown.keys()),
         duplicated=len(replied) - len(shown),
-        contradicted=sum(row["reply"] not in said for row in replied),
+        contradicted=sum(row["reply"] not in texts for row in replied),
     )
 
 

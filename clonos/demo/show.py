@@ -222,7 +222,7 @@ def job_options(options: DemoOptions, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def demo_folder(keep: Path | None) -> Iterator[Path]:
-    """Yields the folder of a demo: ``keep``, or one that ends with the block. Raises: JobError: it is not empty."""
+    """Yields the folder of a demo: ``keep``, or a temporary one. Raises: JobError: it is not empty."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):

@@ -19,7 +19,6 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.ports.recorder import current, is_inside_call
 from clonos.core.values import register
-from clonos_services.ai_approval import refusal_of
 from clonos_services.ai_reply import ModelReply, ToolCall
 from clonos_services.ai_tool import NAME, ArgumentsInvalid, Tool
 from clonos_services.awaiting import CallCancelled
@@ -206,7 +205,7 @@ class _Course:
             arguments = tool.checked(call.arguments)
         except ArgumentsInvalid as error:
             return f"error: {error}"
-        refusal = refusal_of(tool, arguments, self._key)
+        refusal = tool.refusal(arguments, self._key)
         return tool.shown(arguments, self._key) if refusal is None else refusal
 
     def conversation(self, history_max: int) -> Conversation:

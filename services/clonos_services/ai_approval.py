@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from clonos.io.system.wall_clock import Timedelta
 from clonos_services.awaiting import AwaitTimeout, await_event
 from clonos_services.calls import recorded_call
-
-if TYPE_CHECKING:
-    from clonos_services.ai_tool import Tool
 
 APPROVED, REASON = "approved", "reason"
 REFUSED: Final = "refused"
@@ -32,18 +30,17 @@ Approve = bool | Callable[..., str | None]
 none."""
 
 
-def refusal_of(tool: Tool[..., Any], arguments: Mapping[str, Any], key: Any) -> str | None:
-    """Awaits the approval of a call, if it needs one. Returns what the model is told of a refusal, None if it may be
-    made.
+def refusal_of(
+    approval: Approval, within: str | float | Timedelta | None, notify: Callable[[Approval], object] | None
+) -> str | None:
+    """Awaits the approval of a call. Returns what the model sees of a refusal, None if the call may be made.
 
     Raises: CallCancelled; errors of ``notify``.
     """
-    if not (event := tool.event_of(arguments)):
-        return None
-    if tool.notify is not None:
-        _notify(tool, Approval(event, key, tool.name, arguments))
+    if notify is not None:
+        _notify(approval, notify)
     try:
-        answer = await_event(event, timeout=tool.approve_within)
+        answer = await_event(approval.event, timeout=within)
     except AwaitTimeout as timeout:
         return f"{REFUSED}: {timeout}"
     if answer is True or (isinstance(answer, Mapping) and answer.get(APPROVED) is True):
@@ -52,10 +49,9 @@ def refusal_of(tool: Tool[..., Any], arguments: Mapping[str, Any], key: Any) -> 
     return f"{REFUSED}: {reason}" if isinstance(reason, str) and reason else REFUSED
 
 
-def _notify(tool: Tool[..., Any], approval: Approval) -> None:
+def _notify(approval: Approval, notify: Callable[[Approval], object]) -> None:
     def perform(_key: str) -> None:
-        assert tool.notify is not None, tool.name
-        tool.notify(approval)
+        notify(approval)
 
     asked = approval.event, approval.key, msgspec.to_builtins(dict(approval.arguments))
-    recorded_call(f"{tool.name}.notify", lambda: asked, perform)
+    recorded_call(f"{approval.tool}.notify", lambda: asked, perform)

@@ -18,7 +18,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.system.json_decoders import decoder_of
 from clonos.io.system.wall_clock import Timedelta
-from clonos_services.ai_approval import Approval, Approve
+from clonos_services.ai_approval import Approval, Approve, refusal_of
 from clonos_services.awaiting import CallCancelled
 from clonos_services.service import KEY_PARAMETER, Service
 
@@ -119,11 +119,15 @@ class Tool(Generic[P, R]):
         given = {name: getattr(found, name) for name in self._fields}
         return {name: value for name, value in given.items() if value is not msgspec.UNSET}
 
-    def event_of(self, arguments: Mapping[str, Any]) -> str | None:
-        """Returns the name of the event that approves a call, None if it needs none."""
-        if callable(self.approve):
-            return self.approve(**arguments)
-        return self.name if self.approve else None
+    def refusal(self, arguments: Mapping[str, Any], key: Any) -> str | None:
+        """Awaits the approval of a call, if it needs one. Returns what the model sees of a refusal, else None.
+
+        Raises: CallCancelled; errors of ``approve`` and ``notify``.
+        """
+        event = self.approve(**arguments) if callable(self.approve) else self.name if self.approve else None
+        if not event:
+            return None
+        return refusal_of(Approval(event, key, self.name, arguments), self.approve_within, self.notify)
 
     def shown(self, arguments: Mapping[str, Any], key: Any) -> str:
         """Calls the function; returns what the model sees of its result, or of its error.
