@@ -107,7 +107,7 @@ def _with_hash_seed(epoch: Epoch, parsed: argparse.Namespace) -> int:
 
 
 def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
-    from clonos.replay.debugging import examine
+    from clonos.replay.debugging import examine, without_frames
     from clonos.replay.replay_session import hook_of, report_on, with_code
     from clonos.replay.stepping import Stepper
 
@@ -126,7 +126,10 @@ def _replayed(parsed: argparse.Namespace, epoch: Epoch) -> int:
         return 0
     _print(report, parsed.format)
     if parsed.pdb and report.error is not None:
-        examine(report.error)
+        if advice := without_frames(report.error, epoch.head.failure):
+            print(f"--pdb: {advice}.", file=sys.stderr)
+        else:
+            examine(report.error)
     has_failed_since = report.replayed.gone_on is not None and report.error is not None
     return 0 if report.is_as_recorded and not has_failed_since else 1
 

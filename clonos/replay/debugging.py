@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pdb
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Final
 
+from clonos.core.log.call_outcomes import RAISED_IN_CALL
 from clonos.core.model.code_location import INSTALLED, LIBRARY
 from clonos.core.ports.task_port import TaskStopped
 from clonos.core.values.column_rows import rows_of_columns
+from clonos.io.epochs.record_parts import FailedHere
 from clonos.replay.output_comparison import ROWS_SHOWN, shown
 from clonos.replay.record_condition import RecordCondition
 from clonos.replay.record_hooks import RecordAt
@@ -52,6 +55,20 @@ def _is_library(frame: FrameType) -> bool:
 
 def _is_users(frame: FrameType) -> bool:
     return not _is_library(frame) and not frame.f_code.co_filename.startswith(("<frozen ", *INSTALLED))
+
+
+def without_frames(error: BaseException, failure: FailedHere | None) -> str:
+    """Returns what to do about an exception of an asynchronous call, which does not run in a replay, so that it has no
+    frame here; "" for any other exception. ``failure``: with which the record ends."""
+    is_of_call = any(note.startswith(RAISED_IN_CALL) for note in getattr(error, "__notes__", ()))
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    if not is_of_call or any(map(_is_users, frames)):
+        return ""
+    given = f"{failure.record}, which it was given" if failure is not None and failure.record else "its record"
+    return (
+        "an asynchronous call has raised, and calls do not run in a replay: the log has their outcomes. To stop in its"
+        f" function, call that with {given}, under a debugger"
+    )
 
 
 def examine(error: BaseException) -> None:

@@ -16,7 +16,7 @@ from clonos.io.process.pickling import pack
 from clonos.operators.job_image import JobImage
 from clonos.replay.change_place import place_of_change
 from clonos.replay.changed_code import ResultChanges, changes, outcome_by_record
-from clonos.replay.debugging import StoppingHook
+from clonos.replay.debugging import StoppingHook, without_frames
 from clonos.replay.elsewhere import TRIES_MAX, other_processes, outcome_elsewhere
 from clonos.replay.epoch import Epoch
 from clonos.replay.loading import image_of, load_epoch
@@ -115,12 +115,15 @@ def hook_of(
     image = None if code is None else changed_image(epoch, code)
     first = replay_epoch(epoch, image=image, allowed=frozenset(allow))
     if first.number is None:
-        raise JobError(
-            "--before-failure: the replay did not fail at a record."
-            if first.error is None
-            else "--before-failure: the record that raised is not known; --pdb shows where it raised."
-        )
+        raise JobError(f"--before-failure: {_why_nowhere(first, epoch)}.")
     return StoppingHook(condition_of(f"record={first.number}"))
+
+
+def _why_nowhere(replayed: Replayed, epoch: Epoch) -> str:
+    if replayed.user_error is None:
+        return "the replay did not fail at a record"
+    advice = without_frames(replayed.user_error, epoch.head.failure)
+    return advice or "the record that raised is not known; --pdb shows where it raised"
 
 
 def report_on(

@@ -41,6 +41,10 @@ _FRAME: Final = (str, str, int, str, str)
 _declared: dict[tuple[str, str], type[Exception]] = {}
 
 
+RAISED_IN_CALL: Final = "raised in a recorded call, at"
+"""Begin of the note of an exception that a recorded call has raised."""
+
+
 class RecordedError(EnvironmentFault):
     """Exception in place of a service's exception that is undeclared or cannot be rebuilt, both live and in replay."""
 
@@ -274,7 +278,7 @@ def _text_of(exception: Exception) -> str:
 def _notes_of(exception: Exception) -> list[str]:
     notes = [_shortened(note) for note in getattr(exception, "__notes__", ()) if isinstance(note, str)]
     if frames := _innermost_frames(exception.__traceback__):
-        notes.append(_shortened(f"raised in a recorded call, at {frames}"))
+        notes.append(_shortened(f"{RAISED_IN_CALL} {frames}"))
     return notes
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError
-from clonos.replay.debugging import examine
+from clonos.io.epochs.record_parts import FailedHere
+from clonos.replay.debugging import examine, without_frames
 from clonos.replay.loading import load_epoch
 from clonos.replay.record_condition import condition_of
 from clonos.replay.record_hooks import RecordAt
@@ -90,6 +92,27 @@ def test_an_error_is_examined_in_the_frame_of_user_code(
 def test_before_failure_needs_a_failure(total: Path) -> None:
     with pytest.raises(JobError, match="the replay did not fail at a record"):
         replay(total, before_failure=True)
+
+
+def test_an_error_of_an_asynchronous_call_has_no_frame_to_stop_in_and_names_the_record() -> None:
+    def raised(place: str) -> BaseException:
+        try:
+            if place == "in the step":
+                raise KeyError("eur")
+            decode_outcome(encode_outcome("priced", raised("in the step")))
+        except KeyError as error:
+            return error
+        raise AssertionError("it raises")
+
+    failure = FailedHere("KeyError: 'eur'", "priced", "{'n': 60}", None, 0, 1, "")
+    of_call = raised("in a call")
+    assert without_frames(of_call, failure) == "", "the step that makes the call is on the stack"
+    assert of_call.__traceback__ is not None
+    of_replay = of_call.with_traceback(of_call.__traceback__.tb_next)
+    assert "call that with {'n': 60}, which it was given, under a debugger" in without_frames(of_replay, failure)
+    assert "call that with its record" in without_frames(of_replay, None)
+    of_step = raised("in the step")
+    assert without_frames(of_step.with_traceback(None), failure) == "", "no call has raised it"
 
 
 AT = RecordAt(7, "priced", ("ann", 1), {"n": 8, "name": "ann"})
