@@ -21,9 +21,10 @@ import numpy as np
 import psycopg
 import pytest
 
-from clonos import Job, collect, values
+from clonos import Job, collect, stdout, values
 from clonos.api.checks.code.code_check import warnings_of
 from clonos.api.checks.code.code_scope import full_name
+from clonos.api.checks.code.replacements import replacement_of
 from clonos.core.ports.recorder import running
 from clonos.io.interception.answers import answered_with
 from clonos.io.interception.patches import install
@@ -50,6 +51,37 @@ def drawing_job(**options: Any) -> Job:
 
 def test_a_step_that_intercepts_gets_no_warning_of_what_is_recorded() -> None:
     assert list(warnings_of(graph_of(drawing_job(intercept=True)))) == []
+
+
+async def awaited_client(record: int) -> int:
+    async with httpx.AsyncClient() as client:
+        return (await client.get(f"http://localhost/{record}")).status_code
+
+
+def plain_client(record: int) -> int:
+    return httpx.Client().get(f"http://localhost/{record}").status_code
+
+
+@pytest.mark.parametrize(
+    ("function", "intercepts", "is_warned"),
+    [(awaited_client, True, False), (awaited_client, False, True), (plain_client, True, False)],
+)
+def test_the_check_is_silent_about_clients_whose_requests_are_recorded_one_by_one(
+    function: Any, intercepts: bool, is_warned: bool
+) -> None:
+    job = Job("job")
+    job.source(values([1])).map_async(function, log_calls=True, intercept=intercepts).sink(stdout())
+    assert bool(list(warnings_of(graph_of(job)))) is is_warned
+
+
+@pytest.mark.parametrize("client", ["openai._client.AsyncOpenAI", "anthropic.AsyncAnthropic", "httpx2.AsyncClient"])
+def test_a_step_records_the_requests_of_a_client_that_is_awaited_where_calls_are_logged_one_by_one(client: str) -> None:
+    found = replacement_of(client, is_called=True, arguments=1)
+    assert found is not None
+    assert (found.is_intercepted, found.is_intercepted_inside) == (False, True)
+    plain = replacement_of(client.replace("Async", ""), is_called=True, arguments=1)
+    assert plain is not None
+    assert plain.is_intercepted
     assert list(warnings_of(graph_of(drawing_job()))) != []
     assert list(warnings_of(graph_of(drawing_job()).intercepting(True))) == []
 

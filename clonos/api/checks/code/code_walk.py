@@ -63,7 +63,8 @@ def findings_from(
         helper = "" if reached.function is start.function else source.name
         for node, what, replacement in looked.findings:
             is_allowed = has_effects and replacement.code == UNDECLARED_EFFECT
-            is_allowed = is_allowed or (intercepts and replacement.is_intercepted)
+            is_recorded_there = replacement.is_intercepted_inside if logs_calls else replacement.is_intercepted
+            is_allowed = is_allowed or (intercepts and is_recorded_there)
             is_allowed = is_allowed or (logs_calls and replacement.code == THREADS)
             is_allowed = is_allowed or not replacement.code.startswith(only)
             if is_allowed or (is_recorded and replacement.code not in COUNTED):

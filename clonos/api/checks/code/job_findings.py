@@ -52,7 +52,7 @@ def finding_of(step: str, function: str, finding: Finding, file: str) -> JobFind
     """Returns a finding of one function. ``file``: that of the job, if the function has none."""
     place = f"{finding.helper}(), which the step {step} runs," if finding.helper else f"{function} of the step {step}"
     who = place if finding.line else f"the step {step}"
-    code, advice, _ = finding.replacement
+    code, advice = finding.replacement.code, finding.replacement.advice
     shown = os.path.relpath(finding.file) if finding.file else file
     shown = finding.file if shown.startswith(os.pardir) else shown
     return JobFinding(code, f"{who} {finding.what}", advice, shown, finding.line or 1, finding.column or 1, step)

@@ -20,12 +20,14 @@ class NameUse(Enum):
 class Replacement(NamedTuple):
     """Advice on what to write instead of something, and the code of the rule that gives it.
 
-    ``is_intercepted``: whether a step with ``intercept=True`` records it.
+    ``is_intercepted``: whether a step with ``intercept=True`` records it. ``is_intercepted_inside``: whether that is so
+    in a function whose calls are logged one by one.
     """
 
     code: str
     advice: str
     is_intercepted: bool = False
+    is_intercepted_inside: bool = False
 
 
 class _Rule(NamedTuple):
@@ -125,7 +127,7 @@ _PLAIN_CALLS: Final = "use plain calls, or map_async"
 _SAME_EVERYWHERE: Final = "it differs between processes and machines: read it where the job is built"
 
 _CLIENTS: Final = (
-    "requests|httpx|aiohttp|urllib3|boto3|botocore|kafka|confluent_kafka|pika|nats|paho|smtplib|ftplib|imaplib|poplib"
+    "requests|httpx2?|aiohttp|urllib3|boto3|botocore|kafka|confluent_kafka|pika|nats|paho|smtplib|ftplib|imaplib|poplib"
     "|xmlrpc|paramiko|grpc|websocket|websockets|slack_sdk|stripe|openai|anthropic|google"
 )
 _MADE_ONLY: Final = r"(?:requests|urllib\.request|httpx)\.(?:\w+\.)*(?:\w*Request|quote|unquote|\w+Error|Timeout|URL)\b"
@@ -242,9 +244,12 @@ INTERCEPTED: Final = re.compile(
     r"|datetime\.datetime\.(?:now|utcnow|today)|datetime\.date\.today|pandas\b[\w.]*\.(?:now|utcnow|today)"
     r"|random\.[a-z]\w*|random\.Random|random\.SystemRandom(?:\.\w+)?|numpy\.random(?:\._generator)?\.default_rng"
     r"|uuid\.(?:uuid[14]|getnode)|(?:os|posix)\.(?:urandom|getrandom)|secrets\.\w+"
-    r"|requests\..+|urllib3\..+|httpx\.(?!Async|.*\.Async).+|urllib\.request\..+"
+    r"|requests\..+|urllib3\..+|(?:httpx2?|openai|anthropic)\.(?!Async|.*\.Async).+|urllib\.request\..+"
 )
-"""What a step with ``intercept=True`` records (``clonos_services.interception``)."""
+"""What a step with ``intercept=True`` records (``clonos_services.interception``). Clients of models send by httpx."""
+
+INTERCEPTED_INSIDE: Final = re.compile(r"(?:httpx2?|aiohttp|openai|anthropic)\..+")
+"""What it records in addition where calls are logged one by one: clients that are awaited."""
 
 MUTATORS: Final = frozenset(
     (
@@ -267,7 +272,8 @@ def replacement_of(name: str, *, is_called: bool, arguments: int, places: int = 
         found = rule.names.fullmatch(name)
         if found is not None and _is_meant(rule.use, is_called, arguments, places):
             is_intercepted = rule.code != "CLN303" and INTERCEPTED.fullmatch(name) is not None
-            return Replacement(rule.code, found.expand(rule.advice), is_intercepted)
+            is_inside = is_intercepted or INTERCEPTED_INSIDE.fullmatch(name) is not None
+            return Replacement(rule.code, found.expand(rule.advice), is_intercepted, is_inside)
     return None
 
 
