@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.core.values import encode_value
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import key_group, state_keys, task_of_group
 from clonos.job.stored_state import StateLocation, StateUnknown
+from clonos.spark.frames.state_rows import NO_KEY, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,8 +36,6 @@ class CheckpointedState:
 
     def __init__(self, location: StateLocation, step: str, name: str | None) -> None:
         """``name``: that of one of several states of the step. Raises: StateUnknown."""
-        from clonos.spark.frames.state_rows import tasks_of
-
         self._location, self.step = location, location.steps(step)[0]
         self._tasks = tasks_of(location.metadata, self.step)
         self._read: dict[int, dict[str, dict[Any, Any]]] = {}  # by number of a task: entries by state and stored key
@@ -75,24 +75,30 @@ class CheckpointedState:
         self._check_name()
 
     def table(self) -> pyarrow.Table:
-        """Returns a table with a column ``key`` and a column ``value``, or one for each column of a step in columns.
+        """Returns a table with a column ``key`` and a column ``value``, or one for each field if all values are dicts
+        of the same fields, as those of a step in columns. Every value comes out as it is in the state.
 
         Raises: StateNotTabular. See ``get``.
         """
         import pyarrow
 
         entries = list(self.items())
-        in_columns = bool(entries) and all(isinstance(value, dict) for _, value in entries)
-        names = list(dict.fromkeys(name for _, value in entries for name in value)) if in_columns else []
+        names = list(entries[0][1]) if entries and isinstance(entries[0][1], dict) else []
         columns: dict[str, list[Any]] = {"key": [key for key, _ in entries]}
-        if not names or "key" in names or not all(isinstance(name, str) for name in names):
+        is_flat = all(isinstance(value, dict) and list(value) == names for _, value in entries)
+        if not names or not is_flat or "key" in names or not all(isinstance(name, str) for name in names):
             columns["value"] = [value for _, value in entries]
         else:
-            columns |= {name: [value.get(name) for _, value in entries] for name in names}
+            columns |= {name: [value[name] for _, value in entries] for name in names}
         try:
-            return pyarrow.table(columns)
+            table = pyarrow.table(columns)
         except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise StateNotTabular(f"{self.step}/{self.name}", str(error)) from None
+        for name, values in columns.items():
+            if encode_value(table[name].to_pylist()) != encode_value(_plain(values)):
+                reason = f"its column {name} has values of several types, which one column would change"
+                raise StateNotTabular(f"{self.step}/{self.name}", reason)
+        return table
 
     def __len__(self) -> int:
         """Returns the number of entries. Raises: see ``get``."""
@@ -119,7 +125,7 @@ class CheckpointedState:
             states: dict[str, dict[Any, Any]] = {}
             for state, key, value in self._location.entries(self.step, self._tasks[number]):
                 entries = states.setdefault(state, {})
-                entries[_stored(key, len(entries))] = value
+                entries[_stored(key)] = value
             self._read[number] = states
         return self._read[number]
 
@@ -140,15 +146,22 @@ class CheckpointedState:
         raise StateUnknown(str(self._location), problem, _listed(names))
 
 
-class _Place(int):
-    """Place of a row that has no key."""
+class _Place:
+    """Place of a row without a key. It equals itself alone."""
 
 
-def _stored(key: Any, place: int) -> Any:
-    if key is None:
-        return _Place(place)
+def _stored(key: Any) -> Any:
+    if key is NO_KEY:
+        return _Place()
     (stored,) = state_keys([tuple(key) if isinstance(key, list) else key])
     return stored
+
+
+def _plain(value: Any) -> Any:
+    """Returns a key or value as a table gives it back: tuples are lists."""
+    if isinstance(value, list | tuple):
+        return [*map(_plain, value)]
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def _listed(names: list[str]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
@@ -27,7 +27,6 @@ from clonos.core.model.plan import Plan
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.io.store.savepoint import Savepoint, SavepointNotWritten, check_free
-from clonos.job.checkpointed_state import CheckpointedState
 from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
 from clonos.job.metrics_export import ObservedJob, start_exporters
@@ -49,12 +48,14 @@ from clonos.job.shown_metrics import ShownMetrics
 from clonos.job.skew import keyed_steps
 from clonos.job.stack_documents import FLAME_S_MAX, dump_document, flame_document
 from clonos.job.status_view import build_status, checkpoint_states, status_html
-from clonos.job.stored_state import StateLocation
 from clonos.operators.connector_contract import finish_output
 from clonos.operators.job_image import JobImage
 from clonos.status import CheckpointState, MetricValue, Status, metric_values
 from clonos_standby.driver.driver import JobEnd, Progress
 from clonos_standby.driver.failed_epoch import FailedEpoch
+
+if TYPE_CHECKING:
+    from clonos.job.checkpointed_state import CheckpointedState
 
 logger = logging.getLogger("clonos.run")
 
@@ -358,6 +359,9 @@ class Handle:
         Raises: StateUnknown: there is no such checkpoint, step or state, or the step has several states and ``name`` is
         missing. StoreFailed.
         """
+        from clonos.job.checkpointed_state import CheckpointedState
+        from clonos.job.stored_state import StateLocation
+
         return CheckpointedState(StateLocation(self.store_url, checkpoint), step, name)
 
     def capture(self, task: str, folder: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> Path:

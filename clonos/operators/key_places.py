@@ -22,7 +22,7 @@ def _targets(router: Router, key: str) -> Iterator[int]:
     for each in _values(key):
         try:
             yield router.target(each)
-        except KeyUnsupported:
+        except (KeyUnsupported, UnicodeEncodeError):
             continue
 
 
@@ -30,5 +30,5 @@ def _values(key: str) -> Iterator[Any]:
     yield key
     try:
         yield ast.literal_eval(key)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return

@@ -9,6 +9,7 @@ from typing import Any, Final
 from clonos.core.model.errors import JobError
 from clonos.operators.job_image import JobImage
 from clonos.operators.key_places import tasks_of_key
+from clonos.operators.steps.awaited_events import Cancel, Event
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_chain import KeyChain
 from clonos.replay.key_steps import KeyState, KeyStep, StepEvent, state_json
@@ -176,9 +177,18 @@ def head_lines(step: KeyStep) -> Iterator[str]:
         yield f"a timer or a watermark at {step.step}"
     for number, record in step.records:
         if step.event is StepEvent.EVENT:
-            yield f"the event {record.name!r} at {step.step}: {shown(record.value)}"
+            yield _event_line(record, step.step)
         else:
             yield f"{'a record' if number is None else f'record {number:,}'} at {step.step}: {shown(record)}"
+
+
+def _event_line(record: Any, step: str) -> str:
+    """Returns the text of an event, a cancellation, or what redaction has left of one."""
+    if isinstance(record, Event):
+        return f"the event {record.name!r} at {step}: {shown(record.value)}"
+    if isinstance(record, Cancel):
+        return f"a cancellation at {step}: {shown(record.value)}"
+    return f"an event at {step}: {shown(record)}"
 
 
 def step_lines(step: KeyStep, shown_before: dict[str, Sequence[ChatMessage]]) -> Iterator[str]:

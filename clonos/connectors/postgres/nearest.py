@@ -153,7 +153,7 @@ def nearest(
     """Nearest neighbours in a table of PostgreSQL with pgvector, as a service for the functions of steps.
 
     It is called with a list or a tuple of numbers, and the parameters of ``where=`` by name. It returns up to ``k``
-    rows as dicts, the nearest one first, each with its ``distance``. The call is recorded: a replay returns the same
+    rows that have a vector, as dicts, the nearest one first, each with its ``distance``. The call is recorded: a replay returns the same
     rows and asks nothing.
 
     Args:
@@ -183,10 +183,10 @@ def nearest(
         raise InvalidConnector(CONNECTOR, f"columns is {columns!r:.80}", advice)
     name = partial(identifier, CONNECTOR)
     selected = ", ".join(map(name, columns))
-    condition = f" WHERE ({where})" if where else ""
+    condition = f" AND ({where})" if where else ""
     sql = (
         f"SELECT {selected}, {name(column)} {OPERATORS[metric]} %({VECTOR})s AS {DISTANCE}"
-        f" FROM {name(table)}{condition} ORDER BY {DISTANCE} LIMIT {k}"
+        f" FROM {name(table)} WHERE {name(column)} IS NOT NULL{condition} ORDER BY {DISTANCE} LIMIT {k}"
     )
     search = VectorSearch(PostgresAddress(CONNECTOR, dsn, password), table, sql)
     return Service(search.find, f"{CONNECTOR} {table}", False, False, None, search.request, ())

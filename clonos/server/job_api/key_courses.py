@@ -65,6 +65,8 @@ def _replayed(record: Path, step: str, key: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "clonos.cli", "replay", str(record), f"--key={key}", "--format", "json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_S, check=False)
+    except ValueError:  # a NUL, or half of a surrogate pair
+        raise CourseUnknown(f"the key {key!r:.100} cannot be passed to a command.") from None
     except subprocess.TimeoutExpired:
         raise CourseUnknown(f"the replay of {record.parent.name} has not ended within {REPLAY_S:.0f} s.") from None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import json_text
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CONNECTOR = "frames.state"
+NO_KEY: Final = object()
+"""In place of the key of a row that has none."""
 
 
 class CheckpointedTask(NamedTuple):
@@ -103,7 +105,7 @@ def rows_of_task(
     image = image_of_task(read_object, task)
     began(_row_count(image, step))
     for state, key, value in entries_of_step(image, step):
-        yield StateRow(task.task, state, json_text(key), json_text(value))
+        yield StateRow(task.task, state, json_text(None if key is NO_KEY else key), json_text(value))
 
 
 def image_of_task(read_object: Callable[[str], Iterable[bytes | memoryview]], task: CheckpointedTask) -> StateImage:
@@ -121,7 +123,7 @@ def image_of_task(read_object: Callable[[str], Iterable[bytes | memoryview]], ta
 
 
 def entries_of_step(image: StateImage, step: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the state of a step as (state, key, value): its tables by key, then rows, whose key is None.
+    """Yields the state of a step as (state, key, value): its tables by key, then rows, whose key is ``NO_KEY``.
 
     A key of several columns is a list; the value of a table in columns is a dict by column.
     """
@@ -136,7 +138,7 @@ def entries_of_step(image: StateImage, step: str) -> Iterator[tuple[str, Any, An
     for name, rows in image.stores.items():
         if (state := _state_of(name, step)) is not None:
             for row in rows_in(rows):
-                yield state, None, row
+                yield state, NO_KEY, row
 
 
 def _row_count(image: StateImage, step: str) -> int:

@@ -55,6 +55,11 @@ def test_the_rows_with_the_nearest_vectors_come_with_their_distance(passages: Po
     )
 
 
+def test_a_row_without_a_vector_is_no_neighbour(passages: PostgresServer) -> None:
+    passages.run("INSERT INTO passages VALUES (4, 'en', 0, NULL)")
+    assert ids_of(searching(passages, k=4, where="language = 'en' OR id < 4")([1, 0])) == [1, 3, 2]
+
+
 def test_a_condition_has_parameters(passages: PostgresServer) -> None:
     search = searching(passages, where="language = %(language)s AND id <> 10 %% 7")
     assert ids_of(search([0.0, 1.0], language="en")) == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,7 @@ from clonos.core.checkpoint.snapshot import encode_snapshot
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.io.store.store import OBJECTS, CheckpointStore
-from clonos.job.checkpointed_state import CheckpointedState
+from clonos.job.checkpointed_state import CheckpointedState, StateNotTabular
 from clonos.job.stored_state import CheckpointRemoved, StateLocation, StateLost, StateUnknown
 from tests.unit.inflight.samples import snapshot
 from tests.unit.operators.driver import Given, Outbox, Run
@@ -28,10 +29,10 @@ from tests.unit.operators.driver import Given, Outbox, Run
 class Store:
     """Store of a job that counts by key in two tasks. Each checkpoint has read one record more of each key."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: Callable[[int], int | None] = int) -> None:
         graph = JobGraph("job")
         numbers = graph.source(Given([number % 4 for number in range(100)]))
-        numbers.key_by(lambda number: number).count(name="count").sink(Outbox())
+        numbers.key_by(key).count(name="count").sink(Outbox())
         self.run = Run(graph.compile(Options(), parallelism=2))
         self.folder, self.store = folder, CheckpointStore(str(folder))
         self.record = self.store.open_job("job")
@@ -182,3 +183,42 @@ def test_an_unknown_state_is_refused_with_those_that_there_are(
     store.complete(1)
     with pytest.raises(StateUnknown, match=known):
         CheckpointedState(StateLocation(str(store.folder), None), step, name).get(1)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("a", 1), (b"a", 2)],
+        [(1, 1), (1.0, 2)],
+        [("a", True), ("b", 1)],
+        [("a", {"x": 1}), ("b", {"x": 1, "y": None})],
+        [("a", 2**53 + 1), ("b", 0.5)],
+        [("a", {1})],
+    ],
+    ids=str,
+)
+def test_a_table_is_refused_that_would_change_a_value(entries: list[tuple[Any, Any]], store: Store) -> None:
+    store.complete(1)
+    state = _state(store)
+    state.items = lambda: iter(entries)  # type: ignore[method-assign]
+    with pytest.raises(StateNotTabular, match=r"the state count/state is not a table, because .*items\(\)"):
+        state.table()
+
+
+def test_dicts_of_the_same_fields_are_columns_of_a_table(store: Store) -> None:
+    store.complete(1)
+    state = _state(store)
+    state.items = lambda: iter([(("a", "b"), {"x": 1, "y": None}), (("a", "c"), {"x": None, "y": [1]})])  # type: ignore[method-assign]
+    assert state.table().to_pylist() == [
+        {"key": ["a", "b"], "x": 1, "y": None},
+        {"key": ["a", "c"], "x": None, "y": [1]},
+    ]
+
+
+def test_a_key_that_is_none_is_no_row_without_a_key(tmp_path: Path) -> None:
+    store = Store(tmp_path / "none", key=lambda number: number or None)
+    store.complete(1)
+    state = _state(store)
+    assert {key for key, _ in state.items()} == {None, 1, 2, 3}
+    assert state.get(None) == dict(state.items())[None]
+    assert state.get(0) is None

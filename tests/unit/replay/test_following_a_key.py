@@ -270,7 +270,9 @@ def test_the_state_of_an_agent_is_shown_as_a_conversation(tmp_path: Path) -> Non
 
 
 def test_a_cancelled_call_is_shown_with_the_error_that_it_got(tmp_path: Path) -> None:
-    cancel, cancelled = followed(record_conversations(tmp_path, rows=[*TEXTS[3:], Cancel("enough")]), "8").steps
+    found = followed(record_conversations(tmp_path, rows=[*TEXTS[3:], Cancel("enough")]), "8")
+    cancel, cancelled = found.steps
+    assert "a cancellation at replies: 'enough'" in str(found).splitlines()
     assert cancel.event is StepEvent.EVENT
     assert cancelled.error == "CallCancelled: the call was cancelled: 'enough'"
     assert [call.error for call in cancelled.calls] == [cancelled.error]
