@@ -153,8 +153,8 @@ def nearest(
     """Nearest neighbours in a table of PostgreSQL with pgvector, as a service for the functions of steps.
 
     It is called with a list or a tuple of numbers, and the parameters of ``where=`` by name. It returns up to ``k``
-    rows that have a vector, as dicts, the nearest one first, each with its ``distance``. The call is recorded: a replay returns the same
-    rows and asks nothing.
+    rows that have a vector, as dicts, the nearest one first, each with its ``distance``. The call is recorded: a replay
+    returns the same rows and asks nothing.
 
     Args:
         dsn: the database, as ``postgresql://user@host/database`` or ``host=... dbname=...``; or a secret with that.

@@ -215,7 +215,7 @@ def test_dicts_of_the_same_fields_are_columns_of_a_table(store: Store) -> None:
     ]
 
 
-def test_a_key_that_is_none_is_no_row_without_a_key(tmp_path: Path) -> None:
+def test_the_key_none_has_an_entry_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path / "none", key=lambda number: number or None)
     store.complete(1)
     state = _state(store)
