@@ -169,6 +169,7 @@ class _Course:
     def _converse(self) -> str:
         """Returns how it has ended. Raises: CallCancelled."""
         while self._turns < self._root.turns_max:
+            asked = self._agent
             self._reply = self._ask()
             self._left = deque(self._reply.tool_calls)
             if not self._left:
@@ -178,6 +179,9 @@ class _Course:
             while self._left:
                 answer = self._answer(self._left[0])
                 self._messages.append(self._left.popleft().result(answer))
+                if self._agent is not asked:
+                    self._leave(f"not called: {self._agent.name} has the conversation now")
+                    self._left.clear()
         self._leave(f"not called: this was the last of {self._turns} turns")
         return TURNS
 

@@ -53,5 +53,5 @@ def _notify(approval: Approval, notify: Callable[[Approval], object]) -> None:
     def perform(_key: str) -> None:
         notify(approval)
 
-    asked = approval.event, approval.key, msgspec.to_builtins(dict(approval.arguments))
+    asked = approval.event, approval.key, msgspec.to_builtins(dict(approval.arguments), order="deterministic")
     recorded_call(f"{approval.tool}.notify", lambda: asked, perform)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
@@ -122,11 +123,14 @@ class Tool(Generic[P, R]):
     def refusal(self, arguments: Mapping[str, Any], key: Any) -> str | None:
         """Awaits the approval of a call, if it needs one. Returns what the model sees of a refusal, else None.
 
-        Raises: CallCancelled; errors of ``approve`` and ``notify``.
+        Raises: ToolInvalid: ``approve`` returns no name; CallCancelled; errors of ``approve`` and ``notify``.
         """
-        event = self.approve(**arguments) if callable(self.approve) else self.name if self.approve else None
-        if not event:
+        approve = self.approve
+        event: object = approve(**arguments) if callable(approve) else self.name if approve else None
+        if event is None:
             return None
+        if not isinstance(event, str) or not event:
+            raise ToolInvalid(self.name, f"approve= returned {event!r:.80}, expected the name of an event, or None")
         return refusal_of(Approval(event, key, self.name, arguments), self.approve_within, self.notify)
 
     def shown(self, arguments: Mapping[str, Any], key: Any) -> str:
@@ -150,7 +154,7 @@ class Tool(Generic[P, R]):
             return f"error: {type(error).__name__}: {error}"
         if found is None:
             return DONE
-        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        return found if isinstance(found, str) else _as_json(found)
 
 
 @overload
@@ -213,7 +217,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 
 def _identity(*args: Any, **kwargs: Any) -> object:
-    return msgspec.to_builtins((args, tuple(sorted(kwargs.items()))))
+    return msgspec.to_builtins((args, tuple(sorted(kwargs.items()))), order="deterministic")
+
+
+def _as_json(found: object) -> str:
+    """Returns what the model sees of a result: as JSON, the same in each process, or that it has no such form."""
+    try:
+        plain = msgspec.to_builtins(found, str_keys=True, order="deterministic")
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{DONE}, but the result cannot be shown as JSON: {error}"
 
 
 def _fields_of(tool: str, function: Callable[..., Any], key: str | None) -> dict[str, tuple[Any, bool]]:

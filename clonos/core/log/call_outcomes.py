@@ -217,10 +217,16 @@ def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
         arguments = decode_value(encode_value(reduced[1]))
         assert isinstance(arguments, tuple)
         rebuilt = found(*arguments)
-        is_equal = (str(rebuilt), _attributes(rebuilt)) == (str(exception), _attributes(exception))
+        is_equal = str(rebuilt) == str(exception) and _has_equal_attributes(rebuilt, exception)
     except Exception:  # noqa: BLE001  code of the user's class, or the codec, refused
         return None
     return arguments if is_equal else None
+
+
+def _has_equal_attributes(one: Exception, other: Exception) -> bool:
+    """Returns whether two exceptions have equal attributes, or attributes with equal bytes: a NaN equals no other."""
+    attributes, others = _attributes(one), _attributes(other)
+    return attributes == others or encode_value(attributes) == encode_value(others)
 
 
 def _decode_rebuilt(rest: bytes) -> Exception:

@@ -107,7 +107,7 @@ def test_an_agent_calls_tools_until_the_model_replies_and_has_the_conversation_a
     ]
     assert first["temperature"] == 0.5
     assert [each["function"]["name"] for each in first["tools"]] == ["find", "refund"]
-    assert shown(server) == ['{"order":7,"cents":900}', "refunded"]
+    assert shown(server) == ['{"cents":900,"order":7}', "refunded"]
     assert [message["role"] for message in state.messages] == ["user", *["assistant", "tool"] * 2, "assistant"]
     assert (state.agent, state.prompt_tokens, state.completion_tokens) == ("agent", 21, 15)
     state, _ = run(helper, "Thanks.", state)
@@ -218,6 +218,16 @@ def test_an_agent_hands_over_and_the_other_one_has_the_next_records_too(server: 
     assert names == [["find", "hand_over_to_billing"], *[["refund"]] * 3]
 
 
+def test_calls_that_follow_a_hand_over_are_not_made_by_the_other_agent(server: ModelServer) -> None:
+    shop = Shop()
+    billing = ai.agent(model_of(server), name="billing", tools=[shop.refund])
+    triage = ai.agent(model_of(server), name="triage", tools=[shop.find], handovers=[billing])
+    server.script.append(calls(("hand_over_to_billing", {}), ("refund", {"order": 7})))
+    run(triage, "?")
+    assert shown(server) == ["billing has the conversation now", "not called: billing has the conversation now"]
+    assert not shop.made
+
+
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
@@ -277,7 +287,7 @@ def test_a_cancelled_agent_replies_so_and_its_conversation_may_go_on(server: Mod
     assert (reply.ended, reply.turns) == ("cancelled", 1)
     assert [entry[0] for entry in shop.made] == ["find"]
     run(helper, "Hello?", state)
-    assert shown(server) == ['{"order":7,"cents":900}', "not called: the call was cancelled: 'gone'"]
+    assert shown(server) == ['{"cents":900,"order":7}', "not called: the call was cancelled: 'gone'"]
 
 
 def test_a_record_is_a_text_or_has_one_and_a_result_is_chosen(server: ModelServer) -> None:

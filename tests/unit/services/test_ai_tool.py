@@ -127,6 +127,43 @@ def test_a_call_of_the_same_tool_is_recorded_and_a_successor_gets_its_outcome() 
     assert receipt(Item("pot"), date(2026, 12, 1)) == Receipt(3, date(2026, 12, 1))
 
 
+def test_a_set_is_the_same_argument_and_the_same_result_in_each_process() -> None:
+    made: list[object] = []
+
+    @ai.tool
+    def sorts(numbers: set[int]) -> set[int]:
+        made.append(numbers)
+        return numbers
+
+    one, other = {0, 8}, {8, 0}
+    assert list(one) != list(other), "they differ as those of two hash seeds do"
+    recorder = FakeRecorder()
+    with running(recorder):
+        assert sorts.shown({"numbers": other}, "17") == "[0,8]"
+    with running(recorder.successor()):
+        assert sorts.shown({"numbers": one}, "17") == "[0,8]"
+    assert made == [other]
+
+
+def test_a_result_without_a_form_in_json_is_no_null_for_the_model() -> None:
+    @ai.tool
+    def score(of: str) -> dict[str, float]:
+        return {"score": float(of)}
+
+    assert score.shown({"of": "1.5"}, "17") == '{"score":1.5}'
+    for each in ("nan", "inf", "-inf"):
+        assert score.shown({"of": each}, "17").startswith("done, but the result cannot be shown as JSON: ")
+
+
+def test_an_empty_name_of_an_event_approves_no_call() -> None:
+    @ai.tool(effect=True, approve=lambda note: note)
+    def pay(note: str) -> None: ...
+
+    assert pay.refusal({"note": None}, "17") is None
+    with pytest.raises(ai.ToolInvalid, match="approve= returned '', expected the name of an event"):
+        pay.refusal({"note": ""}, "17")
+
+
 def test_an_effect_in_doubt_is_resolved_by_the_external_system_and_not_shown_to_the_model() -> None:
     made: list[str] = []
 

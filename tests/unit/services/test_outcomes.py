@@ -27,7 +27,8 @@ from clonos.core.model.code_location import FRAMES_MAX, user_frames, user_frames
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.task_failure import failure_of
-from clonos.core.values import encode_value
+from clonos.core.values import encode_value, register
+from clonos_services.awaiting import CallCancelled
 
 
 class Banned(Exception):
@@ -113,6 +114,19 @@ def test_an_exception_that_cannot_be_encoded_is_replaced_by_a_description(error:
     assert isinstance(described, RecordedError)
     assert (described.service, described.text) == ("ask", str(error))
     assert described.type_name.endswith(type(error).__qualname__)
+
+
+@register
+@dataclass(eq=False)
+class Why:
+    score: float
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"score": float("nan")}, Why(1.5)], ids=repr)
+def test_an_exception_is_raised_as_itself_although_its_value_equals_no_copy(value: object) -> None:
+    with pytest.raises(CallCancelled) as raised:
+        decode_outcome(encode_outcome("event", CallCancelled(value)))
+    assert encode_value(raised.value.value) == encode_value(value)
 
 
 def test_an_exception_with_extra_attributes_is_replaced_by_a_description() -> None:
