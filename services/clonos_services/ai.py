@@ -28,7 +28,8 @@ from clonos.io.local.reply_cache import CacheUnusable, ReplyCache
 from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
 from clonos_services.ai_approval import Approval
 from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
-from clonos_services.ai_tool import Tool, ToolError, ToolInvalid, tool
+from clonos_services.ai_shown import ToolError
+from clonos_services.ai_tool import Tool, ToolInvalid, tool
 from clonos_services.calls import Cost, recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
 from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage

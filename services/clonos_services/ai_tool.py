@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
@@ -20,7 +19,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.system.json_decoders import decoder_of
 from clonos.io.system.wall_clock import Timedelta
 from clonos_services.ai_approval import Approval, Approve, refusal_of
-from clonos_services.awaiting import CallCancelled
+from clonos_services.ai_shown import DONE, ErrorShown, ShownService, ToolError, as_json
 from clonos_services.service import KEY_PARAMETER, Service
 
 P = ParamSpec("P")
@@ -31,9 +30,6 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 ARGUMENTS: Final = re.compile(r"^ *Args:\n((?: +\S.*\n?|\n)*)", re.MULTILINE)
 ARGUMENT: Final = re.compile(r"\*{0,2}(\w+)(?: \([^)]*\))?: *(.*)")
-DONE: Final = "done"
-"""What the model sees of a tool that returns None."""
-
 REFERENCE: Final = "#/$defs/{name}"
 
 
@@ -45,12 +41,6 @@ class ToolInvalid(JobError):
 
     def __str__(self) -> str:
         return f"the function {self.tool} cannot be a tool: {self.problem}."
-
-
-class ToolError(Exception):
-    """Error that a tool raises for the model, which sees its text: nothing has happened, and the conversation goes on.
-
-    Any other error of a tool with an effect ends the call of the agent, because the effect may have taken place."""
 
 
 class ArgumentsInvalid(Exception):
@@ -78,6 +68,8 @@ class Tool(Generic[P, R]):
     def __init__(self, function: Callable[P, R], name: str, service: Service[P, R], options: ToolOptions) -> None:
         functools.update_wrapper(self, function)
         self.name, self.service = name, service
+        resolving = service.effect, service.idempotent, service.reconcile
+        self._shown = ShownService(function, name, *resolving, service.request, service.raises)
         if not NAME.fullmatch(name):
             raise ToolInvalid(name, "its name is not 1 to 64 letters, digits, _ and -. Give name=")
         self.key_parameter = key = options.get("key")
@@ -141,20 +133,13 @@ class Tool(Generic[P, R]):
         named: dict[str, Any] = dict(arguments)
         if self.key_parameter is not None:
             named[self.key_parameter] = key
-        called: Callable[..., Any] = self.service
-        try:
-            found = called(**named)
-        except ToolError as error:
-            return f"error: {error}"
-        except (JobError, CallCancelled):
-            raise
-        except Exception as error:
-            if self.has_effect:
-                raise
-            return f"error: {type(error).__name__}: {error}"
+        called: Callable[..., Any] = self._shown
+        found = called(**named)
+        if isinstance(found, ErrorShown):
+            return f"error: {found.text}"
         if found is None:
             return DONE
-        return found if isinstance(found, str) else _as_json(found)
+        return found if isinstance(found, str) else as_json(found)
 
 
 @overload
@@ -218,15 +203,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 def _identity(*args: Any, **kwargs: Any) -> object:
     return msgspec.to_builtins((args, tuple(sorted(kwargs.items()))), order="deterministic")
-
-
-def _as_json(found: object) -> str:
-    """Returns what the model sees of a result: as JSON, the same in each process, or that it has no such form."""
-    try:
-        plain = msgspec.to_builtins(found, str_keys=True, order="deterministic")
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"{DONE}, but the result cannot be shown as JSON: {error}"
 
 
 def _fields_of(tool: str, function: Callable[..., Any], key: str | None) -> dict[str, tuple[Any, bool]]:

@@ -84,12 +84,12 @@ class Service(Generic[P, R]):
             takes_key = self.takes_key if function is self.function else _takes_key(function)
             if takes_key:
                 named.setdefault(KEY_PARAMETER, key)
-            return self._outcome(function(*args, **named))
+            return self._outcome(lambda: function(*args, **named))
 
         def reconcile(key: str) -> object:
             asked = getattr(_stand_ins.get(self.name), "reconcile", self.reconcile)
             assert asked is not None, self.name
-            return self._outcome(asked(key, *args, **kwargs))
+            return self._outcome(lambda: asked(key, *args, **kwargs))
 
         def identify() -> object:
             if self.request is not None:
@@ -116,7 +116,8 @@ class Service(Generic[P, R]):
         for exception_class in self.raises:
             declare_exception(exception_class)
 
-    def _outcome(self, returned: object) -> object:
+    def _outcome(self, call: Callable[[], object]) -> object:
+        returned = call()
         if isinstance(returned, BaseException):  # a recorded exception would be raised
             raise ServiceInvalid(self.name, f"it returned {returned!r}. Raise it, or return plain values.")
         return returned

@@ -196,7 +196,7 @@ def decode_outcome(encoded: bytes) -> object:
 
 def _encode_exception(service: str, exception: Exception, bytes_max: int) -> bytes:
     module, name = type(exception).__module__, type(exception).__qualname__
-    text, notes, frames = _shortened(_text_of(exception)), _notes_of(exception), _frames_of(exception)
+    text, notes, frames = error_text(exception), _notes_of(exception), _frames_of(exception)
     arguments = _rebuilding_arguments(exception)
     if arguments is not None:
         encoded = _REBUILT + encode_value((service, module, name, arguments, text, notes, frames))
@@ -272,6 +272,11 @@ def _fields(rest: bytes, types: tuple[type, ...]) -> tuple[Any, ...]:
 
 def _attributes(exception: Exception) -> dict[str, object]:
     return {name: value for name, value in vars(exception).items() if not name.startswith("__")}
+
+
+def error_text(exception: Exception) -> str:
+    """Returns the text of an exception as outcomes have it: at most 4,096 characters, which can be encoded."""
+    return _shortened(_text_of(exception))
 
 
 def _text_of(exception: Exception) -> str:

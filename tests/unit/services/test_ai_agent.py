@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -168,6 +169,40 @@ def test_wrong_arguments_and_errors_of_tools_are_shown_to_the_model(server: Mode
         "error: order 1 is not paid",
     ]
     assert [entry[:3] for entry in shop.made] == [("find", 0), ("refund", KEY, 1)]
+
+
+def test_a_later_attempt_sees_the_errors_of_tools_that_an_earlier_one_saw(server: ModelServer) -> None:
+    shop = Shop()
+    fails = [LookupError("the shop does not answer"), ai.ToolError("the bank is closed")]
+
+    @ai.tool
+    def find(order: int) -> int:
+        if fails:
+            raise fails[0]
+        return 700
+
+    @ai.tool(effect=True)
+    def book(order: int) -> str:
+        if fails:
+            raise fails[1]
+        return "booked"
+
+    helper = ai.agent(model_of(server), tools=[find, book, shop.refund])
+    broken = [{"id": "t", "type": "function", "function": {"name": "find", "arguments": "{oops"}}]
+    server.script.append(calls(("find", {"order": 7}), ("book", {"order": 7})))
+    server.script += [calls(("refund", {"order": 7})), sends(None, finish_reason="tool_calls", tool_calls=broken)]
+    reported: dict[bytes, bytes] = {}
+    first = life(reported)
+    with first.attempt(0, get_ident) as begin:
+        begin()
+        with pytest.raises(ai.ReplyInvalid):
+            helper(KEY, None, "?")
+    fails.clear()
+    with first.attempt(1, get_ident) as begin:
+        begin()
+        helper(KEY, None, "?")
+    assert shown(server) == ["error: LookupError: the shop does not answer", "error: the bank is closed", "refunded"]
+    assert len(shop.made) == 1
 
 
 def test_an_effect_that_may_have_taken_place_ends_the_call(server: ModelServer) -> None:
