@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -83,7 +84,7 @@ class PackedVectors(NamedTuple):
 
 class _Vector(msgspec.Struct):
     index: int
-    embedding: list[float] | str
+    embedding: list[int | float] | str
 
 
 class _Vectors(msgspec.Struct):
@@ -273,10 +274,15 @@ def _numbers(each: _Vector, precision: Precision) -> bytes:
         if len(packed) % 4:
             raise Unusable(f"vector {each.index} has {len(packed)} bytes, which are no float32")
     else:
-        packed = _layout(precision, len(sent)).pack(*sent)
+        try:
+            packed = _layout(precision, len(sent)).pack(*sent)
+        except struct.error as error:
+            raise Unusable(f"vector {each.index} has an integer that no float64 holds") from error
     numbers = _layout(precision, len(packed) // Struct(NUMBER[precision]).size).unpack(packed)
     if not numbers or not all(map(math.isfinite, numbers)):
         raise Unusable(f"vector {each.index} is empty, or has a number that is not finite")
+    if isinstance(sent, list) and list(numbers) != sent:  # of int and float, Python compares the exact values
+        raise Unusable(f"vector {each.index} has an integer that no float64 holds exactly")
     return packed
 
 

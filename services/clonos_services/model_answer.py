@@ -16,7 +16,8 @@ from clonos.io.system.json_decoders import decoder_of
 SHOWN_CHARACTERS_MAX: Final = 200
 
 Sent = TypeVar("Sent")
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)] | None
+"""Number as a server sends it: some write 5.0 for 5, or null for what they do not count."""
 
 
 class ModelCallInvalid(JobError):
@@ -56,15 +57,15 @@ class Usage:
 
 
 class _Details(msgspec.Struct):
-    cached_tokens: Count | None = None
+    cached_tokens: Count = None
 
 
 class UsageSent(msgspec.Struct):
     """Tokens of a reply, as a server sends them."""
 
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-    total_tokens: Count = 0
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
+    total_tokens: Count = None
     prompt_tokens_details: _Details | None = None
 
 
@@ -95,16 +96,23 @@ def explained(content: bytes, url: str, model: str) -> Iterator[None]:
 
 
 def usage_of(sent: UsageSent | None) -> Usage:
-    """Returns the tokens that a server has sent with a reply."""
+    """Returns the tokens that a server has sent with a reply. Raises: Unusable: they are no whole numbers."""
     if sent is None:
         return Usage()
-    cached = (sent.prompt_tokens_details.cached_tokens if sent.prompt_tokens_details else 0) or 0
-    return Usage(sent.prompt_tokens, sent.completion_tokens, sent.total_tokens, min(cached, sent.prompt_tokens))
+    prompt = _whole(sent.prompt_tokens)
+    cached = _whole(sent.prompt_tokens_details.cached_tokens if sent.prompt_tokens_details else None)
+    return Usage(prompt, _whole(sent.completion_tokens), _whole(sent.total_tokens), min(cached, prompt))
+
+
+def _whole(count: float | None) -> int:
+    if isinstance(count, float) and not count.is_integer():
+        raise Unusable(f"it has used {count} tokens")
+    return int(count or 0)
 
 
 def usage_in(content: bytes) -> Usage:
     """Returns the tokens of a reply that may be unusable otherwise; zeros if it does not say."""
     try:
         return usage_of(decoder_of(_Used).decode(content).usage)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unusable):
         return Usage()

@@ -17,14 +17,14 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_client import pieces_to
 from clonos.io.http.http_errors import redacted_url
 from clonos.io.local.reply_cache import ReplyCache
-from clonos_services.http_response import Response
+from clonos_services.http_response import Headers, Response
 from clonos_services.http_session import Session, is_transported
-from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, explained, usage_in
+from clonos_services.key_mask import KeyMask
+from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Unusable, explained, usage_in
 from clonos_services.model_limits import ModelLimits
-from clonos_services.model_stream import STREAMED, Showing, whole_body
+from clonos_services.model_stream import STREAMED, Showing, whole_reply
 
 OPENAI: Final = "https://api.openai.com/v1"
-MASK: Final = b"***"
 CACHE_SIZE: Final = 10_000
 DIGEST_BYTES: Final = 16
 MASKED_CHARACTERS_MIN: Final = 16
@@ -100,20 +100,23 @@ class ModelEndpoint:
         """Sends one request; returns the body of the reply, whole and without the key."""
         self.limits.begin(self.model)
         key = self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()
+        mask = KeyMask(key if key and len(key) >= MASKED_CHARACTERS_MIN else "")
         headers = {"authorization": f"Bearer {key}"} if key else None
         if showing is None:
             found = self.session.post(self.base_url + path, headers=headers, json=asked, intent=False)
         else:
-            showing.secret = key if key and len(key) >= MASKED_CHARACTERS_MIN else ""
+            showing.mask = mask
             with pieces_to(showing.take):
                 parts = {**asked, **STREAMED}
                 found = self.session.post(self.base_url + path, headers=headers, json=parts, intent=False)
-            if found.ok:
-                with explained(found.content, self.shown_url(path), self.model):
-                    found = replace(found, content=whole_body(found.content))
-        content = _masked(found, key or "").raise_for_status().content
-        self.limits.end(self.model, usage_in(content))
-        return content
+        if not found.ok:
+            _masked_error(found, KeyMask(key or "")).raise_for_status()
+        reply = whole_reply(found.content, mask)
+        self.limits.end(self.model, usage_in(reply.body))
+        with explained(reply.excerpt, self.shown_url(path), self.model):
+            if reply.problem:
+                raise Unusable(reply.problem)
+        return reply.body
 
 
 def endpoint_of(
@@ -163,9 +166,7 @@ def reply_cache(path: str | Path, *, size: int = CACHE_SIZE, ttl: float | None =
     return ReplyCache(str(Path(path).absolute()), size, ttl)
 
 
-def _masked(response: Response, key: str) -> Response:
-    """Returns a response that does not repeat the key."""
-    if not key or (response.ok and len(key) < MASKED_CHARACTERS_MIN):
-        return response
-    content = response.content.replace(key.encode(), MASK)
-    return replace(response, content=content, reason=response.reason.replace(key, MASK.decode()))
+def _masked_error(response: Response, mask: KeyMask) -> Response:
+    """Returns a response of which an error may show the text: it does not repeat the key."""
+    content = mask.body(response.text.encode())
+    return replace(response, content=content, headers=Headers(), reason=mask.whole(response.reason))

@@ -57,14 +57,28 @@ OPT_IN_ENCODINGS: Final = ("br", "zstd")
 
 _NO_RETRIES: Final = urllib3.Retry(False)
 
-_take_piece: ContextVar[Callable[[bytes], None]] = ContextVar("clonos_take_piece", default=lambda piece: None)
+
+def _drop(piece: bytes) -> None:
+    """Takes a piece of a reply that is not watched."""
+
+
+_take_piece: ContextVar[Callable[[bytes], None]] = ContextVar("clonos_take_piece", default=_drop)
 
 
 @contextmanager
 def pieces_to(take: Callable[[bytes], None]) -> Iterator[None]:
     """Passes the body of each reply to a request inside the context to ``take`` while it comes. An empty piece begins a
-    reply, in place of that of an earlier attempt. ``take`` must not raise."""
-    token = _take_piece.set(take)
+    reply, in place of that of an earlier attempt. Requests of ``take`` itself are not watched. ``take`` must not
+    raise."""
+
+    def taken(piece: bytes) -> None:
+        inside = _take_piece.set(_drop)
+        try:
+            take(piece)
+        finally:
+            _take_piece.reset(inside)
+
+    token = _take_piece.set(taken)
     try:
         yield
     finally:

@@ -117,6 +117,35 @@ def test_a_key_that_the_server_repeats_is_in_no_error_and_in_no_entry_of_the_log
     assert KEY not in repr(recorder.log) + repr(model)
 
 
+@pytest.mark.parametrize("slash", ["\\/", "\\\\/", "\\u002f", "\\u002F"])
+def test_a_key_that_the_server_escapes_is_in_no_error_and_in_no_reply(server: ModelServer, slash: str) -> None:
+    key = "sk/0123456789+abcdefghi"
+    refusal = sends(f"It is {key}.").body.replace(b"/", slash.encode())
+    server.script += [Answer(401, refusal), Answer(body=refusal)]
+    model = ai.chat("m", base_url=server.url, api_key=key, retries=0)
+    with pytest.raises(http.HttpStatusError, match=r"It is \*\*\*\.") as raised:
+        model("?")
+    assert "0123456789" not in str(raised.value)
+    assert model("?").text == "It is ***."
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 7.0, "completion_tokens": 5, "total_tokens": None}, ai.Usage(7, 5, 0)),
+        (
+            {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 1.0}},
+            ai.Usage(7, 0, 7, 1),
+        ),
+    ],
+)
+def test_numbers_of_tokens_may_be_null_or_whole_floats(
+    server: ModelServer, usage: dict[str, Any], counted: ai.Usage
+) -> None:
+    server.script.append(Answer(body=json.dumps({**completion("On it."), "usage": usage}).encode()))
+    assert ai.chat("m", base_url=server.url, retries=0)("?").usage == counted
+
+
 def test_a_key_that_is_no_header_is_refused_without_being_shown() -> None:
     with pytest.raises(http.HttpRequestInvalid) as raised:
         ai.chat("m", base_url="http://127.0.0.1:1", api_key=f"{KEY}\n{KEY}")("?")

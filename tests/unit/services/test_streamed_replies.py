@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clonos import ai, http
+from clonos.core.log.call_usage import MODEL_SPENT
 from clonos.core.ports.recorder import running
 from clonos.testing import Harness
 from tests.harnesses.fake_recorder import FakeRecorder
@@ -99,6 +100,67 @@ def test_a_reply_without_its_end_is_an_error(server: ModelServer, pieces: tuple[
         ai.chat("m", base_url=server.url, retries=0)("?", on_text=lambda text: None)
 
 
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        ({"content": f"It is {KEY}"},),
+        ({"content": f"It is {KEY[:9]}"}, {"content": KEY[9:]}),
+        ({"content": f"It is {KEY[:-1]}"},),
+        ({"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": f'{{"key": "{KEY}'}}]},),
+    ],
+)
+def test_a_reply_that_breaks_off_is_counted_and_its_error_has_no_part_of_the_key(
+    server: ModelServer, deltas: tuple[dict[str, Any], ...]
+) -> None:
+    words = streams(*deltas)
+    server.script.append(Answer(pieces=(*words[: len(deltas)], b"data: {\n\n", words[-2])))
+    recorder, prices = FakeRecorder(), {"input": 1_000, "output": 0}
+    with running(recorder), pytest.raises(ai.ReplyInvalid, match="malformed") as raised:
+        ai.chat("m", base_url=server.url, api_key=KEY, retries=0, prices=prices)("?", on_text=lambda text: None)
+    assert KEY[:9] not in str(raised.value) + repr(recorder.log)
+    assert recorder.metric_table.value(MODEL_SPENT, ("m", "USD")) == 0.007
+
+
+@pytest.mark.parametrize("line", [b": PROCESSING\n\n", b"event: message\n", b"\r\n"])
+def test_a_reply_in_pieces_may_begin_with_any_line(server: ModelServer, line: bytes) -> None:
+    server.script.append(Answer(pieces=(line, *streams({"content": "On the table."}))))
+    assert ai.chat("m", base_url=server.url, retries=0)("?", on_text=lambda text: None).text == "On the table."
+
+
+@pytest.mark.parametrize("places", [{}, {"index": 0}])
+def test_each_call_of_a_tool_is_one_also_if_the_server_does_not_number_them(
+    server: ModelServer, places: dict[str, int]
+) -> None:
+    parts: list[dict[str, Any]] = [
+        {**places, "id": "a", "function": {"name": "find", "arguments": '{"order"'}},
+        {**places, "id": "a", "function": {"name": "find", "arguments": ": 7"}},
+        {**places, "function": {"arguments": "}"}},
+        {**places, "id": "b", "function": {"name": "pay", "arguments": "{}"}},
+    ]
+    deltas = [{"tool_calls": parts[:1]}, {"tool_calls": parts[1:]}]
+    server.script.append(Answer(pieces=streams(*deltas, finish_reason="tool_calls")))
+    reply = ai.chat("m", base_url=server.url, retries=0)("?", on_text=lambda text: None)
+    assert reply.tool_calls == (ai.ToolCall("a", "find", {"order": 7}), ai.ToolCall("b", "pay", {}))
+
+
+def test_a_call_of_a_tool_with_neither_index_nor_id_is_an_error(server: ModelServer) -> None:
+    server.script.append(Answer(pieces=streams({"tool_calls": [{"function": {"name": "find", "arguments": "{}"}}]})))
+    with pytest.raises(ai.ReplyInvalid, match="a call of a tool has neither an index nor an id"):
+        ai.chat("m", base_url=server.url, retries=0)("?", on_text=lambda text: None)
+
+
+def test_a_function_that_publishes_by_http_gets_the_text_of_the_model_alone(server: ModelServer) -> None:
+    shown: list[str] = []
+
+    def publish(text: str) -> None:
+        shown.append(text)
+        http.post(f"{server.url}/screen", json={"text": text}, intent=False)
+
+    server.script += [Answer(pieces=streams({"content": "On it."})), Answer(pieces=streams({"content": "Published."}))]
+    assert ai.chat("m", base_url=server.url, retries=0)("?", on_text=publish).text == "On it."
+    assert shown == ["On it."]
+
+
 def test_a_function_that_cannot_show_does_not_cost_the_reply(
     server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,13 +180,22 @@ def test_a_function_that_cannot_show_does_not_cost_the_reply(
     assert "on_text= has raised an exception" in caplog.text
 
 
-def test_a_key_in_several_pieces_is_neither_logged_nor_shown_whole(server: ModelServer) -> None:
-    server.script.append(Answer(pieces=streams({"content": f"It is {KEY[:9]}"}, {"content": KEY[9:]})))
-    recorder, shown = FakeRecorder(), list[str]()
+def test_a_key_in_several_pieces_is_neither_logged_nor_shown_in_part(server: ModelServer) -> None:
+    texts, recorder, shown = SimpleQueue[str](), FakeRecorder(), list[str]()
+    has_new_text = iter([True, *[False] * 4])
+
+    def wait() -> None:
+        if next(has_new_text):
+            shown.append(texts.get(timeout=10))
+
+    words = streams({"content": f"It is {KEY[:9]}"}, {"content": KEY[9:]})
+    server.script.append(Answer(pieces=words, after_piece=wait))
     with running(recorder):
-        reply = ai.chat("m", base_url=server.url, api_key=KEY)("?", on_text=shown.append)
-    assert reply.text == shown[-1] == "It is ***"
-    assert KEY not in repr(recorder.log) + repr(shown)
+        reply = ai.chat("m", base_url=server.url, api_key=KEY)("?", on_text=texts.put)
+    assert reply.text == "It is ***"
+    assert [*shown, texts.get_nowait()] == ["It is ", "It is ***"]
+    assert texts.empty()
+    assert KEY not in repr(recorder.log)
 
 
 def test_a_later_attempt_begins_the_text_again(server: ModelServer) -> None:
