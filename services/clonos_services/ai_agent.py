@@ -51,12 +51,14 @@ class Conversation:
             the model with its calls of tools, and of tools. Instructions are not among them.
         prompt_tokens: tokens of all questions so far.
         completion_tokens: tokens of all replies so far.
+        approvals: how often an approval was asked for under each name of an event.
     """
 
     agent: str
     messages: list[dict[str, Any]]
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    approvals: dict[str, int] = field(default_factory=dict)
 
 
 @register
@@ -151,6 +153,7 @@ class _Course:
         self._root, self._key, self._before, self._team = root, key, before, root.team()
         self._agent = self._team.get(before.agent, root)
         self._messages = [*before.messages, {"role": "user", "content": question}]
+        self._approvals = dict(before.approvals)
         self._prompt_tokens = self._completion_tokens = self._turns = 0
         self._reply: ModelReply | None = None
         self._left = deque[ToolCall]()  # calls that the last reply asks for, and that have no answer yet
@@ -209,7 +212,7 @@ class _Course:
             arguments = tool.checked(call.arguments)
         except ArgumentsInvalid as error:
             return f"error: {error}"
-        refusal = tool.refusal(arguments, self._key)
+        refusal = tool.refusal(arguments, self._key, self._approvals)
         return tool.shown(arguments, self._key) if refusal is None else refusal
 
     def conversation(self, history_max: int) -> Conversation:
@@ -222,6 +225,7 @@ class _Course:
             self._messages[first:],
             self._before.prompt_tokens + self._prompt_tokens,
             self._before.completion_tokens + self._completion_tokens,
+            self._approvals,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 import msgspec
@@ -112,8 +112,10 @@ class Tool(Generic[P, R]):
         given = {name: getattr(found, name) for name in self._fields}
         return {name: value for name, value in given.items() if value is not msgspec.UNSET}
 
-    def refusal(self, arguments: Mapping[str, Any], key: Any) -> str | None:
+    def refusal(self, arguments: Mapping[str, Any], key: Any, asked: MutableMapping[str, int]) -> str | None:
         """Awaits the approval of a call, if it needs one. Returns what the model sees of a refusal, else None.
+
+        ``asked``: how often the conversation has asked under the name of each event. This question is added.
 
         Raises: ToolInvalid: ``approve`` returns no name; CallCancelled; errors of ``approve`` and ``notify``.
         """
@@ -123,7 +125,7 @@ class Tool(Generic[P, R]):
             return None
         if not isinstance(event, str) or not event:
             raise ToolInvalid(self.name, f"approve= returned {event!r:.80}, expected the name of an event, or None")
-        return refusal_of(Approval(event, key, self.name, arguments), self.approve_within, self.notify)
+        return refusal_of(Approval(event, key, self.name, arguments), asked, self.approve_within, self.notify)
 
     def shown(self, arguments: Mapping[str, Any], key: Any) -> str:
         """Calls the function; returns what the model sees of its result, or of its error.
@@ -180,9 +182,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
         idempotent: a call in doubt is made again, with the same key.
         reconcile: resolves a call in doubt: see ``service``.
         approve: the call waits for an ``Event`` of the key of the conversation. True: its name is that of the tool;
-            otherwise a function of the arguments returns the name, or None for a call that needs no approval. The value
-            of the event is True, or a dict whose "approved" is True; anything else refuses. The model is told a text,
-            or what the dict has as "reason".
+            otherwise a function of the arguments returns the name, or None for a call that needs no approval. A
+            conversation asks under each name once: later questions have " (2)", " (3)" and so on after it, and
+            ``notify`` gets that name. The value of the event is True, or a dict whose "approved" is True, and whose
+            "arguments", if it has them, are those of the call; anything else refuses. The model is told a text, or what
+            the dict has as "reason".
         approve_within: the length of time after which no answer is a refusal.
         notify: called with an ``Approval`` before the call waits, to ask people for it. It is one entry of the log, and
             may be made again if its process dies.

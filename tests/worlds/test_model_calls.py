@@ -88,11 +88,16 @@ def pay(question: str, part: int, idempotency_key: str = "") -> str:
     raise AssertionError("a stand-in pays")
 
 
+def asks_for(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A reply that asks for a call of a tool."""
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return completion(None, finish_reason="tool_calls", tool_calls=[{"id": "t", "function": function}])
+
+
 def test_agents_go_on_with_their_next_call_and_make_no_effect_twice_whatever_dies() -> None:
     asked: Counter[str] = Counter()
     paid: dict[str, str] = {}
-    found: list[str] = []
-    twice: list[str] = []
+    found, twice = list[str](), list[str]()
     repeated = 0
 
     def pay_once(question: str, part: int, idempotency_key: str) -> str:
@@ -117,8 +122,7 @@ def test_agents_go_on_with_their_next_call_and_make_no_effect_twice_whatever_die
         question, shown = messages[begins[-1]]["content"], len(messages) - begins[-1] - 1
         if shown == 2 * PAYMENTS:
             return completion(f"{len(begins)} {messages[-1]['content']}")
-        function = {"name": "pay", "arguments": json.dumps({"question": question, "part": shown // 2})}
-        return completion(None, finish_reason="tool_calls", tool_calls=[{"id": "t", "function": function}])
+        return asks_for("pay", {"question": question, "part": shown // 2})
 
     def make_job() -> Job:
         nonlocal repeated
@@ -179,15 +183,16 @@ def test_the_example_of_the_page_gives_each_ticket_to_its_team_whatever_dies(mon
 
 def test_the_agent_of_the_page_refunds_what_was_approved_whatever_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     page = example_of_the_page("agents", monkeypatch)
-    script = [("find_order", {"order": "a-7"}), ("refund", {"order": "a-7", "cents": 900})]
+    script: list[tuple[str, dict[str, Any]]] = [
+        ("find_order", {"order": "a-7"}),
+        ("refund", {"order": "a-7", "cents": 900}),
+    ]
 
     def answer(request: Any) -> dict[str, Any]:
         shown = [each["content"] for each in json.loads(request.body)["messages"] if each["role"] == "tool"]
         if len(shown) == len(script):
             return completion(shown[-1])
-        name, arguments = script[len(shown)]
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        return completion(None, finish_reason="tool_calls", tool_calls=[{"id": "t", "function": function}])
+        return asks_for(*script[len(shown)])
 
     def check(outputs: Outputs) -> None:
         assert [(row["reply"], row["tokens"]) for row in outputs.rows] == [("900 cents are refunded", 3 * TOKENS)]

@@ -269,6 +269,8 @@ def test_calls_that_follow_a_hand_over_are_not_made_by_the_other_agent(server: M
         (True, "refunded"),
         ({"approved": True}, "refunded"),
         ({"approved": "yes"}, "refused"),
+        ({"approved": True, "arguments": {"order": 7}}, "refunded"),
+        ({"approved": True, "arguments": {"order": 8}}, "refused: the approval is one of other arguments"),
         (False, "refused"),
         ("too much", "refused: too much"),
         ({"approved": False, "reason": "not ours"}, "refused: not ours"),
@@ -299,6 +301,51 @@ def test_a_tool_waits_for_an_approval_and_the_model_is_shown_a_refusal(
     run(helper, "?", reported=reported)
     assert shown(server) == [result]
     assert (len(asked), len(made), len(server.asked)) == (1, int(result == "refunded"), 2)
+
+
+@pytest.mark.parametrize("answered", ["late", "twice"])
+def test_an_answer_that_comes_late_or_twice_approves_no_other_call(server: ModelServer, answered: str) -> None:
+    made: list[int] = []
+    asked: list[str] = []
+
+    @ai.tool(effect=True, approve=True, approve_within="1s", notify=lambda approval: asked.append(approval.event))
+    def pay(cents: int) -> str:
+        made.append(cents)
+        return "paid"
+
+    late = AwaitTimeout("pay", "1s", False)
+    script = [calls(("pay", {"cents": 9})), sends("Done."), calls(("pay", {"cents": 90_000}))]
+    server.script += script
+    helper = ai.agent(model_of(server), tools=[pay])
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(EventAwaited) as awaited:
+        run(helper, "9", reported=reported)
+    reported[awaited.value.part] = encode_outcome("event", late if answered == "late" else True)
+    state, _ = run(helper, "9", reported=reported)
+    with pytest.raises(EventAwaited) as again:
+        run(helper, "90000", state)
+    assert (awaited.value.name, again.value.name, asked) == ("pay", "pay (2)", ["pay", "pay (2)"])
+    assert made == ([] if answered == "late" else [9])
+
+
+def test_an_approval_of_an_earlier_attempt_approves_no_other_arguments(server: ModelServer) -> None:
+    @ai.tool(effect=True, approve=True)
+    def pay(cents: int) -> str:
+        raise AssertionError
+
+    server.script.append(calls(("pay", {"cents": 9})))
+    helper = ai.agent(model_of(server), tools=[pay])
+    reported: dict[bytes, bytes] = {}
+    with pytest.raises(EventAwaited) as awaited:
+        run(helper, "?", reported=reported)
+    reported[awaited.value.part] = encode_outcome("event", True)
+    asked = {"pay": 0}
+    parts = life(reported)
+    with parts.attempt(1, get_ident) as begin:
+        begin()
+        with pytest.raises(EventAwaited, match=r"pay \(2\)"):
+            pay.refusal({"cents": 90_000}, KEY, asked)
+    assert asked == {"pay": 2}
 
 
 def test_a_call_needs_an_approval_that_depends_on_its_arguments(server: ModelServer) -> None:

@@ -159,9 +159,9 @@ def test_an_empty_name_of_an_event_approves_no_call() -> None:
     @ai.tool(effect=True, approve=lambda note: note)
     def pay(note: str) -> None: ...
 
-    assert pay.refusal({"note": None}, "17") is None
+    assert pay.refusal({"note": None}, "17", {}) is None
     with pytest.raises(ai.ToolInvalid, match="approve= returned '', expected the name of an event"):
-        pay.refusal({"note": ""}, "17")
+        pay.refusal({"note": ""}, "17", {})
 
 
 def test_an_effect_in_doubt_is_resolved_by_the_external_system_and_not_shown_to_the_model() -> None:
