@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from clonos.core.model.code_location import FRAMES_MAX, user_frames_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
+from clonos.core.ports.step_code import StepCode
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.row_errors import RecordError, field_missing
@@ -59,10 +60,10 @@ def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode()
 
 
-class Guard:
+class Guard(StepCode):
     """Runner of user code over the batches of one step."""
 
-    __slots__ = ("_step", "_is_aligned", "_collector", "_port", "fields")
+    __slots__ = ("_is_aligned", "_collector", "_port", "fields")
 
     def __init__(self, step: str, is_aligned: bool, collector: Collector, port: int | None) -> None:
         """Creates the guard of a step.
@@ -70,16 +71,11 @@ class Guard:
         ``is_aligned``: record i of the step's input comes from record i of the chain's. ``port``: the error output, if
         any.
         """
-        self._step = step
+        super().__init__(step)
         self._is_aligned = is_aligned
         self._collector = collector
         self._port = port
         self.fields: tuple[str, ...] = ()  # those that the step looks up in each record, if it was given names
-
-    @property
-    def step(self) -> str:
-        """Name of the step."""
-        return self._step
 
     @property
     def routes(self) -> bool:
@@ -156,16 +152,16 @@ class Guard:
 
     def _route_or_fail(self, error: BaseException, record: object, index: int | None, is_routable: bool) -> None:
         if self._port is not None and is_routable:
-            routed = RoutedError(self._step, _encodable(record), _error_text(error), _frames(error))
-            if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
+            routed = RoutedError(self.step, _encodable(record), _error_text(error), _frames(error))
+            if self._collector.routed_error(f"{self.step}: {routed.error}".encode("utf-8", "backslashreplace")):
                 self._collector.rows(self._port, [routed])
                 return
         chain_index = index if self._is_aligned else None
-        raise StepFailed(FailedAt(self._step, chain_index, shortened(record))) from error
+        raise StepFailed(FailedAt(self.step, chain_index, shortened(record))) from error
 
     def failed(self) -> StepFailed:
         """Creates the exception to raise for an error of a connector, which does not know its step."""
-        return StepFailed(FailedAt(self._step, None, ""))
+        return StepFailed(FailedAt(self.step, None, ""))
 
 
 def shortened(record: object) -> str:

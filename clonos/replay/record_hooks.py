@@ -59,7 +59,7 @@ class HookedGuard(Guard):
         self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: Sequence[Any] | None = None
     ) -> list[int]:
         """See ``Guard.run``."""
-        seen = HookedRows(rows, pairs, self._step, self._hook, None if self._chain is None else self._chain.first)
+        seen = HookedRows(rows, pairs, self.step, self._hook, None if self._chain is None else self._chain.first)
         return super().run(consume, seen, pairs)  # type: ignore[arg-type]
 
 

@@ -95,15 +95,17 @@ class ModelLimits:
     def end(self, model: str, usage: Usage) -> None:
         """Notes what a reply has used, inside a recorded call."""
         cost, currency = (self.tariff.cost(usage), self.tariff.currency) if self.tariff else (0.0, CURRENCY)
-        use = CallUse(model, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, cost, currency)
-        account = account_here()
-        if account is None:
-            _account_without_task.count([use])
+        here = account_here()
+        account = here or _account_without_task
+        tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        use = CallUse(model, *tokens, cost, currency, account.step)
+        if here is None:
+            account.count([use])
         else:
             note_use(use)
         if self.tokens_per_minute is not None:
-            owed_ns = usage.total_tokens * _share_ns(self.tokens_per_minute, (account or _account_without_task).tasks)
-            _pace_of(account or _account_without_task, model).put_off(monotonic_ns(), owed_ns)
+            owed_ns = usage.total_tokens * _share_ns(self.tokens_per_minute, account.tasks)
+            _pace_of(account, model).put_off(monotonic_ns(), owed_ns)
 
     def cost(self, usage: Usage) -> float:
         """Returns what tokens cost, 0 without prices."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.core.ports.step_code import package_of, step_of
 from clonos.core.wire.stack_messages import SampleTask, ShowThreads, StacksShown
 from clonos.operators.user_errors import RAISED
 from clonos_standby.slot.hang_watch import (
@@ -29,8 +30,6 @@ from clonos_standby.slot.hang_watch import (
     is_user_code,
     is_waiting,
     line_text,
-    package_of,
-    step_of,
 )
 from clonos_standby.slot.log_forwarding import THREAD_OF_CALL, THREAD_OF_TASK
 

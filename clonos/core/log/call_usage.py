@@ -4,17 +4,21 @@ The code of a call notes what it uses. The outcome of the call in the log has th
 exception, and the task counts them where the outcome arrives, live and in a replay. So what a logged call has used
 counts once, whatever dies; what a call without an entry has used is lost with its process.
 
-The counts are metrics, which are state of the task.
+The counts are metrics, which are state of the task. What counts towards a budget has the step, because a task
+may run several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Container, Iterable
 from contextvars import ContextVar
+from types import FrameType
 from typing import Final, NamedTuple
 
 from clonos.core.log.call_outcomes import OutcomeMalformed, encode_outcome, usage_part, with_usage
 from clonos.core.model.metric_series import Metric, MetricFamily, MetricKind, MetricSeries, MetricTable
+from clonos.core.ports.step_code import step_of
 from clonos.core.values import decode_value, encode_value
 
 MODEL_REQUESTS: Final = Metric(
@@ -29,13 +33,14 @@ MODEL_COST: Final = Metric(
 MODEL_SPENT: Final = Metric(
     MetricKind.GAUGE,
     "clonos_model_spent",
-    "Money that counts towards the part of the budget that this task has.",
-    ("model", "currency"),
+    "Money that counts towards the part of the budget of a step that this task has.",
+    ("model", "currency", "step"),
 )
 
 
 class CallUse(NamedTuple):
-    """Usage of one request. ``prompt_tokens`` has ``cached_tokens`` too. ``cost``: 0 without prices."""
+    """Usage of one request. ``prompt_tokens`` has ``cached_tokens`` too. ``cost``: 0 without prices.
+    ``step``: the one whose code has made it, "" outside of steps."""
 
     model: str
     prompt_tokens: int
@@ -43,18 +48,27 @@ class CallUse(NamedTuple):
     completion_tokens: int
     cost: float
     currency: str
+    step: str
 
 
-_USE: Final = (str, int, int, int, float, str)
+_USE: Final = (str, int, int, int, float, str, str)
 """Types of the fields of a ``CallUse``."""
 
 
 class CallAccount:
-    """Account of what the recorded calls of a task have used. ``tasks``: those of its step, which have equal parts of a
-    limit."""
+    """Account of what the recorded calls of a task have used, or of those of one ``step`` in it. ``tasks``: those of
+    the step, which have equal parts of a limit."""
 
-    def __init__(self, table: MetricTable, tasks: int) -> None:
-        self._table, self.tasks = table, tasks
+    def __init__(self, table: MetricTable, tasks: int, step: str = "") -> None:
+        self._table, self.tasks, self.step = table, tasks, step
+        self._of_steps: dict[str, CallAccount] = {}
+
+    def of_step(self, step: str) -> CallAccount:
+        """Returns the account of a step in the task, the same one each time."""
+        if step == self.step:
+            return self
+        # One operation: threads may ask at once.
+        return self._of_steps.setdefault(step, CallAccount(self._table, self.tasks, step))
 
     def count_outcome(self, outcome: bytes) -> None:
         """Counts what a logged call has used. Any other outcome costs a look at its first byte.
@@ -79,14 +93,37 @@ class CallAccount:
                     cell(MODEL_TOKENS, (use.model, kind))[0] += tokens
             if use.cost:
                 cell(MODEL_COST, (use.model, use.currency))[0] += use.cost
-                cell(MODEL_SPENT, (use.model, use.currency))[0] += use.cost
+                cell(MODEL_SPENT, (use.model, use.currency, use.step))[0] += use.cost
 
     def spent(self, model: str, currency: str) -> float:
-        """Returns what counts towards the budget of a model in this task."""
-        return self._table.value(MODEL_SPENT, (model, currency))
+        """Returns what counts towards the budget of a model in this step of the task."""
+        return self._table.value(MODEL_SPENT, (model, currency, self.step))
 
 
-_noting: ContextVar[tuple[CallAccount, list[CallUse]] | None] = ContextVar("clonos_call_usage", default=None)
+class _Noting:
+    """Notes of a recorded call under way. ``frame``: where the task makes it, None if ``account`` is that of a step.
+
+    The step is looked up on the stack when a note needs it, so other calls pay nothing.
+    """
+
+    __slots__ = ("account", "frame", "notes")
+
+    def __init__(self, account: CallAccount, frame: FrameType | None) -> None:
+        self.account, self.frame = account, frame
+        self.notes: list[CallUse] = []
+
+    def account_of_step(self) -> CallAccount:
+        """Returns the account of the step whose code runs. Any thread of the call may ask."""
+        if (frame := self.frame) is not None:
+            self.account, self.frame = self.account.of_step(step_of(frame)), None
+        return self.account
+
+    def close(self) -> None:
+        """Lets go of the frame, which has this object."""
+        self.frame = None
+
+
+_noting: ContextVar[_Noting | None] = ContextVar("clonos_call_usage", default=None)
 
 
 def _decoded(used: bytes) -> list[CallUse]:
@@ -98,16 +135,18 @@ def _decoded(used: bytes) -> list[CallUse]:
 
 def outcome_of(service: str, perform: Callable[[str], object], key: str, account: CallAccount | None = None) -> bytes:
     """Makes a call of ``service``; returns the bytes of what it returned, or of the exception that it raised, with what
-    it has used. ``account``: that of the task; None for a call whose use is part of another outcome."""
+    it has used. ``account``: that of the step, or of the task if the step is on the stack; None for a call whose use is
+    part of another outcome."""
     if account is None:
         return _outcome_of(service, perform, key)
-    notes: list[CallUse] = []
-    token = _noting.set((account, notes))
+    noting = _Noting(account, None if account.step else sys._getframe())
+    token = _noting.set(noting)
     try:
         outcome = _outcome_of(service, perform, key)
     finally:
         _noting.reset(token)
-    return with_usage(outcome, encode_value([tuple(each) for each in notes])) if notes else outcome
+        noting.close()
+    return with_usage(outcome, encode_value([tuple(each) for each in noting.notes])) if noting.notes else outcome
 
 
 def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> bytes:
@@ -118,29 +157,31 @@ def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> byt
 
 
 def account_here() -> CallAccount | None:
-    """Returns the account of the task whose recorded call the code here belongs to, None outside of such a call."""
+    """Returns the account of the step whose recorded call the code here belongs to, None outside of such a call."""
     found = _noting.get()
-    return None if found is None else found[0]
+    return None if found is None else found.account_of_step()
 
 
 def note_use(use: CallUse) -> None:
     """Adds a note to the recorded call that the code here belongs to."""
     found = _noting.get()
     assert found is not None, "only the code of a recorded call has an account"
-    found[1].append(use)
+    found.notes.append(use)
 
 
 def spread_spending(
-    families: tuple[MetricFamily, ...], tasks: Iterable[Iterable[MetricFamily]], count: int
+    families: tuple[MetricFamily, ...], tasks: Iterable[Iterable[MetricFamily]], steps: Container[str], count: int
 ) -> tuple[MetricFamily, ...]:
-    """Returns the metrics of a task with an equal part of what all ``tasks`` of its step have spent. ``count``: the
-    number of tasks from now on. So the budget of the step holds, whatever its width was."""
+    """Returns the metrics of a task with an equal part of what its steps have spent in all ``tasks`` of the job. So the
+    budget of a step holds, whatever its width was and whatever it was chained with. ``count``: the number of tasks that
+    run ``steps`` from now on."""
     spent: dict[tuple[str, ...], float] = {}
     for found in tasks:
         for family in found:
             if family.metric.name == MODEL_SPENT.name:
                 for series in family.series:
-                    spent[series.labels] = spent.get(series.labels, 0.0) + series.numbers[0]
+                    if series.labels[-1] in steps:
+                        spent[series.labels] = spent.get(series.labels, 0.0) + series.numbers[0]
     rest = tuple(family for family in families if family.metric.name != MODEL_SPENT.name)
     if not spent:
         return rest

@@ -26,8 +26,8 @@ HELD_MAX = 1_000
 
 
 class OpenCall(NamedTuple):
-    """Asynchronous call that was requested. ``asked``: what it asks for, as the log has it. ``parts``: those of it that
-    the log has, None if its calls inside have no entries."""
+    """Asynchronous call that was requested. ``service``: its step. ``asked``: what it asks for, as the log has it.
+    ``parts``: those of it that the log has, None if its calls inside have no entries."""
 
     service: str
     key: str
@@ -107,9 +107,10 @@ class OpenCalls:
         for number in self._not_begun:
             if number in self._open:
                 call = self._open[number]
-                function = partial(_outcome_in_thread, call.service, call.perform, account=self._account)
+                account = self._account.of_step(call.service)
+                function = partial(_outcome_in_thread, call.service, call.perform, account=account)
                 if call.parts is not None:
-                    inside = CallParts(number, call.key, call.parts, self._port, self._has_effects, self._account)
+                    inside = CallParts(number, call.key, call.parts, self._port, self._has_effects, account)
                     self._lives[number] = inside
                     function = partial(_outcome_with_parts, call.service, call.perform, inside)
                 self._port.begin_call(number, function, call.key)

@@ -278,13 +278,14 @@ class StateTransfer:
         )
 
     def _metrics(self, vertex: int, counting: list[Snapshot]) -> tuple[MetricFamily, ...]:
-        """Returns the metrics of a task: those of the tasks whose counters it goes on with, and its part of what all
-        tasks of its step have spent."""
-        width = self._plan.vertices[vertex].parallelism
-        of_step = (head for index in range(width) for head in self._counting(vertex, index))
-        return spread_spending(
-            united_families([each.metrics for each in counting]), [each.metrics for each in of_step], width
+        """Returns the metrics of a task: those of the tasks whose counters it goes on with, and its part of its steps
+        have spent, in whatever tasks."""
+        width, steps = (
+            self._plan.vertices[vertex].parallelism,
+            {node.step for node in self._image.vertices[vertex].nodes},
         )
+        own = united_families([each.metrics for each in counting])
+        return spread_spending(own, [head.metrics for head in self._heads if head is not None], steps, width)
 
     def _counting(self, vertex: int, index: int) -> list[Snapshot]:
         """Returns the heads whose counters and metrics a task goes on with: its own, and for the first task those of

@@ -17,9 +17,8 @@ from types import FrameType
 from typing import Final, Protocol
 
 from clonos.core.ports.slot_effects import Warn
+from clonos.core.ports.step_code import package_of, step_of
 from clonos.core.wire.control_messages import AT_WORK
-from clonos.operators.operator import Operator
-from clonos.operators.user_errors import Guard
 
 HANG_AFTER_S: Final = 5.0
 NANOSECONDS: Final = 1_000_000_000
@@ -98,19 +97,6 @@ def is_waiting(frame: FrameType) -> bool:
     return False
 
 
-def step_of(frame: FrameType) -> str:
-    """Returns the name of the innermost step on the stack; "" if there is none."""
-    outer: FrameType | None = frame
-    while outer is not None:
-        if package_of(outer) == "clonos":
-            owner = outer.f_locals.get("self")
-            guard = getattr(owner, "guard", None) if isinstance(owner, Operator) else owner
-            if isinstance(guard, Guard):
-                return guard.step
-        outer = outer.f_back
-    return ""
-
-
 def line_of(frame: FrameType) -> str:
     """Returns the innermost line of user code, with its text: ``job.py:7 in spin: while True:``."""
     outer: FrameType | None = frame
@@ -124,11 +110,6 @@ def line_of(frame: FrameType) -> str:
 def is_user_code(file: str) -> bool:
     """Returns whether a file has code of the user: neither of Python, nor installed."""
     return not file.startswith((*NO_USER_CODE, "<frozen")) and f"{os.sep}site-packages{os.sep}" not in file
-
-
-def package_of(frame: FrameType) -> str:
-    """Returns the top-level package of the code of a frame."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def line_text(frame: FrameType) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 import msgspec
+import pytest
 
 from clonos.connectors import stdout, values
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
@@ -72,15 +73,19 @@ def test_a_task_that_had_ended_and_would_get_new_input_is_named() -> None:
 COUNTED = Metric(MetricKind.COUNTER, "seen", "Records that code has seen.")
 
 
-def _entries_at(before: JobImage, now: JobImage, records: dict[str, int]) -> dict[str, Snapshot]:
+def _entries_at(
+    before: JobImage, now: JobImage, records: dict[str, int], spending: tuple[str, ...] = ("copy",)
+) -> dict[str, Snapshot]:
     """Returns the snapshots of the tasks of a job that goes on with other widths, by the names of the tasks.
-    ``records``: what each task had counted."""
+    ``records``: what each task had counted. Each step of ``spending`` in a task had spent three times as much."""
     start, plan = metadata_of_start(before.plan, "numbers-1", 1), before.plan
     heads, entries = {}, []
     for entry in start.tasks:
         name = plan.task_name(entry.task)
         seen = MetricFamily(COUNTED, (MetricSeries((), (records[name] / 10,)),))
-        spent = MetricFamily(MODEL_SPENT, (MetricSeries(("m", "USD"), (records[name] * 3,)),))
+        nodes = {node.step for node in before.vertices[plan.vertex_of[entry.task]].nodes}
+        series = (MetricSeries(("m", "USD", step), (records[name] * 3,)) for step in spending if step in nodes)
+        spent = MetricFamily(MODEL_SPENT, tuple(series))
         counts = {"records_in": records[name], "metrics": (seen, spent)}
         head = msgspec.structs.replace(snapshot(1, ()), task=entry.task, **counts)
         heads[name] = [encode_snapshot(head)]
@@ -120,3 +125,42 @@ def test_tasks_keep_their_own_counts_at_another_width_and_the_first_takes_those_
         assert [_numbers(head, COUNTED) for head in here] == [(count / 10,) if count else () for count in found]
         assert [_numbers(head, MODEL_SPENT) for head in here] == [(300 / len(found),)] * len(found), "equal parts"
         assert heads[names[0]].records_in == 100
+
+
+def _asking(width: int, *exchanged: str) -> JobImage:
+    """Job with the steps ask and check. ``exchanged``: those with an exchange in front of them."""
+    job = Job("numbers")
+    rows = job.source(values(range(10)), name="read", parallelism=1)
+    for step in ("ask", "check"):
+        rows = rows.rebalance() if step in exchanged else rows
+        rows = rows.map(lambda n: n, name=step, parallelism=width)
+    rows.sink(stdout(), name="show")
+    return graph_of(job).compile(Options(), parallelism=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "records", "ask", "check"),
+    [
+        (_asking(2), _asking(1), (0, 40, 60), [300], [300]),
+        (_asking(1), _asking(2), (100,), [150, 150], [150, 150]),
+        (_asking(1, "ask"), _asking(1), (0, 100), [300], [300]),
+        (_asking(2, "ask", "check"), _asking(2, "ask"), (0, 10, 20, 30, 40), [45, 45], [105, 105]),
+        (_asking(2, "ask"), _asking(2, "ask", "check"), (0, 40, 60), [150, 150], [150, 150]),
+        (_asking(2, "ask"), _asking(4, "check"), (0, 40, 60), [75] * 4, [75] * 4),
+    ],
+    ids=["narrower and chained", "wider and apart", "without the exchange", "merged", "split", "regrouped"],
+)
+def test_the_budget_of_a_step_goes_on_wherever_its_tasks_run(
+    before: JobImage, now: JobImage, records: tuple[int, ...], ask: list[float], check: list[float]
+) -> None:
+    names = [before.plan.task_name(task) for task in before.plan.tasks]
+    heads = _entries_at(before, now, dict(zip(names, records, strict=True)), ("ask", "check"))
+    for step, spent in (("ask", ask), ("check", check)):
+        series = [
+            each
+            for head in heads.values()
+            for family in head.metrics
+            if family.metric.name == MODEL_SPENT.name
+            for each in family.series
+        ]
+        assert [each.numbers[0] for each in series if each.labels == ("m", "USD", step)] == spent, step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,11 @@ def server() -> Iterator[ModelServer]:
     with model_server() as running_server:
         yield running_server
     http.close()
+
+
+def question_of(request: Any) -> str:
+    """The first message of a request to a model."""
+    return str(json.loads(request.body)["messages"][0]["content"])
 
 
 def counted(table: MetricTable) -> dict[str, float]:
@@ -65,7 +71,7 @@ def test_tokens_and_cost_of_a_call_count_once_and_a_successor_goes_on_with_them(
             "clonos_model_tokens m cached": 4,
             "clonos_model_tokens m completion": 15,
             "clonos_model_cost m EUR": pytest.approx(3 * COST - 0.004),
-            "clonos_model_spent m EUR": pytest.approx(3 * COST - 0.004),
+            "clonos_model_spent m EUR ": pytest.approx(3 * COST - 0.004),
         }
     )
     assert len(server.asked) == 3
@@ -109,7 +115,7 @@ def test_a_task_spends_its_budget_once_whatever_is_lost(step: str) -> None:
     model = ai.chat("m", base_url="http://model/v1", prices=PRICES, budget="0.1 USD")
 
     def answer(request: Any) -> dict[str, Any]:
-        asked.append(json.loads(request.body)["messages"][0]["content"])
+        asked.append(question_of(request))
         return completion(asked[-1])
 
     def ask(question: str) -> str:
@@ -176,14 +182,45 @@ def test_a_call_that_has_no_budget_waits_for_no_turn(server: ModelServer) -> Non
 
 
 def test_tasks_of_another_width_share_what_all_have_spent() -> None:
-    def having(spent: float) -> tuple[MetricFamily, ...]:
-        return (MetricFamily(MODEL_SPENT, (MetricSeries(("m", "USD"), (spent,)),)),)
+    def having(spent: float, step: str = "ask") -> tuple[MetricFamily, ...]:
+        return (MetricFamily(MODEL_SPENT, (MetricSeries(("m", "USD", step), (spent,)),)),)
 
-    other = MetricTable()
-    CallAccount(other, 1).count([])
-    assert spread_spending((), [having(3.0), having(5.0)], 4) == having(2.0)
-    assert spread_spending(having(3.0), [having(3.0), having(5.0)], 1) == having(8.0)
-    assert spread_spending((), [(), ()], 4) == ()
+    tasks = [having(3.0), having(5.0), having(7.0, "check")]
+    assert spread_spending((), tasks, {"ask"}, 4) == having(2.0)
+    assert spread_spending(having(3.0), tasks, {"ask", "read"}, 1) == having(8.0)
+    assert spread_spending(having(3.0), tasks, {"check"}, 1) == having(7.0, "check")
+    assert spread_spending((), tasks, {"read"}, 4) == ()
+
+
+@pytest.mark.parametrize("kind", ["map", "map_async", "log_calls"])
+def test_chained_steps_with_the_same_model_have_a_budget_each(kind: str) -> None:
+    model = ai.chat("m", base_url="http://model/v1", prices=PRICES, budget="0.03 USD")
+
+    def ask(question: str) -> str:
+        try:
+            return model(question).text
+        except ai.BudgetExceeded as error:
+            return f"{question} {error.spent:.3f}"
+
+    async def ask_aside(question: str) -> str:
+        return await asyncio.to_thread(ask, question)
+
+    def asked(texts: Stream[str], name: str) -> Stream[str]:
+        if kind == "map":
+            return texts.map(ask, name=name)
+        return texts.map_async(ask_aside, log_calls=kind == "log_calls", name=name)
+
+    def asked_twice(questions: Stream[str]) -> Stream[str]:
+        return asked(asked(questions, "first").map(lambda text: f"{text}!"), "second")
+
+    with Harness(steps=asked_twice, http=lambda request: completion(question_of(request))) as harness:
+        assert harness.push(["a"]) == ["a!"]
+        harness.snapshot()
+        assert harness.push(["b"]) == ["b!"]
+        harness.crash()
+        harness.restore()
+        assert harness.replay() == ["b!"]
+        assert harness.push(["c"]) == ["c 0.034! 0.034"], "two calls each"
 
 
 def test_a_malformed_usage_is_refused() -> None:
