@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from clonos.core.model.wrong_calls import explains_calls
-from clonos.io.http.http_client import pieces_to
+from clonos.io.http.http_client import RequestWatch, requests_watched
 from clonos.io.http.http_errors import redacted_url
 from clonos.io.local.reply_cache import ReplyCache
 from clonos_services.http_response import Headers, Response
 from clonos_services.http_session import Session, is_transported
+from clonos_services.http_settings import common_settings
 from clonos_services.key_mask import KeyMask
 from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Unusable, explained, usage_in
 from clonos_services.model_limits import ModelLimits
@@ -57,6 +59,7 @@ class ModelEndpoint:
     base_url: str
     api_key: ApiKey = field(repr=False)
     session: Session = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
     limits: ModelLimits
     cache: ReplyCache | None = None
 
@@ -93,24 +96,31 @@ class ModelEndpoint:
         return Answered(content, False)
 
     def _digest(self, path: str, asked: Mapping[str, Any]) -> bytes:
-        text = json.dumps((self.base_url + path, asked), sort_keys=True, default=repr)
+        """Returns the digest of a request, also of its key and its headers: they may name another account, which has
+        replies of its own."""
+        common = common_settings().headers or {}
+        headers = {name.lower(): value for given in (common, self.headers) for name, value in given.items()}
+        text = json.dumps((self.base_url + path, headers, self._key(), asked), sort_keys=True, default=repr)
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
+
+    def _key(self) -> str:
+        """Looks the key up; "" for none. Raises: SecretMissing."""
+        return (self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()) or ""
 
     def _sent(self, path: str, asked: Mapping[str, Any], showing: Showing | None) -> bytes:
         """Sends one request; returns the body of the reply, whole and without the key."""
         self.limits.begin(self.model)
-        key = self.api_key if self.api_key is None or isinstance(self.api_key, str) else self.api_key.reveal()
-        mask = KeyMask(key if key and len(key) >= MASKED_CHARACTERS_MIN else "")
+        key = self._key()
+        mask = KeyMask(key if len(key) >= MASKED_CHARACTERS_MIN else "")
         headers = {"authorization": f"Bearer {key}"} if key else None
-        if showing is None:
-            found = self.session.post(self.base_url + path, headers=headers, json=asked, intent=False)
-        else:
+        watch = RequestWatch(retry_pause_s=partial(self.limits.turn_s, self.model))
+        if showing is not None:
             showing.mask = mask
-            with pieces_to(showing.take):
-                parts = {**asked, **STREAMED}
-                found = self.session.post(self.base_url + path, headers=headers, json=parts, intent=False)
+            asked, watch = {**asked, **STREAMED}, watch._replace(take=showing.take)
+        with requests_watched(watch):
+            found = self.session.post(self.base_url + path, headers=headers, json=asked, intent=False)
         if not found.ok:
-            _masked_error(found, KeyMask(key or "")).raise_for_status()
+            _masked_error(found, KeyMask(key)).raise_for_status()
         reply = whole_reply(found.content, mask)
         self.limits.end(self.model, usage_in(reply.body))
         with explained(reply.excerpt, self.shown_url(path), self.model):
@@ -144,7 +154,7 @@ def endpoint_of(
     if not model:
         raise ModelCallInvalid("the model has no name")
     session = Session(timeout=timeout, retries=retries, headers=headers)
-    return ModelEndpoint(model, base_url.rstrip("/"), api_key, session, limits, cache)
+    return ModelEndpoint(model, base_url.rstrip("/"), api_key, session, dict(headers or {}), limits, cache)
 
 
 @explains_calls

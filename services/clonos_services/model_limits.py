@@ -81,10 +81,17 @@ class ModelLimits:
         """Waits until a request may be sent, inside a recorded call. Raises: BudgetExceeded."""
         account = account_here() or _account_without_task
         self._check_budget(model, account)
-        if (self.per_minute or self.tokens_per_minute) and not is_transported():
-            pause_ns = _pace_of(account, model).take(monotonic_ns(), _share_ns(self.per_minute, account.tasks))
-            sleep_s(pause_ns / NANOSECONDS_PER_SECOND)
+        if not is_transported() and (pause_s := self.turn_s(model)):
+            sleep_s(pause_s)
             self._check_budget(model, account)  # other calls have ended in the meantime
+
+    def turn_s(self, model: str) -> float:
+        """Takes the next turn of a request; returns how long it is until then in seconds."""
+        if self.per_minute is None and self.tokens_per_minute is None:
+            return 0.0
+        account = account_here() or _account_without_task
+        pause_ns = _pace_of(account, model).take(monotonic_ns(), _share_ns(self.per_minute, account.tasks))
+        return pause_ns / NANOSECONDS_PER_SECOND
 
     def _check_budget(self, model: str, account: CallAccount) -> None:
         if self.budget is not None and self.tariff is not None:

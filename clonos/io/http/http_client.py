@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -58,31 +58,29 @@ OPT_IN_ENCODINGS: Final = ("br", "zstd")
 _NO_RETRIES: Final = urllib3.Retry(False)
 
 
-def _drop(piece: bytes) -> None:
-    """Takes a piece of a reply that is not watched."""
+class RequestWatch(NamedTuple):
+    """Functions that watch the requests of a context.
+
+    ``take``: gets the body of each reply while it comes. An empty piece begins a reply, in place of that of an earlier
+    attempt. It must not raise. ``retry_pause_s``: returns how many seconds a retry waits at least.
+    """
+
+    take: Callable[[bytes], None] = lambda piece: None
+    retry_pause_s: Callable[[], float] = lambda: 0.0
 
 
-_take_piece: ContextVar[Callable[[bytes], None]] = ContextVar("clonos_take_piece", default=_drop)
+_NOT_WATCHED: Final = RequestWatch()
+_watch: ContextVar[RequestWatch] = ContextVar("clonos_request_watch", default=_NOT_WATCHED)
 
 
 @contextmanager
-def pieces_to(take: Callable[[bytes], None]) -> Iterator[None]:
-    """Passes the body of each reply to a request inside the context to ``take`` while it comes. An empty piece begins a
-    reply, in place of that of an earlier attempt. Requests of ``take`` itself are not watched. ``take`` must not
-    raise."""
-
-    def taken(piece: bytes) -> None:
-        inside = _take_piece.set(_drop)
-        try:
-            take(piece)
-        finally:
-            _take_piece.reset(inside)
-
-    token = _take_piece.set(taken)
+def requests_watched(watch: RequestWatch) -> Iterator[None]:
+    """Lets ``watch`` see the requests inside the context, but for those of its own functions."""
+    token = _watch.set(watch)
     try:
         yield
     finally:
-        _take_piece.reset(token)
+        _watch.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +131,10 @@ class HttpClient:
         deadline_ns = self._monotonic() + int(limits.timeout_s * NANOSECONDS_PER_SECOND)
         outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
         for repetition in range(limits.retries_max):
-            pause_s = max(asked_pause_s, min(PAUSE_S_FIRST * 2**repetition, PAUSE_S_MAX))
-            if not _is_worth_repeating(outcome, limits) or pause_s >= self._left_s(deadline_ns):
+            if not _is_worth_repeating(outcome, limits):
+                break
+            pause_s = max(asked_pause_s, min(PAUSE_S_FIRST * 2**repetition, PAUSE_S_MAX), _watch.get().retry_pause_s())
+            if pause_s >= self._left_s(deadline_ns):
                 break
             self._sleep(pause_s)
             outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
@@ -196,7 +196,12 @@ class HttpClient:
 def _read(response: urllib3.BaseHTTPResponse, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpReply:
     """Reads the body within the limits; returns the connection to the pool only after a complete read."""
     budget.phase = "reading the body"
-    take = _take_piece.get()
+    watch = _watch.get()
+
+    def take(piece: bytes) -> None:
+        with requests_watched(_NOT_WATCHED):
+            watch.take(piece)
+
     take(b"")
     pieces: list[bytes] = []
     size_bytes = 0

@@ -6,10 +6,12 @@ Each use opens the file: a reply costs far more, and a connection that stays ope
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from clonos.core.model.errors import EnvironmentFault
@@ -76,10 +78,15 @@ class ReplyCache:
             logger.warning("the cache %s did not take a reply: %s", self.path, error)
 
     def _oldest_ns(self) -> int:
-        return 0 if self.ttl is None else wall_ns() - int(self.ttl * NANOSECONDS_PER_SECOND)
+        now_ns = wall_ns()
+        ttl_ns = now_ns if self.ttl is None else min(self.ttl * NANOSECONDS_PER_SECOND, now_ns)
+        return now_ns - int(ttl_ns)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        if not os.path.exists(self.path):
+            with suppress(OSError):  # SQLite names what is wrong
+                Path(self.path).touch(0o600)  # replies are as private as records
         with closing(sqlite3.connect(self.path, timeout=LOCK_WAIT_S)) as database, database:
             database.execute("PRAGMA synchronous = OFF")  # a process that dies leaves the file whole
             database.execute(TABLE)

@@ -173,6 +173,13 @@ def test_a_call_waits_for_its_turn(server: ModelServer, limit: dict[str, float])
     assert len(server.asked) == 4
 
 
+def test_a_retry_waits_for_its_turn_too(server: ModelServer) -> None:
+    server.script += [Answer(503), sends("On it.")]
+    began = time.monotonic()
+    assert ai.chat("paced retry", base_url=server.url, per_minute=150)("?").text == "On it."
+    assert time.monotonic() - began >= 0.4
+
+
 def test_a_call_that_has_no_budget_waits_for_no_turn(server: ModelServer) -> None:
     model = ai.chat("slow", base_url=server.url, per_minute=0.1, prices=PRICES, budget="0.01 USD")
     with running(FakeRecorder()):

@@ -75,6 +75,30 @@ def test_the_oldest_replies_make_room_and_replies_end_with_their_time(tmp_path: 
     assert ReplyCache(cache.path, 2, 1e-9).find(b"3") is None
 
 
+def test_requests_with_another_key_or_header_do_not_share_replies(server: ModelServer, tmp_path: Path) -> None:
+    path, key = str(tmp_path / "replies.db"), "key-of-tenant-a-0123"
+
+    def asked(key: str | None, **headers: str) -> str:
+        return ai.chat("m", base_url=server.url, api_key=key, headers=headers, cache=path)("?").text
+
+    texts = [asked(key, org="a"), asked(key, Org="a"), asked(key, org="b"), asked(f"{key}!", org="a"), asked(None)]
+    assert texts == ["number 1", "number 1", "number 2", "number 3", "number 4"]
+    assert key.encode() not in Path(path).read_bytes()
+
+
+def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    cache = ReplyCache(str(tmp_path / "replies.db"), 2, None)
+    cache.store(b"digest", b"reply")
+    assert Path(cache.path).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("ttl", [1e12, 1e300, float("inf")])
+def test_a_reply_may_count_without_end(tmp_path: Path, ttl: float) -> None:
+    cache = ai.reply_cache(tmp_path / "replies.db", ttl=ttl)
+    cache.store(b"digest", b"reply")
+    assert cache.find(b"digest") == b"reply"
+
+
 def test_a_file_that_is_no_cache_is_an_error_before_a_request_leaves(server: ModelServer, tmp_path: Path) -> None:
     (tmp_path / "replies.db").write_bytes(b"no database, and longer than a header of one" * 30)
     model = ai.chat("m", base_url=server.url, cache=str(tmp_path / "replies.db"))
