@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
@@ -43,6 +43,8 @@ from clonos.operators.steps.keyed import STATE, beside, pair_of
 from clonos.operators.steps.process import WATERMARK
 from clonos.operators.user_errors import RAISED
 
+FOR_CALLS: Final = (Event, Cancel)
+
 
 class EventNeverCame(JobError):
     """The input has ended, and a call still awaits an event, or a record such a call."""
@@ -52,6 +54,19 @@ class EventNeverCame(JobError):
 
     def __str__(self) -> str:
         return f"the input of {self.step} has ended, and the event {self.name!r} has not come."
+
+
+class CallsUnlogged(JobError):
+    """An ``Event`` or a ``Cancel`` has come for calls that can neither await nor be cancelled."""
+
+    step: str
+    record: str
+
+    def __str__(self) -> str:
+        return (
+            f"the record {self.record} is for a call that awaits an event or is cancelled, and the calls of {self.step}"
+            " are not logged. Add log_calls=True to stateful_map_async."
+        )
 
 
 class AsyncStatefulMap(AsyncMap):
@@ -97,7 +112,9 @@ class AsyncStatefulMap(AsyncMap):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for row, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
             key, value = row
-            if self._awaited is not None and type(value) is Event:
+            if self._awaited is None and isinstance(value, FOR_CALLS):
+                self.guard.refused(CallsUnlogged(self._step, f"{value!r:.200}"), value, None)
+            elif self._awaited is not None and type(value) is Event:
                 self._awaited.add(stored := state_key(key), value, timestamp_ns)
                 self._resume(stored, self._awaited.take_ready(stored))
             elif self._awaited is not None and type(value) is Cancel:

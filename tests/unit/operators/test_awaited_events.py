@@ -51,10 +51,10 @@ def _key(value: Any) -> int:
     return found
 
 
-def image_of(values: list[Any]) -> JobImage:
+def image_of(values: list[Any], *, log_calls: bool = True) -> JobImage:
     graph = JobGraph("job", errors=Outbox())
     numbers: KeyedStream[int, Any] = graph.source(Given(values), parallelism=1).key_by(_key)
-    numbers.stateful_map_async(added, name="calls", log_calls=True).sink(Outbox())
+    numbers.stateful_map_async(added, name="calls", log_calls=log_calls).sink(Outbox())
     return graph.compile(Options(), parallelism=1)
 
 
@@ -298,6 +298,18 @@ def test_a_default_stands_for_an_event_that_has_not_come_in_time() -> None:
         begin()
         with pytest.raises(AwaitTimeout, match="within 1d"):
             await_event("go", timeout="1d")
+
+
+def test_events_and_cancellations_are_errors_of_a_step_that_logs_no_calls() -> None:
+    calls = LoggedCalls()
+    going = Run(image_of([1, Event("go", 1), Cancel(1)], log_calls=False), clock=calls)
+    read_all(going)
+    returns(going, 0, calls)
+    errors = [row for rows in going.written.values() for row in rows if isinstance(row, RoutedError)]
+    assert [error.record for error in errors] == [Event("go", 1), Cancel(1)]
+    assert all("Add log_calls=True" in error.error for error in errors)
+    assert not calls.open
+    going.close()
 
 
 def test_an_event_is_refused_outside_of_a_call_of_a_key() -> None:
