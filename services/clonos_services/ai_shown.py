@@ -1,4 +1,4 @@
-"""What a model sees of a call of a tool: its result, or its error."""
+"""Text that a model sees of a call of a tool: the result, or the error."""
 
 from __future__ import annotations
 
