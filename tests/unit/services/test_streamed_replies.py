@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clonos import ai, http
-from clonos.core.log.call_usage import MODEL_SPENT
+from clonos.core.log.call_usage import MODEL_COST
 from clonos.core.ports.recorder import running
 from clonos.testing import Harness
 from tests.harnesses.fake_recorder import FakeRecorder
@@ -118,7 +118,7 @@ def test_a_reply_that_breaks_off_is_counted_and_its_error_has_no_part_of_the_key
     with running(recorder), pytest.raises(ai.ReplyInvalid, match="malformed") as raised:
         ai.chat("m", base_url=server.url, api_key=KEY, retries=0, prices=prices)("?", on_text=lambda text: None)
     assert KEY[:9] not in str(raised.value) + repr(recorder.log)
-    assert recorder.metric_table.value(MODEL_SPENT, ("m", "USD")) == 0.007
+    assert recorder.metric_table.value(MODEL_COST, ("m", "USD")) == 0.007
 
 
 @pytest.mark.parametrize("line", [b": PROCESSING\n\n", b"event: message\n", b"\r\n"])
