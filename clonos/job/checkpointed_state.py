@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
@@ -11,10 +11,22 @@ from clonos.core.values import encode_value
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import key_group, state_keys, task_of_group
 from clonos.job.stored_state import StateLocation, StateUnknown
+from clonos.operators.steps.async_map import CALL_STATES
+from clonos.operators.steps.awaited_events import AwaitedEvents
+from clonos.operators.steps.context import EVENT_TIMERS, TIMERS
+from clonos.operators.steps.keyed import STATE
+from clonos.operators.steps.process import WATERMARK
 from clonos.spark.frames.state_rows import NO_KEY, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+OWN: Final = STATE.name
+"""State of a step that declares none."""
+
+BESIDE: Final = frozenset(spec.name for spec in (*CALL_STATES, *AwaitedEvents.SPECS, TIMERS, EVENT_TIMERS, WATERMARK))
+"""States that steps have beside those that the user knows."""
 
 
 class StateNotTabular(JobError):
@@ -35,11 +47,12 @@ class CheckpointedState:
     """
 
     def __init__(self, location: StateLocation, step: str, name: str | None) -> None:
-        """``name``: that of one of several states of the step. Raises: StateUnknown."""
+        """``name``: that of one of several states of the step; None for its own one. Raises: StateUnknown."""
         self._location, self.step = location, location.steps(step)[0]
         self._tasks = tasks_of(location.metadata, self.step)
         self._read: dict[int, dict[str, dict[Any, Any]]] = {}  # by number of a task: entries by state and stored key
-        self.name = self._only_name() if name is None else name
+        self._is_chosen = name is not None
+        self.name = self._main_name() if name is None else name
 
     @property
     def checkpoint(self) -> int:
@@ -93,7 +106,7 @@ class CheckpointedState:
         try:
             table = pyarrow.table(columns)
         except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise StateNotTabular(f"{self.step}/{self.name}", str(error)) from None
+            raise StateNotTabular(f"{self.step}/{self.name}", f"{error!s:.200}") from None
         for name, values in columns.items():
             if encode_value(table[name].to_pylist()) != encode_value(_plain(values)):
                 reason = f"its column {name} has values of several types, which one column would change"
@@ -131,19 +144,19 @@ class CheckpointedState:
 
     def _check_name(self) -> None:
         """Refuses a name that no task has, once all of them are read."""
-        if self.name not in (known := self._names()):
+        if self._is_chosen and self.name not in (known := self._names()):
             problem = f"has no state {self.name!r} of the step {self.step!r}"
             raise StateUnknown(str(self._location), problem, _listed(known))
 
     def _names(self) -> list[str]:
         return sorted({name for number in range(len(self._tasks)) for name in self._states(number)})
 
-    def _only_name(self) -> str:
-        names = self._names()
-        if len(names) == 1:
-            return names[0]
-        problem = f"has {'several states' if names else 'no entry of a state'} of the step {self.step!r}"
-        raise StateUnknown(str(self._location), problem, _listed(names))
+    def _main_name(self) -> str:
+        """Returns the name of the only state that the user knows; ``OWN`` if there is none yet."""
+        names = [name for name in self._names() if name not in BESIDE]
+        if len(names) > 1 and OWN not in names:
+            raise StateUnknown(str(self._location), f"has several states of the step {self.step!r}", _listed(names))
+        return names[0] if len(names) == 1 else OWN
 
 
 class _Place:

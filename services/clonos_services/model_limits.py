@@ -15,7 +15,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from clonos.core.log.call_usage import CallAccount, CallUse, account_here, note_use
-from clonos.core.model.errors import JobError
+from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.metric_series import MetricTable
 from clonos.io.system.pace import Pace
 from clonos.io.system.wall_clock import monotonic_ns, sleep_s
@@ -32,7 +32,7 @@ PRICES: Final = ("input", "cached_input", "output", "currency")
 Prices = Mapping[str, Any]
 
 
-class BudgetExceeded(JobError):
+class BudgetExceeded(EnvironmentFault):
     """The calls of a step have cost what its ``budget=`` allows, so a model is not asked."""
 
     model: str

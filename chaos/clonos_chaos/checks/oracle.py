@@ -186,8 +186,9 @@ class Oracle:
 
     def acknowledged(self, message: Snapshotted) -> None:
         """Checks that an acknowledged snapshot is in the store."""
-        if message.checkpoint <= self._completed or message.incarnation < self.world.view.generation:
-            return  # repeated, because the task does not know yet that the checkpoint has ended
+        is_late = not self.world.view.number or message.incarnation < self.world.view.generation
+        if is_late or message.checkpoint <= self._completed:
+            return  # of a dead generation, or repeated: the task does not know yet that the checkpoint has ended
         self.situations.acknowledged(message, self.world.view)
         missing = [name for name in message.objects if name not in self.world.store]
         if missing and self.world.view.placements[message.task].incarnation == message.incarnation:

@@ -20,8 +20,9 @@ from clonos.connectors.postgres.postgres_address import PostgresAddress, identif
 from clonos.connectors.postgres.vectors import VectorType
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tables.exact_columns import NotStored
-from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.wrong_calls import explains_calls
+from clonos.operators.row_errors import RecordError
 from clonos_services.service import Service
 
 CONNECTOR: Final = "postgres.nearest"
@@ -33,12 +34,13 @@ ASKED: Final = VectorType("vector", "f", None)
 """What a vector that is asked for may be: the server rounds its numbers to those of the column."""
 
 
-class VectorUnusable(JobError):
+class VectorUnusable(RecordError):
     """A vector that is asked for is none."""
 
     reason: str
 
-    def __str__(self) -> str:
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
         return f"{CONNECTOR}: the vector {self.reason}."
 
 

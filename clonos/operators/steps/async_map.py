@@ -46,6 +46,10 @@ HELD: Final = small("held watermarks", StateScope.DRAINED, encoding=Encoding.INS
 """Table of watermarks that wait for calls: number of the first call after them -> their encodings, in order."""
 
 
+CALL_STATES: Final = (OPEN, DONE, NEXT, TIMES, PARTS, HELD)
+"""States of calls, beside that of the step."""
+
+
 class ResultShape(StrEnum):
     """Meaning of the return value of a call."""
 

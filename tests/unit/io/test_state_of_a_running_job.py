@@ -222,3 +222,28 @@ def test_the_key_none_has_an_entry_of_its_own(tmp_path: Path) -> None:
     assert {key for key, _ in state.items()} == {None, 1, 2, 3}
     assert state.get(None) == dict(state.items())[None]
     assert state.get(0) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "name"),
+    [
+        ((), "state"),
+        (("state",), "state"),
+        (("balance",), "balance"),
+        (("state", "next call", "open calls", "suspended calls"), "state"),
+        (("next call", "open calls"), "state"),
+        (("balance", "limits"), None),
+    ],
+    ids=str,
+)
+def test_a_state_without_a_name_is_the_one_that_the_user_knows(
+    states: tuple[str, ...], name: str | None, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.complete(1)
+    monkeypatch.setattr(StateLocation, "entries", lambda *_: [(each, 7, each) for each in states])
+    if name is None:
+        with pytest.raises(StateUnknown, match="has several states of the step 'count'"):
+            _state(store)
+        return
+    state = _state(store)
+    assert (state.name, state.get(7, "none"), state.get(8)) == (name, name if name in states else "none", None)
