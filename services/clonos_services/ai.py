@@ -18,9 +18,9 @@ Outside a job a call is made each time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import HttpError
@@ -32,9 +32,9 @@ from clonos_services.ai_shown import ToolError
 from clonos_services.ai_tool import Tool, ToolInvalid, tool
 from clonos_services.calls import Cost, recorded_call
 from clonos_services.embedding_model import EmbeddingModel, EmbeddingReply, embeddings
-from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage
-from clonos_services.model_endpoint import OPENAI, ApiKey, ModelEndpoint, endpoint_of, reply_cache
-from clonos_services.model_limits import BudgetExceeded, Prices, limits_of
+from clonos_services.model_answer import ModelCallInvalid, ReplyInvalid, Usage, usage_in
+from clonos_services.model_endpoint import OPENAI, Answered, ApiKey, ModelEndpoint, endpoint_of, reply_cache
+from clonos_services.model_limits import BudgetExceeded, ModelLimits, Prices, limits_of
 from clonos_services.model_stream import Show, Showing
 
 __all__ = [
@@ -67,8 +67,18 @@ __all__ = [
 PATH: Final = "/chat/completions"
 SERVICE: Final = "ai.chat"
 
-Recorded = tuple[int, bytes, bool]
-"""Place of the model that has answered, the body of its reply, and whether that was in the cache."""
+
+class RecordedReply(NamedTuple):
+    """Reply as the log has it, with the name of the model that has answered and what it has cost: in a job that
+    replaces this one, another model may be at its place. ``currency``: "" without prices."""
+
+    place: int
+    content: bytes
+    is_cached: bool
+    model: str
+    cost: float
+    currency: str
+
 
 UNSUPPORTED: Final = {
     "stream": "stream= is not supported: the reply is recorded as a whole. on_text= gets the text while it comes",
@@ -119,38 +129,28 @@ class Chat:
                 raise ModelCallInvalid("it has both response= and response_format=")
             asked["response_format"] = response_format(response)
 
-        def perform(key: str) -> Recorded:  # the requests inside derive their own keys
-            return self._first_answer(asked, response, on_text)
+        def perform(key: str) -> tuple[Any, ...]:  # the requests inside derive their own keys
+            return tuple(self._first_answer(asked, response, on_text))
 
         def identify() -> object:
             return self.endpoint.base_url + PATH, {"model": self.model, **asked}
 
-        recorded = recorded_call(SERVICE, identify, perform, cost_of=self._cost_of)
-        return self._reply(cast(Recorded, recorded), response)
-
-    def _reply(self, recorded: Recorded, response: type | None) -> ModelReply:
-        """Returns the reply of the model at a place of the log: a new job may have fewer fallbacks."""
-        place, content, is_cached = recorded
-        return reply_of(content, self._at(place).endpoint, PATH, response, place, is_cached)
-
-    def _at(self, place: int) -> Chat:
+        outcome = recorded_call(SERVICE, identify, perform, cost_of=_cost_of)
+        recorded = RecordedReply(*cast(tuple[Any, ...], outcome))
         models = (self, *self.fallbacks)
-        return models[min(place, len(models) - 1)]
+        endpoint = models[min(recorded.place, len(self.fallbacks))].endpoint  # only for the text of an error
+        reply = reply_of(recorded.content, endpoint, PATH, response, recorded.place, recorded.is_cached)
+        return replace(reply, cost=recorded.cost, model=reply.body.get("model") or recorded.model)
 
-    def _cost_of(self, outcome: object) -> Cost | None:
-        """Returns what a recorded call has cost, None without prices."""
-        recorded = cast(Recorded, outcome)
-        tariff = self._at(recorded[0]).endpoint.limits.tariff
-        return Cost(self._reply(recorded, None).cost, tariff.currency) if tariff else None
-
-    def _first_answer(self, asked: Mapping[str, Any], response: type | None, show: Show | None) -> Recorded:
+    def _first_answer(self, asked: Mapping[str, Any], response: type | None, show: Show | None) -> RecordedReply:
         """Asks the model, and its fallbacks one after the other, until a reply can be used."""
         failed: list[str] = []
         showing = None if show is None else Showing(show)
         for place, model in enumerate((self, *self.fallbacks)):
             check = partial(_check, endpoint=model.endpoint, response=response, showing=showing)
             try:
-                return place, *model.endpoint.answer(PATH, {"model": model.model, **asked}, check, showing)
+                answer = model.endpoint.answer(PATH, {"model": model.model, **asked}, check, showing)
+                return RecordedReply(place, *answer, model.model, *_cost_of_answer(answer, model.endpoint.limits))
             except (HttpError, ReplyInvalid, BudgetExceeded) as error:
                 if failed:
                     error.add_note(f"The models before it have failed, too: {'; '.join(failed)}")
@@ -158,6 +158,18 @@ class Chat:
                     raise
                 failed.append(str(error))
         raise AssertionError("the last model answers or raises")
+
+
+def _cost_of_answer(answer: Answered, limits: ModelLimits) -> Cost:
+    """Returns what an answer costs; without prices the currency is ""."""
+    cost = 0.0 if answer.is_cached else limits.cost(usage_in(answer.content))
+    return Cost(cost, limits.tariff.currency if limits.tariff else "")
+
+
+def _cost_of(outcome: object) -> Cost | None:
+    """Returns what a recorded call has cost, None without prices."""
+    recorded = RecordedReply(*cast(tuple[Any, ...], outcome))
+    return Cost(recorded.cost, recorded.currency) if recorded.currency else None
 
 
 @explains_calls

@@ -276,6 +276,24 @@ def test_a_fallback_answers_in_the_same_entry_and_the_reply_names_its_place(serv
     assert len(recorder.log) == 2
 
 
+def test_a_logged_reply_has_the_cost_and_the_model_of_its_call_also_after_the_models_have_changed(
+    server: ModelServer,
+) -> None:
+    def model(*others: str) -> ai.Chat:
+        prices = {name: {"input": 1_000 * len(name), "output": 0} for name in ("m", *others)}
+        rest = [ai.chat(name, base_url=server.url, retries=0, prices=prices[name]) for name in others]
+        return ai.chat("m", base_url=server.url, retries=0, prices=prices["m"], fallback=rest)
+
+    server.script += [Answer(500), Answer(body=json.dumps({**completion("On it."), "model": None}).encode())]
+    recorder = FakeRecorder()
+    with running(recorder):
+        reply = model("m2")("?")
+    assert (reply.model, reply.cost) == ("m2", 0.014)
+    for others in ((), ("another", "m2")):
+        with running(recorder.successor()):
+            assert model(*others)("?") == reply
+
+
 def test_a_fallback_answers_for_a_model_whose_budget_is_spent(server: ModelServer) -> None:
     ask = fallbacks(server, prices=PRICES, budget="0.01 USD")
     with running(FakeRecorder()):
