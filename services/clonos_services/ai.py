@@ -20,13 +20,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from clonos.core.model.missing_names import attribute_missing
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.http.http_errors import HttpError
 from clonos.io.local.reply_cache import CacheUnusable, ReplyCache
 from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
 from clonos_services.ai_approval import Approval
+from clonos_services.ai_habits import CHAT_HINTS, conversation_of
 from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
 from clonos_services.ai_shown import ToolError
 from clonos_services.ai_tool import Tool, ToolInvalid, tool
@@ -119,7 +121,7 @@ class Chat:
         BudgetExceeded; ModelCallInvalid; SecretMissing for a key that is not in this process. With fallbacks the error
         is that of the last model.
         """
-        asked: dict[str, Any] = {"messages": _conversation(messages), **parameters}
+        asked: dict[str, Any] = {"messages": conversation_of(messages), **parameters}
         if problem := next((UNSUPPORTED[name] for name in parameters if name in UNSUPPORTED), ""):
             raise ModelCallInvalid(problem)
         if tools is not None:
@@ -158,6 +160,11 @@ class Chat:
                     raise
                 failed.append(str(error))
         raise AssertionError("the last model answers or raises")
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, CHAT_HINTS)
 
 
 def _cost_of_answer(answer: Answered, limits: ModelLimits) -> Cost:
@@ -224,7 +231,3 @@ def _check(content: bytes, endpoint: ModelEndpoint, response: type | None, showi
     reply = reply_of(content, endpoint, PATH, response)
     if showing is not None:
         showing.show(reply.text)
-
-
-def _conversation(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:
-    return [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)

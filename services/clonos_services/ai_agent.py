@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import attribute_missing
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.ports.recorder import current, is_inside_call
 from clonos.core.values import register
+from clonos_services.ai_habits import AGENT_HINTS, AGENT_REPLY_HINTS, keyword_problem
 from clonos_services.ai_reply import ModelReply, ToolCall
 from clonos_services.ai_tool import NAME, ArgumentsInvalid, Tool
 from clonos_services.awaiting import CallCancelled
@@ -87,6 +89,11 @@ class AgentReply:
     prompt_tokens: int
     completion_tokens: int
 
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, AGENT_REPLY_HINTS)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Agent:
@@ -144,6 +151,11 @@ class Agent:
         if self.response is not None:
             asked["response"] = self.response
         return self.model([*instructions, *messages], **asked)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, AGENT_HINTS)
 
 
 class _Course:
@@ -262,13 +274,17 @@ def agent(
         select: a function of record and ``AgentReply`` that returns the result; by default that is the reply.
         parameters: further parameters of the protocol, such as ``temperature=``.
 
-    Raises: AgentInvalid: a limit is not positive, or two tools have one name.
+    Raises: AgentInvalid: a limit is not positive, two tools have one name, or a keyword is one of another library.
     """
     if not NAME.fullmatch(name):
         raise AgentInvalid(name, "its name is not 1 to 64 letters, digits, _ and -")
     for what, limit in (("turns_max", turns_max), ("history_max", history_max)):
         if type(limit) is not int or limit < 1:
             raise AgentInvalid(name, f"it has {what}={limit!r:.80}, expected an int of at least 1")
+    if not callable(model):
+        raise AgentInvalid(name, f"its model is {model!r:.80}. Make it by ai.chat(...)")
+    if problem := keyword_problem(parameters, agent):
+        raise AgentInvalid(name, problem)
     given: Sequence[object] = tools
     if wrong := [each for each in given if not isinstance(each, Tool)]:
         raise AgentInvalid(name, f"{wrong[0]!r:.80} is no tool. Put @ai.tool above the function")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
+from clonos.core.model.missing_names import attribute_missing
 from clonos.io.http.http_errors import shown_text
 from clonos.io.system.json_decoders import decoder_of
+from clonos_services.ai_habits import REPLY_HINTS
 from clonos_services.model_answer import ModelCallInvalid, Unusable, Usage, UsageSent, decoded, explained, usage_of
 from clonos_services.model_endpoint import ModelEndpoint
 
@@ -59,6 +61,11 @@ class ModelReply:
     fallback: int
     body: dict[str, Any]
     is_cached: bool = False
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, REPLY_HINTS)
 
 
 class _Function(msgspec.Struct):
@@ -153,6 +160,10 @@ def response_format(response: type) -> dict[str, Any]:
 
     Raises: ModelCallInvalid: the class has no fields, or a field that has no JSON schema.
     """
+    if hasattr(response, "model_json_schema"):
+        raise ModelCallInvalid(
+            f"response= is the pydantic model {response.__qualname__}. Use a dataclass, a TypedDict or a msgspec.Struct"
+        )
     try:
         (root,), parts = msgspec.json.schema_components((response,), ref_template=REFERENCE + "{name}")
     except (TypeError, RecursionError) as error:

@@ -19,6 +19,7 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.system.json_decoders import decoder_of
 from clonos.io.system.wall_clock import Timedelta
 from clonos_services.ai_approval import Approval, Approve, refusal_of
+from clonos_services.ai_habits import notify_problem
 from clonos_services.ai_shown import DONE, ErrorShown, ShownService, ToolError, as_json
 from clonos_services.service import KEY_PARAMETER, Service
 
@@ -75,6 +76,8 @@ class Tool(Generic[P, R]):
         self.key_parameter = key = options.get("key")
         self.approve: Approve = options.get("approve", False)
         self.approve_within, self.notify = options.get("approve_within"), options.get("notify")
+        if self.notify is not None and (problem := notify_problem(self.notify)):
+            raise ToolInvalid(name, problem)
         self._fields = _fields_of(self.name, function, key)
         self._arguments = _arguments_class(self.name, self._fields)
         documented = inspect.getdoc(function) or ""
@@ -188,11 +191,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
             "arguments", if it has them, are those of the call; anything else refuses. The model is told a text, or what
             the dict has as "reason".
         approve_within: the length of time after which no answer is a refusal.
-        notify: called with an ``Approval`` before the call waits, to ask people for it. It is one entry of the log, and
-            may be made again if its process dies.
+        notify: called with one ``Approval`` before the call waits, to ask people for it. It is one entry of the log,
+            and may be made again if its process dies.
         raises: exception classes of the function: see ``service``.
 
-    Raises: ToolInvalid: a parameter has no annotation, or one without a JSON schema; ServiceInvalid: see ``service``.
+    Raises: ToolInvalid: a parameter has no annotation, or one without a JSON schema, ``notify`` takes no ``Approval``,
+    or the function is asynchronous; ServiceInvalid: see ``service``.
     """
     raises = options.get("raises", ())
     classes = raises if isinstance(raises, tuple) else (raises,)
@@ -200,6 +204,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
     def decorate(decorated: Callable[..., Any]) -> Tool[..., Any]:
         name = options.get("name") or str(getattr(decorated, "__name__", ""))
+        if inspect.iscoroutinefunction(decorated) or inspect.isasyncgenfunction(decorated):
+            raise ToolInvalid(name, "it is asynchronous. Write it as a plain function")
         return Tool(decorated, name, Service(decorated, name, *resolving, _identity, (*classes, ToolError)), options)
 
     return decorate if function is None else decorate(function)
