@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from clonos.core.log.call_outcomes import decode_outcome, is_value
 from clonos.core.ports.operator_chain import ChainContext, Mirror
+from clonos.core.ports.recorder import OWN_KEY
 from clonos.core.values.keys import key_of, state_key
 from clonos.io.system.wall_clock import time_text
 from clonos.operators.chain import VertexImage
@@ -138,6 +139,11 @@ class KeyChain(ReplayChain):
         entry.after = self._key_state(step)
         if entry.after != entry.before:
             self.steps.append(entry)
+
+    @property
+    def keyed_steps(self) -> list[str]:
+        """Steps with state by key that are followed."""
+        return list(self._tables)
 
     def number_at(self, step: str, index: int) -> int | None:
         """Returns the number of the record at an index of the batch of a step, None if it is not known."""
@@ -268,13 +274,7 @@ class KeyChain(ReplayChain):
 
     def _show_open(self, operator: AsyncStatefulMap) -> None:
         step = operator.guard.step
-        awaiting = operator.awaiting(self._stored)
-        if awaiting is not None and self._stored not in self._suspended:  # since an earlier epoch
-            entry = self._begin(step, StepEvent.RECORD, awaiting.record[0], [KeyRecord(None, awaiting.record[1])])
-            entry.awaits = awaiting.name
-            entry.notes.append("it has awaited the event since before this epoch")
-            _note_due(entry, awaiting)
-            self._close(step)
+        self._show_suspended(operator)
         for number in operator.open_numbers:
             key, record = operator.record_of(number)
             if not self._is_wanted(key):
@@ -288,6 +288,23 @@ class KeyChain(ReplayChain):
                 entry = self._begin(step, StepEvent.RECORD, key, [KeyRecord(self._numbers.get(number), record)])
                 entry.notes.append("it waits for the call before it")
             self._close(step)
+
+    def _show_suspended(self, operator: AsyncStatefulMap) -> None:
+        """Shows the call of the key that has awaited an event since an earlier epoch, with its logged calls."""
+        awaiting = operator.awaiting(self._stored)
+        if awaiting is None or self._stored in self._suspended:
+            return
+        step = operator.guard.step
+        entry = self._begin(step, StepEvent.RECORD, awaiting.record[0], [KeyRecord(None, awaiting.record[1])])
+        parts = {name: data for name, data in awaiting.parts.items() if name != OWN_KEY}
+        key = awaiting.parts.get(OWN_KEY, b"").decode()
+        run = self._run(entry, RequestedCall(operator.next_call, step, key, operator.resumed(self._stored), parts))
+        if self._what_if is None and run is not None and not run.unanswered and run.awaits != awaiting.name:
+            entry.notes.append(f"the function does not repeat itself: now it {run.ending}")
+        entry.awaits = awaiting.name
+        entry.notes.append("it has awaited the event since before this epoch")
+        _note_due(entry, awaiting)
+        self._close(step)
 
 
 NOT_LOGGED: Final = (

@@ -10,7 +10,7 @@ from clonos.core.values.copying import copied
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_spec import ANY, StateKind, StateScope
-from clonos.operators.steps.awaited_events import AwaitedEvents
+from clonos.operators.steps.awaited_events import SUSPENDED, AwaitedEvents
 from clonos.replay.model_exchange import messages_of
 from clonos.replay.seen_calls import SeenCall, text_of
 
@@ -125,10 +125,11 @@ class KeyedTables:
         return found
 
     def keys(self, state: StateBackend) -> list[Any]:
-        """Returns the stored keys."""
+        """Returns the stored keys, also those that have no more than a suspended call."""
         prefix = f"{self._step}/"
         tables = [(name.removeprefix(prefix), table) for name, table in state.opened() if name.startswith(prefix)]
-        return [key for name, table in tables if self._is_by_key(name) for key in table.contents()]
+        own = [table for name, table in tables if self._is_by_key(name) or name == SUSPENDED.name]
+        return [key for table in own for key in table.contents()]
 
     def _is_by_key(self, name: str) -> bool:
         return name not in self._left_out and not name.startswith(BROADCAST)

@@ -28,15 +28,22 @@ DIFFERS: Final = "the replay does not repeat what the task did: clonos replay wi
 
 
 class KeyNotFound(JobError):
-    """The record has nothing of a key. ``elsewhere``: the tasks that may have it."""
+    """The record has nothing of a key. ``steps``: those with state by key, ``elsewhere``: the tasks that may have
+    the key."""
 
     key: str
     task: str
+    steps: tuple[str, ...]
     others: tuple[str, ...]
     elsewhere: tuple[str, ...]
 
     def __str__(self) -> str:
-        others = f" It has {', '.join(self.others)}." if self.others else " It has no step with state by key."
+        if self.others:
+            others = f" It has {', '.join(self.others)}."
+        elif self.steps:
+            others = f" It has no key at {', '.join(self.steps)}."
+        else:
+            others = " It has no step with state by key."
         remedy = f" Replay the record of {' or '.join(self.elsewhere)}: the key is there." if self.elsewhere else ""
         return (
             f"the record of {self.task} has nothing of the key {self.key}, neither a record nor state.{others}{remedy}"
@@ -156,10 +163,10 @@ def timeline_of(
     chain = chains[0]
     states = chain.states()
     if not chain.steps and not states:
-        plan, others = replayed.image.plan, tuple(chain.other_keys)
+        plan, steps, others = replayed.image.plan, tuple(chain.keyed_steps), tuple(chain.other_keys)
         tasks = tasks_of_key(plan, plan.vertex_of[replayed.task], key)
-        elsewhere = tuple(each for each in tasks if each != epoch.task) if others else ()
-        raise KeyNotFound(key, epoch.task, others, elsewhere)
+        elsewhere = tuple(each for each in tasks if each != epoch.task) if steps else ()
+        raise KeyNotFound(key, epoch.task, steps, others, elsewhere)
     notes = [*epoch.head.missing, *epoch.head.redacted]
     notes += [f"the step {each} has its state in columns: --step shows its batches" for each in chain.in_columns]
     report = ReplayReport(epoch, replayed, compared(epoch, replayed))

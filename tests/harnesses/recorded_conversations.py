@@ -73,3 +73,10 @@ def record_conversations(folder: Path, function: Any = converse, rows: list[Any]
     """Runs the job with the stand-in of the model; returns the record of the task with the conversations."""
     with StandIns(http=answered).answering():
         return record_job(conversations(function, rows, **options), folder)[FOLDER]
+
+
+def record_a_wait(folder: Path, function: Any = converse) -> Path:
+    """Records the epoch after a checkpoint, before which a call of 8 has begun to await its approval."""
+    with StandIns(http=answered).answering():
+        job = conversations(function, TEXTS[3:])
+        return record_job(job, folder, barriers={1: 1}, epoch=1, are_calls_instant=True)[FOLDER]

@@ -59,10 +59,12 @@ JOB_ID = "job-1"
 class _Port:
     """``TaskPort`` of a live task: all of its input is there, its clock moves by a millisecond with each look."""
 
-    def __init__(self, commands: list[Command], barriers: dict[int, int]) -> None:
-        """``barriers``: of a source, by the number of emissions before each."""
+    def __init__(self, commands: list[Command], barriers: dict[int, int], are_calls_instant: bool) -> None:
+        """``barriers``: of a source, by the number of emissions before each. ``are_calls_instant``: see
+        ``record_job``."""
         self.emissions: list[TaskEmission] = []
         self._commands, self._barriers = deque(commands), dict(barriers)
+        self._are_calls_instant = are_calls_instant
         self._now_ns = START_NS
         self._rng = Random(5)
 
@@ -114,7 +116,9 @@ class _Port:
         return function(key)
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
+        later, self._commands = self._commands, deque()
         self._commands.append(Finished(number, function(key)))
+        self._commands = self._commands + later if self._are_calls_instant else later + self._commands
 
     def report_part(self, number: int, asked: int, data: bytes, *, waits: bool) -> bool:
         self._commands.append(PartReported(number, asked, data))
@@ -127,10 +131,17 @@ class _Port:
 
 
 def record_job(
-    job: Job, folder: Path, *, barriers: dict[int, int] | None = None, epoch: int = 0, has_sink_digests: bool = False
+    job: Job,
+    folder: Path,
+    *,
+    barriers: dict[int, int] | None = None,
+    epoch: int = 0,
+    has_sink_digests: bool = False,
+    are_calls_instant: bool = False,
 ) -> dict[str, Path]:
     """Runs a job and returns the record of each task by its name: of its last epoch from the barrier ``epoch`` on.
-    ``has_sink_digests``: the records have digests of the rows of sinks.
+    ``has_sink_digests``: the records have digests of the rows of sinks. ``are_calls_instant``: asynchronous calls
+    are complete before the next input, and not after all of it.
 
     ``barriers``: checkpoints by the number of emissions of each source before them. A task that fails is the last one.
     """
@@ -146,7 +157,7 @@ def record_job(
     found = dict[str, Path]()
     for task in plan.tasks:
         recorded = _Recorded(packed, task)
-        recorded.run(sent, barriers or {})
+        recorded.run(sent, barriers or {}, are_calls_instant)
         name = plan.task_name(task)
         found[name] = folder / name.replace("/", "-")
         recorded.write(found[name], epoch)
@@ -163,7 +174,7 @@ class _Recorded:
         self.unfinished = b""
         self.reads: list[tuple[int, SourceRecords]] = []  # with the number of emissions before
 
-    def run(self, sent: dict[ChannelId, list[Elements]], barriers: dict[int, int]) -> None:
+    def run(self, sent: dict[ChannelId, list[Elements]], barriers: dict[int, int], are_calls_instant: bool) -> None:
         plan, task = self.image.plan, self.task
         self.input = {channel.id: sent.get(channel.id, []) for channel in plan.inputs[task]}
         commands: list[Command] = [
@@ -172,7 +183,7 @@ class _Recorded:
             for each in elements
         ]
         vertex = plan.vertex_of[task]
-        port = self.port = _Port(commands, barriers if plan.vertices[vertex].is_source else {})
+        port = self.port = _Port(commands, barriers if plan.vertices[vertex].is_source else {}, are_calls_instant)
         chain = self.image.new_chain(vertex)
         activation = Activation(Incarnation(1), None, None, b"", 0, 1, False, JOB_ID)
         running = Task(plan, task, chain, port, activation, self.image.options)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar, Final
 
@@ -130,6 +131,14 @@ class AsyncStatefulMap(AsyncMap):
     def awaiting(self, stored: Any) -> SuspendedCall | None:
         """Returns the call of a key that awaits an event, None without one."""
         return None if self._awaited is None else self._awaited.suspended(stored)
+
+    def resumed(self, stored: Any) -> partial[object]:
+        """Returns the call of the function for a key that awaits an event, as it is made when the event has come."""
+        assert self._awaited is not None, "only a step that logs its calls awaits events"
+        call = self._awaited.suspended(stored)
+        assert call is not None, "the key has a suspended call"
+        key, value = call.record
+        return partial(self._perform, (key, self._table.entries.get(stored), value))
 
     def _cancel(self, stored: Any, cancel: Cancel, timestamp_ns: int | None) -> None:
         assert self._awaited is not None, "only a step that logs its calls takes cancellations"

@@ -21,7 +21,7 @@ from clonos.replay.key_timeline import KeyNotFound, KeyTimeline, timeline_of
 from clonos.replay.loading import load_epoch
 from clonos.testing import replay
 from clonos_services.stand_ins import StandIns
-from tests.harnesses.recorded_conversations import TEXTS, converse, model, record_conversations
+from tests.harnesses.recorded_conversations import TEXTS, converse, model, record_a_wait, record_conversations
 from tests.harnesses.recorded_jobs import record_job
 from tests.harnesses.recorded_prices import job as prices
 
@@ -73,6 +73,35 @@ def test_a_conversation_that_awaits_an_event_goes_on_where_it_was(tmp_path: Path
     assert (goes_on.calls_as_before, [call.service for call in goes_on.calls]) == (1, ["event", "refund", "ai.chat"])
     assert goes_on.records == asks.records
     assert [each.number for step in (asks, event, last) for each in step.records] == [4, 6, 5]
+
+
+WAIT = """\
+replies/0, epoch 1 of chat, key '8': 1 record, 1 call, 7 + 5 tokens
+
+a record at replies: {'customer': '8', 'text': '8 has order'}
+  state before: none
+  1 ai.chat, gpt-x: 1 message, 7 + 5 tokens
+      user: 8 has order
+    -> refund(order='8')
+  awaits the event 'approved'
+  state after: none
+  note: it has awaited the event since before this epoch"""
+
+
+def test_a_conversation_that_waits_since_an_earlier_epoch_is_shown_with_its_calls(tmp_path: Path) -> None:
+    epoch = load_epoch(record_a_wait(tmp_path))
+    found = timeline_of(epoch._replace(log=b""), "8", ALONE)
+    assert str(found).startswith(WAIT)
+    (step,) = found.to_json()["steps"]
+    assert (step["awaits"], step["calls"][0]["messages"]) == ("approved", [{"role": "user", "text": "8 has order"}])
+    with pytest.raises(KeyNotFound, match="It has '8'"):
+        timeline_of(epoch._replace(log=b""), "9", ALONE)
+
+
+def test_a_task_without_any_key_yet_names_its_steps(tmp_path: Path) -> None:
+    epoch = load_epoch(record_conversations(tmp_path, rows=TEXTS[:1]))
+    with pytest.raises(KeyNotFound, match=r"It has no key at replies\.$"):
+        timeline_of(epoch._replace(log=b""), "7", ALONE)
 
 
 def test_each_cut_of_the_log_shows_what_was_known_then_and_asks_nothing(tmp_path: Path) -> None:
