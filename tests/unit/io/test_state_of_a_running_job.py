@@ -236,7 +236,7 @@ def test_the_key_none_has_an_entry_of_its_own(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_state_without_a_name_is_the_one_that_the_user_knows(
+def test_the_state_of_a_user_needs_no_name_beside_those_of_the_library(
     states: tuple[str, ...], name: str | None, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.complete(1)
