@@ -53,15 +53,16 @@ class DrawnBeside(JobError):
 
 
 class EffectSkipped(JobError):
-    """Code of an asynchronous call did not ask again for an effect that an earlier life had made, or announced."""
+    """Code of an asynchronous call did not ask again for an effect that an earlier life or attempt had made, or
+    announced."""
 
     service: str
 
     def __str__(self) -> str:
         return (
-            f"a call of {self.service} was made, or announced, before the process died, and the code that ran again did"
-            " not ask for it. The code must decide by its record and by recorded calls alone: use clock, random and"
-            " services of clonos in it."
+            f"a call of {self.service} was made, or announced, by an earlier attempt or before the process died, and"
+            " the code that ran again did not ask for it. The code must decide by its record and by recorded calls"
+            " alone: use clock, random and services of clonos in it."
         )
 
 
@@ -130,10 +131,15 @@ class CallParts:
         self.parts.setdefault(CANCELLED, outcome)
 
     def close(self) -> JobError | None:
-        """Ends the call. Returns an error if an effect of an earlier life was not asked for again."""
+        """Ends the call. Returns an error if an effect of an earlier life was not asked for again, or if the last
+        attempt did not ask for an effect that an earlier attempt has made, or that is in doubt."""
         if self._attempt is not None:
             self._attempt.end_attempt()
         skipped = [service for part, _, _, service in self._before if part not in self.asked_for]
+        asked_last = self.asked_for if self._attempt is None else self._attempt.asked_for
+        for part, _, _, service in self._announcements():
+            if part not in asked_last and (part in self.parts or part in self.announced):
+                skipped.append(service)
         return EffectSkipped(skipped[0]) if skipped else None
 
     def ask_new(self, inside: Inside) -> None:
@@ -159,7 +165,7 @@ class CallParts:
 
     def _announcements(self) -> Iterator[tuple[bytes, bytes, bytes, str]]:
         """Yields the announcements: the part, the name of its failure, their own name, and the service."""
-        for name, content in self.parts.items():
+        for name, content in tuple(self.parts.items()):  # at once: a thread of an earlier attempt may add one
             if content[:1] == _INTENT:
                 part, failed = content[1 : 1 + PART_BYTES], content[1 + PART_BYTES : 1 + 2 * PART_BYTES]
                 yield part, failed, name, content[1 + 2 * PART_BYTES :].decode()
@@ -172,6 +178,7 @@ class CallAttempt:
 
     def __init__(self, call: CallParts, number: int, strand: Callable[[], object]) -> None:
         self._call, self._number, self._strand_now = call, number, strand
+        self.asked_for = set[bytes]()  # the parts of effects
         self._asked: dict[bytes, Iterator[int]] = {}  # by request: numbers for those of this attempt
         self._strand: object = None
         self._instant_ns = self._began_ns = 0  # what the clock reads since the last call inside, and when it was read
@@ -268,6 +275,7 @@ class CallAttempt:
         part = _named(digest, b"%d" % occurrence)
         if effect:
             self._call.asked_for.add(part)
+            self.asked_for.add(part)
         return Inside(service, asked_of(service, digest), part, idempotency_key(self._call.key, "part", part))
 
     def known(self, inside: Inside) -> bytes | None:

@@ -409,6 +409,17 @@ def test_an_effect_with_an_outcome_that_is_not_asked_for_again_is_an_error() -> 
     assert isinstance(other.close(), EffectSkipped)
 
 
+def test_an_effect_of_an_earlier_attempt_that_the_last_one_does_not_ask_for_is_an_error() -> None:
+    calls = life({})
+    run(calls, lambda: pay(3))
+    run(calls, lambda: pay(4), 1)
+    assert isinstance(calls.close(), EffectSkipped)
+    same = life({})
+    run(same, lambda: pay(3))
+    run(same, lambda: pay(3), 1)
+    assert same.close() is None
+
+
 def test_an_effect_in_doubt_is_known_to_the_keepers_before_it_is_looked_up() -> None:
     reported: dict[bytes, bytes] = {}
     with pytest.raises(Died):
