@@ -32,7 +32,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> Table:
         times = (_seconds(job["started_at"]), _seconds(job["ended_at"]))
         cells = (job["id"], status, *times, job["recoveries"], job["restarts"], job["checkpoint"])
         error = (job["error"] or "").partition("\n")[0]
-        table.add_row(*map(_cell, cells), Text(error, no_wrap=True, overflow="ellipsis"))
+        table.add_row(*map(_value, cells), Text(error, no_wrap=True, overflow="ellipsis"))
     return table
 
 
@@ -51,7 +51,7 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
             *(f"{rates['records_in_per_s']:,.0f}", f"{rates['records_out_per_s']:,.0f}", f"{rates['busy_ratio']:.0%}"),
             *(task["standbys"], task["keepers"], view_name(task["incarnation"])),
         )
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(_value, cells))
     return table
 
 
@@ -90,5 +90,10 @@ def _table(*columns: str) -> Table:
     return table
 
 
+def _value(value: object) -> Text:
+    """Returns a cell that is never empty, so that each line has as many words as columns."""
+    return _cell("-" if value is None or value == "" else value)
+
+
 def _cell(value: object) -> Text:
-    return Text("" if value is None else str(value))  # in which brackets are no markup
+    return Text(str(value))  # in which brackets are no markup
