@@ -115,7 +115,7 @@ class StateLocation:
         Raises: CheckpointRemoved, StateLost and other faults of the store.
         """
         from clonos.io.system.shown_progress import Progress, WorkUnit, shown_progress
-        from clonos.spark.frames.state_rows import rows_of_task, tasks_of
+        from clonos.spark.frames.state_rows import rows_of_task, shown_text, tasks_of
 
         tasks = tasks_of(self.metadata, step)
         work = Progress(f"reading the state of {step} in {self.url}", 1.0, WorkUnit.SHARE)
@@ -128,7 +128,7 @@ class StateLocation:
                     progress.reach(restored)
                     row_share = (1 - RESTORING_SHARE) / len(tasks) / max(count, 1)
 
-                for row in rows_of_task(self._read, step, task, began):
+                for row in rows_of_task(self._read, step, task, began, shown_text):
                     progress.add(row_share)
                     yield row
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
 from clonos.connectors.json_text import json_text
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata
 from clonos.core.checkpoint.snapshot import is_moved, restore_from
@@ -21,6 +22,27 @@ if TYPE_CHECKING:
 CONNECTOR = "frames.state"
 NO_KEY: Final = object()
 """In place of the key of a row that has none."""
+
+REGISTERING: Final = (
+    "clonos.connectors.codecs.debezium",
+    "clonos.connectors.kafka.message",
+    "clonos.connectors.mqtt.session_source",
+    "clonos.connectors.nats.message",
+    "clonos.connectors.postgres.change_stream",
+    "clonos.connectors.rabbitmq.message",
+    "clonos.connectors.redis.entry_source",
+    "clonos.connectors.web.request",
+    "clonos.demo.wordcount",
+    "clonos.operators.aggregates.partial",
+    "clonos.operators.steps.awaited_events",
+    "clonos.operators.steps.enrich_batch",
+    "clonos.operators.transforms.sink_rows",
+    "clonos.operators.user_errors",
+    "clonos.operators.windows.window_results",
+    "clonos_services.ai_agent",
+    "clonos_services.ai_shown",
+)
+"""Modules of the library that register classes: state may have objects of these, whose code a reader has too."""
 
 
 class CheckpointedTask(NamedTuple):
@@ -93,11 +115,12 @@ def rows_of_task(
     step: str,
     task: CheckpointedTask,
     began: Callable[[int], object] = int,
+    text: Callable[[Any], str] = json_text,
 ) -> Iterator[StateRow]:
     """Yields the state that a task has for a step, see ``rows_of_state``.
 
     ``read_object`` returns the pieces of an object of its checkpoint or savepoint. ``began`` is called with the number
-    of rows, about, before the first one.
+    of rows, about, before the first one. ``text`` returns a key or a value as JSON.
 
     Raises: ObjectMissing. InvalidConnector: a start has changed the tasks, and no checkpoint followed. RowNotWritable.
     SnapshotMalformed, StateMalformed, ValueMalformed.
@@ -105,7 +128,15 @@ def rows_of_task(
     image = image_of_task(read_object, task)
     began(_row_count(image, step))
     for state, key, value in entries_of_step(image, step):
-        yield StateRow(task.task, state, json_text(None if key is NO_KEY else key), json_text(value))
+        yield StateRow(task.task, state, text(None if key is NO_KEY else key), text(value))
+
+
+def shown_text(value: Any) -> str:
+    """Encodes a value as JSON for people: one that has no JSON form, such as a suspended call, by its ``repr``."""
+    try:
+        return json_text(value)
+    except RowNotWritable:
+        return json_text(repr(value))
 
 
 def image_of_task(read_object: Callable[[str], Iterable[bytes | memoryview]], task: CheckpointedTask) -> StateImage:
@@ -117,6 +148,8 @@ def image_of_task(read_object: Callable[[str], Iterable[bytes | memoryview]], ta
     if task.objects and is_moved(task.objects[-1]):
         problem = f"the job has not divided the state of {task.task} among its tasks yet"
         raise InvalidConnector(CONNECTOR, problem, "Read its next checkpoint.")
+    for module in REGISTERING:
+        import_module(module)
     image = StateImage()
     restore_from([(name, read_object(name)) for name in task.objects], image)
     return image

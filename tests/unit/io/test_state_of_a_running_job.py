@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+import clonos
+import clonos_services
 from clonos.api.graph import JobGraph
 from clonos.cli import main
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
@@ -22,6 +27,9 @@ from clonos.core.model.options import Options
 from clonos.io.store.store import OBJECTS, CheckpointStore
 from clonos.job.checkpointed_state import CheckpointedState, StateNotTabular
 from clonos.job.stored_state import CheckpointRemoved, StateLocation, StateLost, StateUnknown
+from clonos.spark.frames.state_rows import REGISTERING
+from clonos_services.ai_agent import Conversation
+from tests.speed import scaled
 from tests.unit.inflight.samples import snapshot
 from tests.unit.operators.driver import Given, Outbox, Run
 
@@ -29,10 +37,12 @@ from tests.unit.operators.driver import Given, Outbox, Run
 class Store:
     """Store of a job that counts by key in two tasks. Each checkpoint has read one record more of each key."""
 
-    def __init__(self, folder: Path, key: Callable[[int], int | None] = int) -> None:
+    def __init__(self, folder: Path, key: Callable[[int], int | None] = int, function: Any = None) -> None:
+        """``function``: (key, state, number) -> (state, result), which the step has in place of a count."""
         graph = JobGraph("job")
-        numbers = graph.source(Given([number % 4 for number in range(100)]))
-        numbers.key_by(key).count(name="count").sink(Outbox())
+        numbers = graph.source(Given([number % 4 for number in range(100)])).key_by(key)
+        step = numbers.count(name="count") if function is None else numbers.stateful_map(function, name="count")
+        step.sink(Outbox())
         self.run = Run(graph.compile(Options(), parallelism=2))
         self.folder, self.store = folder, CheckpointStore(str(folder))
         self.record = self.store.open_job("job")
@@ -247,3 +257,26 @@ def test_the_state_of_a_user_needs_no_name_beside_those_of_the_library(
         return
     state = _state(store)
     assert (state.name, state.get(7, "none"), state.get(8)) == (name, name if name in states else "none", None)
+
+
+def _talk(key: int, state: Any, number: int) -> tuple[Any, int]:
+    return (Conversation("helper", []) if key else {b"part": 1}), number
+
+
+def test_state_is_shown_with_classes_of_the_library_and_values_without_a_json_form(tmp_path: Path) -> None:
+    Store(tmp_path / "talks", function=_talk).complete(1)
+    command = [sys.executable, "-m", "clonos.cli", "state", "show", str(tmp_path / "talks"), "count", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(60))
+    assert ended.returncode == 0, ended.stderr
+    values = {row["key"]: row["value"] for row in map(json.loads, ended.stdout.splitlines())}
+    assert values[0] == "{b'part': 1}"
+    assert values[1] == msgspec.to_builtins(Conversation("helper", []))
+
+
+def test_all_modules_that_register_a_class_are_imported_to_read_state() -> None:
+    found = set[str]()
+    for package in (clonos, clonos_services):
+        for file in Path(*package.__path__).rglob("*.py"):
+            if re.search(r"^@register\b", file.read_text(), re.MULTILINE):
+                found.add(".".join((package.__name__, *file.relative_to(*package.__path__).with_suffix("").parts)))
+    assert found == {*REGISTERING}
