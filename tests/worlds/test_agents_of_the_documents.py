@@ -14,7 +14,6 @@ from clonos import Event, Job, ai, collect, values
 from clonos.testing import Outputs, crash_test
 from tests.tidy.source import ROOT
 
-
 pytestmark = pytest.mark.worlds
 
 
