@@ -19,7 +19,7 @@ from clonos.io.system.wall_clock import time_text
 from clonos.operators.chain import VertexImage
 from clonos.operators.operator import Operator, Times
 from clonos.operators.steps.async_stateful_map import AsyncStatefulMap
-from clonos.operators.steps.awaited_events import Awaits, Cancel, Event, SuspendedCall
+from clonos.operators.steps.awaited_events import FOLLOWING, Awaits, Cancel, Event, SuspendedCall
 from clonos.replay.epoch import Epoch
 from clonos.replay.key_steps import KeyedTables, KeyRecord, KeyState, KeyStep, StepEvent, has_keys_in_columns, is_keyed
 from clonos.replay.logged_functions import FunctionRun, NotingRecorder, RequestedCall, SuspendedRun, run_function
@@ -151,10 +151,13 @@ class KeyChain(ReplayChain):
         return self.first + index + 1 if is_aligned else None
 
     def states(self) -> dict[str, KeyState]:
-        """Returns the state of the key at the end, by the steps that have some."""
+        """Returns the state of the key at the end, and what waits for a call of it, by the steps that have some."""
         if self._stored is None:
             return {}
-        found = {step: self._key_state(step) for step in self._tables}
+        found = {
+            step: self._key_state(step) | tables.queued(self.state, self._stored)
+            for step, tables in self._tables.items()
+        }
         return {step: state for step, state in found.items() if state}
 
     # ------------------------------------------------------------------ steps of the key
@@ -304,6 +307,8 @@ class KeyChain(ReplayChain):
         entry.awaits = awaiting.name
         entry.notes.append("it has awaited the event since before this epoch")
         _note_due(entry, awaiting)
+        if waiting := self._tables[step].queued(self.state, self._stored).get(FOLLOWING.name):
+            entry.notes.append(f"records of the key that wait for it: {', '.join(map(text_of, waiting))}")
         self._close(step)
 
 

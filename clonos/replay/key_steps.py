@@ -7,15 +7,19 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from clonos.core.values.copying import copied
+from clonos.core.values.keys import key_of, state_key
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_spec import ANY, StateKind, StateScope
-from clonos.operators.steps.awaited_events import SUSPENDED, AwaitedEvents
+from clonos.operators.steps.awaited_events import EVENTS, FOLLOWING, SUSPENDED, AwaitedEvents
 from clonos.replay.model_exchange import messages_of
 from clonos.replay.seen_calls import SeenCall, text_of
 
 BROADCAST: Final = "broadcast/"
 """Begin of the names of state that all tasks have alike."""
+
+QUEUES: Final = frozenset((EVENTS.name, FOLLOWING.name))
+"""Tables of what waits for a call of a key, or for the end of one."""
 
 
 class StepEvent(StrEnum):
@@ -125,11 +129,31 @@ class KeyedTables:
         return found
 
     def keys(self, state: StateBackend) -> list[Any]:
-        """Returns the stored keys, also those that have no more than a suspended call."""
+        """Returns the stored keys, also those that have no more than a suspended call or an event."""
         prefix = f"{self._step}/"
         tables = [(name.removeprefix(prefix), table) for name, table in state.opened() if name.startswith(prefix)]
         own = [table for name, table in tables if self._is_by_key(name) or name == SUSPENDED.name]
-        return [key for table in own for key in table.contents()]
+        found = [key for table in own for key in table.contents()]
+        queues = [table for name, table in tables if name in QUEUES]
+        return found + [_key_of_queue(entry) for table in queues for entry in table.contents()]
+
+    def queued(self, state: StateBackend, stored: Any) -> KeyState:
+        """Returns the events of a stored key that no call has awaited yet, as (name, value), and the records that wait
+        for its suspended call."""
+        found: dict[str, list[Any]] = {}
+        for name, table in state.opened():
+            own = name.removeprefix(f"{self._step}/")
+            if name.startswith(f"{self._step}/") and own in QUEUES:
+                items = [item for entry, item in table.contents().items() if _key_of_queue(entry) == stored]
+                if items:
+                    found[own] = [item[:2] if own == EVENTS.name else item[0][1] for item in items]
+        return KeyState(found)
 
     def _is_by_key(self, name: str) -> bool:
         return name not in self._left_out and not name.startswith(BROADCAST)
+
+
+def _key_of_queue(entry: Any) -> Any:
+    """Returns the stored key of an entry (number, key) of a queue."""
+    found: Any = key_of(entry)
+    return state_key(found[1])

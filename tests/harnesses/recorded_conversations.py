@@ -75,8 +75,8 @@ def record_conversations(folder: Path, function: Any = converse, rows: list[Any]
         return record_job(conversations(function, rows, **options), folder)[FOLDER]
 
 
-def record_a_wait(folder: Path, function: Any = converse) -> Path:
-    """Records the epoch after a checkpoint, before which a call of 8 has begun to await its approval."""
+def record_a_wait(folder: Path, function: Any = converse, rows: list[Any] = TEXTS[3:]) -> Path:
+    """Records the epoch after a checkpoint, before which the rows have come: a call of 8 awaits its approval."""
     with StandIns(http=answered).answering():
-        job = conversations(function, TEXTS[3:])
+        job = conversations(function, rows)
         return record_job(job, folder, barriers={1: 1}, epoch=1, are_calls_instant=True)[FOLDER]

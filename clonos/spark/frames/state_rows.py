@@ -132,7 +132,7 @@ def rows_of_task(
 
 
 def shown_text(value: Any) -> str:
-    """Encodes a value as JSON for people: one that has no JSON form, such as a suspended call, by its ``repr``."""
+    """Encodes a value as JSON for people: by its ``repr`` without a JSON form, as of a suspended call."""
     try:
         return json_text(value)
     except RowNotWritable:

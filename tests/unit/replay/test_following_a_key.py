@@ -11,7 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from clonos import Cancel, Context, Job, ProcessFunction, ValueState, ai, await_event, clock, collect, http, values
+from clonos import (
+    Cancel,
+    Context,
+    Event,
+    Job,
+    ProcessFunction,
+    ValueState,
+    ai,
+    await_event,
+    clock,
+    collect,
+    http,
+    values,
+)
 from clonos.cli import main
 from clonos.core.log.determinants import LogReader
 from clonos.core.model.ids import CheckpointId
@@ -96,6 +109,24 @@ def test_a_conversation_that_waits_since_an_earlier_epoch_is_shown_with_its_call
     assert (step["awaits"], step["calls"][0]["messages"]) == ("approved", [{"role": "user", "text": "8 has order"}])
     with pytest.raises(KeyNotFound, match="It has '8'"):
         timeline_of(epoch._replace(log=b""), "9", ALONE)
+
+
+def test_records_and_events_that_wait_for_a_call_are_shown(tmp_path: Path) -> None:
+    later = {"customer": "8", "text": "8 has a cup"}
+    epoch = load_epoch(record_a_wait(tmp_path / "record", rows=[TEXTS[3], later, Event("checked", True)]))
+    found = timeline_of(epoch._replace(log=b""), "8", ALONE)
+    assert found.steps[0].notes[-1] == f"records of the key that wait for it: {later}"
+    assert found.states["replies"] == {"events": [("checked", True)], "records after suspended calls": [later]}
+    early = load_epoch(record_a_wait(tmp_path / "event", rows=[Event("approved", True)]))
+    text = str(timeline_of(early._replace(log=b""), "8", ALONE))
+    assert "no record at replies, whose state is events = [('approved', True)]" in text
+
+
+def test_a_wait_for_a_limited_time_shows_its_end(tmp_path: Path) -> None:
+    epoch = load_epoch(record_a_wait(tmp_path, patient))
+    (step,) = timeline_of(epoch._replace(log=b""), "8", ALONE).steps
+    assert (step.awaits, step.calls) == ("approved", [])
+    assert step.notes[-1].startswith("its time is up at 2023-11-14T23:13:20.")
 
 
 def test_a_task_without_any_key_yet_names_its_steps(tmp_path: Path) -> None:
