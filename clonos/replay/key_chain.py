@@ -299,11 +299,14 @@ class KeyChain(ReplayChain):
             return
         step = operator.guard.step
         entry = self._begin(step, StepEvent.RECORD, awaiting.record[0], [KeyRecord(None, awaiting.record[1])])
-        parts = {name: data for name, data in awaiting.parts.items() if name != OWN_KEY}
-        key = awaiting.parts.get(OWN_KEY, b"").decode()
-        run = self._run(entry, RequestedCall(operator.next_call, step, key, operator.resumed(self._stored), parts))
-        if self._what_if is None and run is not None and not run.unanswered and run.awaits != awaiting.name:
-            entry.notes.append(f"the function does not repeat itself: now it {run.ending}")
+        parts = dict(awaiting.parts)
+        if (own_key := parts.pop(OWN_KEY, None)) is None:
+            entry.notes.append(LEFT_OUT)
+        else:
+            call = RequestedCall(operator.next_call, step, own_key.decode(), operator.resumed(self._stored), parts)
+            run = self._run(entry, call)
+            if self._what_if is None and run is not None and not run.unanswered and run.awaits != awaiting.name:
+                entry.notes.append(f"the function does not repeat itself: now it {run.ending}")
         entry.awaits = awaiting.name
         entry.notes.append("it has awaited the event since before this epoch")
         _note_due(entry, awaiting)

@@ -35,6 +35,8 @@ from clonos.io.epochs.record_reader import EpochRecord
 from clonos.io.epochs.record_writer import RecordWriter
 from clonos.job.description import graph_of
 from clonos.operators.connector_contract import PartlyMalformed
+from clonos.replay.key_chain import LEFT_OUT
+from clonos.replay.key_timeline import timeline_of
 from clonos.replay.loading import RecordRefused, load_epoch
 from clonos.replay.replay_report import REDACTED
 from clonos.replay.replay_session import CODE_GIVEN, replay
@@ -42,6 +44,7 @@ from clonos.replay.replaying import replay_epoch
 from clonos_standby.driver.epoch_writing import failed_here
 from clonos_standby.driver.redactor import NotRedacted, Redactor
 from tests.harnesses.late_families import late_families
+from tests.harnesses.recorded_conversations import conversations, record_a_wait
 from tests.harnesses.recorded_jobs import STEP_RECORDS, record_job
 
 SECRET = "4929-5518-0000-1234"
@@ -331,6 +334,12 @@ def test_a_secret_of_a_prompt_is_in_no_byte_of_the_record(tmp_path: Path) -> Non
     report = replay(folder, asking_job())
     assert report.is_as_recorded, report
     assert report.replayed.records == len(ROWS)
+
+
+def test_a_call_that_awaits_an_event_is_shown_without_its_calls(tmp_path: Path) -> None:
+    epoch = load_epoch(redacted(record_a_wait(tmp_path), as_it_is, job=conversations()))
+    (step,) = timeline_of(epoch._replace(log=b""), "8", frozenset()).steps
+    assert (step.awaits, step.calls, step.notes[0]) == ("approved", [], LEFT_OUT)
 
 
 def tags_of(log: bytes) -> set[int]:
