@@ -28,7 +28,7 @@ from clonos.io.http.http_errors import HttpError
 from clonos.io.local.reply_cache import CacheUnusable, ReplyCache
 from clonos_services.ai_agent import Agent, AgentInvalid, AgentReply, Conversation, agent
 from clonos_services.ai_approval import Approval
-from clonos_services.ai_habits import CHAT_HINTS, conversation_of
+from clonos_services.ai_habits import CHAT_HINTS, CHAT_KEYWORDS, conversation_of
 from clonos_services.ai_reply import ModelReply, ToolCall, reply_of, response_format
 from clonos_services.ai_shown import ToolError
 from clonos_services.ai_tool import Tool, ToolInvalid, tool
@@ -124,6 +124,8 @@ class Chat:
         asked: dict[str, Any] = {"messages": conversation_of(messages), **parameters}
         if problem := next((UNSUPPORTED[name] for name in parameters if name in UNSUPPORTED), ""):
             raise ModelCallInvalid(problem)
+        if wrong := next((name for name in parameters if name in CHAT_KEYWORDS), None):
+            raise ModelCallInvalid(f"it has no {wrong}=: {CHAT_KEYWORDS[wrong]}")
         if tools is not None:
             asked["tools"] = list(tools)
         if response is not None:

@@ -21,9 +21,10 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.ports.recorder import current, is_inside_call
 from clonos.core.values import register
 from clonos_services.ai_habits import AGENT_HINTS, AGENT_REPLY_HINTS, keyword_problem
-from clonos_services.ai_reply import ModelReply, ToolCall
+from clonos_services.ai_reply import ModelReply, ToolCall, response_format
 from clonos_services.ai_tool import NAME, ArgumentsInvalid, Tool
 from clonos_services.awaiting import CallCancelled
+from clonos_services.model_answer import ModelCallInvalid
 
 REPLY, TURNS, CANCELLED = "reply", "turns", "cancelled"
 """How an agent may have ended."""
@@ -285,6 +286,11 @@ def agent(
         raise AgentInvalid(name, f"its model is {model!r:.80}. Make it by ai.chat(...)")
     if problem := keyword_problem(parameters, agent):
         raise AgentInvalid(name, problem)
+    if response is not None:
+        try:
+            response_format(response)
+        except ModelCallInvalid as error:
+            raise AgentInvalid(name, error.problem) from error
     given: Sequence[object] = tools
     if wrong := [each for each in given if not isinstance(each, Tool)]:
         raise AgentInvalid(name, f"{wrong[0]!r:.80} is no tool. Put @ai.tool above the function")

@@ -59,6 +59,14 @@ AGENT_KEYWORDS: Final = {
 }
 """Keywords of agents of other libraries, and what to write instead."""
 
+CHAT_KEYWORDS: Final = {
+    **dict.fromkeys(
+        ("system", "system_prompt", "instructions"), 'write it as a message, {"role": "system", "content": "..."}'
+    ),
+    **dict.fromkeys(("output_type", "response_model", "text_format"), "use response=, a class"),
+}
+"""Keywords of models of other libraries, which servers refuse or ignore, and what to write instead."""
+
 ALIKE: Final = 0.75
 """Similarity of two keywords that are likely the same. Parameters of servers are less similar to those of agents."""
 
@@ -93,6 +101,22 @@ def conversation_of(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:
         if len(message) == 1:
             raise ModelCallInvalid(f'its message {message!r:.80} has no "content", {EXPECTED}')
     return found
+
+
+def approve_problem(approve: object, fields: Mapping[str, tuple[Any, bool]]) -> str:
+    """Returns why ``approve=`` of a tool cannot be called with its arguments, "" if it can. ``fields``: of each
+    argument its type, and whether a model may leave it out."""
+    if not callable(approve):
+        return ""
+    for given in (fields, [name for name, (_, has_default) in fields.items() if not has_default]):
+        try:
+            inspect.signature(approve).bind(**dict.fromkeys(given))
+        except ValueError:  # a builtin without a signature
+            return ""
+        except TypeError as error:
+            arguments = ", ".join(given) or "no argument"
+            return f"approve= is called with the arguments of the tool ({arguments}), and cannot be: {error}"
+    return ""
 
 
 def notify_problem(notify: object) -> str:

@@ -19,9 +19,9 @@ from clonos.core.model.wrong_calls import explains_calls
 from clonos.io.system.json_decoders import decoder_of
 from clonos.io.system.wall_clock import Timedelta
 from clonos_services.ai_approval import Approval, Approve, refusal_of
-from clonos_services.ai_habits import notify_problem
+from clonos_services.ai_habits import approve_problem, notify_problem
 from clonos_services.ai_shown import DONE, ErrorShown, ShownService, ToolError, as_json
-from clonos_services.service import KEY_PARAMETER, Service
+from clonos_services.service import KEY_PARAMETER, Service, ServiceInvalid
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,6 +79,8 @@ class Tool(Generic[P, R]):
         if self.notify is not None and (problem := notify_problem(self.notify)):
             raise ToolInvalid(name, problem)
         self._fields = _fields_of(self.name, function, key)
+        if problem := approve_problem(self.approve, self._fields):
+            raise ToolInvalid(name, problem)
         self._arguments = _arguments_class(self.name, self._fields)
         documented = inspect.getdoc(function) or ""
         parameters = _schema(self.name, self._arguments, function, documented)
@@ -195,8 +197,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
             and may be made again if its process dies.
         raises: exception classes of the function: see ``service``.
 
-    Raises: ToolInvalid: a parameter has no annotation, or one without a JSON schema, ``notify`` takes no ``Approval``,
-    or the function is asynchronous; ServiceInvalid: see ``service``.
+    Raises: ToolInvalid: a parameter has no annotation, or one without a JSON schema; ``approve`` or ``notify`` cannot
+    be called with what they get; the function cannot be a ``service``.
     """
     raises = options.get("raises", ())
     classes = raises if isinstance(raises, tuple) else (raises,)
@@ -204,9 +206,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
     def decorate(decorated: Callable[..., Any]) -> Tool[..., Any]:
         name = options.get("name") or str(getattr(decorated, "__name__", ""))
-        if inspect.iscoroutinefunction(decorated) or inspect.isasyncgenfunction(decorated):
-            raise ToolInvalid(name, "it is asynchronous. Write it as a plain function")
-        return Tool(decorated, name, Service(decorated, name, *resolving, _identity, (*classes, ToolError)), options)
+        try:
+            recorded = Service(decorated, name, *resolving, _identity, (*classes, ToolError))
+        except ServiceInvalid as error:
+            raise ToolInvalid(name, error.problem.rstrip(".")) from error
+        return Tool(decorated, name, recorded, options)
 
     return decorate if function is None else decorate(function)
 

@@ -41,6 +41,7 @@ def mail(approval: ai.Approval, more: str) -> None:
         (lambda: agent(memory=[]), "the conversation is the state of the key"),
         (lambda: agent(instruction="x"), "no instruction=. Did you mean instructions="),
         (lambda: agent(turn_max=3), "Did you mean turns_max="),
+        (lambda: agent(response=Pydantic), "pydantic model Pydantic"),
         (lambda: ai.agent("gpt-4o"), "its model is 'gpt-4o'. Make it by ai.chat(...)"),  # type: ignore[arg-type]
     ],
 )
@@ -111,8 +112,27 @@ def test_a_tool_refuses_a_function_that_cannot_be_notified() -> None:
         ai.tool(approve=True, notify=fitting)(pay)
 
 
-def test_an_asynchronous_function_is_refused_as_a_tool() -> None:
+def test_a_tool_refuses_an_approval_by_other_arguments_than_its_own() -> None:
+    def pay(cents: int, why: str = "") -> None: ...
+
+    for wrong in (lambda amount: "pay", lambda cents: "pay", lambda cents, why: "pay"):
+        with pytest.raises(ai.ToolInvalid, match="approve= is called with the arguments of the tool"):
+            ai.tool(approve=wrong)(pay)
+    for fitting in (lambda cents, why="": "pay", lambda **_: None, True):
+        ai.tool(approve=fitting)(pay)
+
+
+@pytest.mark.parametrize(("keyword", "advice"), [("system", "as a message"), ("response_model", "use response=")])
+def test_a_model_refuses_keywords_of_other_libraries(keyword: str, advice: str) -> None:
+    given: dict[str, Any] = {keyword: "x"}
+    with pytest.raises(ai.ModelCallInvalid, match=f"no {keyword}=: .*{advice}"):
+        MODEL("hi", **given)
+
+
+def test_a_function_that_is_no_service_is_refused_as_a_tool() -> None:
     async def pay(cents: int) -> None: ...
 
     with pytest.raises(ai.ToolInvalid, match="pay cannot be a tool: it is asynchronous"):
         ai.tool(pay)
+    with pytest.raises(ai.ToolInvalid, match="cannot be a tool: idempotent= and reconcile="):
+        ai.tool(idempotent=True)(lambda: None)
