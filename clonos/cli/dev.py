@@ -13,8 +13,8 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -88,39 +88,44 @@ def _sources(folder: Path) -> Iterable[Path]:
 
 
 def _wait_for_change(folder: Path, before: Versions, child: int, is_last: bool) -> bool:
-    """Waits until a file has changed, and ends the run then. Returns False when the last run has ended."""
+    """Waits until a file has changed, and ends the run then. Returns False when the last run has ended.
+
+    Raises: KeyboardInterrupt: at the next look after the interrupt, which an import or a finalizer would swallow.
+    """
     is_running = True
-    for look in count():
-        if is_running and os.waitpid(child, os.WNOHANG)[0]:
-            is_running = False
-            if is_last:
-                return False
-            print("waiting for a change of the job's files; Ctrl-C ends", file=sys.stderr, flush=True)
-        now = versions(folder)
-        if now != before:
-            changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
-            print(f"{os.path.relpath(changed[0])} has changed: starting again", file=sys.stderr, flush=True)
-            if is_running:
-                os.kill(child, signal.SIGTERM)
-                os.waitpid(child, 0)
-            return True
-        if look == WARM_AFTER_LOOKS:
-            _import_ahead()
-        time.sleep(LOOK_EVERY_S)
+    with _interrupts() as interrupts:
+        for look in count():
+            if interrupts:
+                raise KeyboardInterrupt
+            if is_running and os.waitpid(child, os.WNOHANG)[0]:
+                is_running = False
+                if is_last:
+                    return False
+                print("waiting for a change of the job's files; Ctrl-C ends", file=sys.stderr, flush=True)
+            now = versions(folder)
+            if now != before:
+                changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
+                print(f"{os.path.relpath(changed[0])} has changed: starting again", file=sys.stderr, flush=True)
+                if is_running:
+                    os.kill(child, signal.SIGTERM)
+                    os.waitpid(child, 0)
+                return True
+            if look == WARM_AFTER_LOOKS:
+                for name in WARM_MODULES:
+                    import_module(name)
+            time.sleep(LOOK_EVERY_S)
     raise AssertionError("unreachable")
 
 
-def _import_ahead() -> None:
-    """Imports the modules that runs need. An interrupt meanwhile counts afterwards: an import may swallow it."""
-    interrupts: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collects interrupts in place of raising them."""
+    found: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: found.append(number))
     try:
-        for name in WARM_MODULES:
-            import_module(name)
+        yield found
     finally:
         signal.signal(signal.SIGINT, before)
-    if interrupts:
-        raise KeyboardInterrupt
 
 
 def _run_and_exit(load: Callable[[], Job]) -> NoReturn:

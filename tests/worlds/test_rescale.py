@@ -58,4 +58,3 @@ def test_a_job_whose_processes_have_all_died_goes_on_with_other_widths(scene: st
 def test_worlds_whose_widths_change_show_no_fault(search: Search) -> None:
     total = swarmed(search, Swarm(is_rescaling=True), part=8, share="rescaled")
     assert total.reached[RESCALED]
-    assert total.reached[RESUMED_AT]

@@ -121,7 +121,7 @@ def test_a_recovery_is_one_sentence_and_the_end_a_summary(terminal: Terminal) ->
     assert "too few standbys" not in errors
     assert "WARNING clonos.job: numbers-look/0: hundred n=100" in errors
     summary = errors[errors.index("watched has finished") :].splitlines()
-    assert re.fullmatch(r"  [\d.]+ s, \d+ checkpoints?, 1 recovery \(\S+ [\d,]+ ms\)", summary[1])
+    assert re.fullmatch(r"  [\d.]+ s, last checkpoint \d+, 1 recovery \(\S+ [\d,]+ ms\)", summary[1])
     steps = {line.split()[0]: line.split()[1:] for line in summary[2:-1]}
     assert steps == {"numbers-look": ["6,000", "in,", "6,000", "out"], "count": ["6,000", "in"]}
     assert summary[-1] == f"  output: {terminal.folder / 'out'} (6,000 rows)"
