@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -100,6 +101,7 @@ class RescaleSlice:
         self._rng = Random(number)
         self._job = ""
         self._status: dict[str, Any] = {}
+        self._killed_at = datetime.min.replace(tzinfo=UTC)  # when the driver of now had come after a kill
 
     def run(self, on_change: Callable[[SliceRecord], bool]) -> SliceRecord:
         """Runs the slice and judges it. ``on_change``: called after each change, returns whether to go on."""
@@ -240,6 +242,7 @@ class RescaleSlice:
         before = self._server.driver_of(self._job)
         self._server.kill_driver(self._job)
         self._await(lambda: self._server.driver_of(self._job) not in (None, before), "no driver came after a kill")
+        self._killed_at = datetime.now(UTC)
 
     def _await_phase(self, phase: str) -> bool:
         """Waits until the status shows a phase; returns whether it has."""
@@ -266,10 +269,13 @@ class RescaleSlice:
     # ------------------------------------------------------------------ the state of the job
 
     def _look(self) -> bool:
-        """Reads the status. Returns whether a driver has answered; while none does, the last status stays."""
+        """Reads the status. Returns whether a driver has answered; while none does, the last status stays.
+
+        The server may give what the driver before had reported, while the next one does not answer yet.
+        """
         with suppress(ServerFailed):
             found = self._server.get(f"/jobs/{self._job}/status")
-            if found["tasks"]:
+            if found["tasks"] and datetime.fromisoformat(found["at"]) >= self._killed_at:
                 self._status = found
                 return True
         return False
