@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.model.errors import JobError
 from clonos.core.model.wrong_calls import explains_calls
 from clonos.core.values import encode_value
-from clonos.core.values.key_encoding import encode_key
-from clonos.core.values.keys import key_group, state_keys, task_of_group
+from clonos.core.values.keys import Router, key_of, state_key
 from clonos.job.stored_state import StateLocation, StateUnknown
 from clonos.operators.steps.async_map import CALL_STATES
 from clonos.operators.steps.awaited_events import AwaitedEvents
@@ -67,7 +66,7 @@ class CheckpointedState:
         Raises: KeyUnsupported: no record can have this key. CheckpointRemoved: the job has removed the checkpoint
         since. StateUnknown: no task has a state of this name. StateLost, StoreFailed.
         """
-        (stored,) = state_keys([key])
+        stored = state_key(key)
         for number in self._numbers(key):
             entries = self._entries(number)
             if stored in entries:
@@ -80,8 +79,6 @@ class CheckpointedState:
 
         The value of a step in columns is a dict by column. Raises: see ``get``.
         """
-        from clonos.core.values.keys import key_of
-
         for number in range(len(self._tasks)):
             for key, value in self._entries(number).items():
                 yield (None if isinstance(key, _Place) else key_of(key)), value
@@ -126,8 +123,7 @@ class CheckpointedState:
 
     def _numbers(self, key: object) -> list[int]:
         """Returns the numbers of the tasks in the order in which they are asked for a key: its owner is the first."""
-        groups = self._location.metadata.plan.max_parallelism
-        owner = task_of_group(key_group(encode_key(key), groups), len(self._tasks), groups)
+        owner = Router(len(self._tasks), self._location.metadata.plan.max_parallelism).target(key)
         return sorted(range(len(self._tasks)), key=lambda number: number != owner)
 
     def _entries(self, number: int) -> dict[Any, Any]:
@@ -166,8 +162,7 @@ class _Place:
 def _stored(key: Any) -> Any:
     if key is NO_KEY:
         return _Place()
-    (stored,) = state_keys([tuple(key) if isinstance(key, list) else key])
-    return stored
+    return state_key(tuple(key) if isinstance(key, list) else key)
 
 
 def _plain(value: Any) -> Any:

@@ -90,7 +90,7 @@ class Stepper(cmd.Cmd):
         error = found.user_error
         end = "the end of the record" if error is None else f"the end: {described(error)}"
         if self._goes_to:
-            end = f"there is no record {self._goes_to}: the last one is record {self._last_number:,}. This is {end}"
+            end = f"record {self._goes_to} does not exist: the last record is {self._last_number:,}. This is {end}"
         elif self._is_wanted is not None:
             end = "\n".join((f"{end}; no further record is: {self._is_wanted.text}", *self._is_wanted.reasons()))
         self._is_wanted, self._goes_to = None, ""

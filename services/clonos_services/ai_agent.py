@@ -135,7 +135,7 @@ class Agent:
         question = value if self.text is None else self.text(value)
         if not isinstance(question, str):
             raise TypeError(
-                f"the record {question!r:.80} is no text. Give text= of the agent, a function of the record"
+                f"the record {question!r:.80} is not a text. Give text= of the agent, a function of the record"
             )
         course = _Course(self, key, conversation or Conversation(self.name, []), question)
         reply = course.run()
@@ -293,7 +293,7 @@ def agent(
             raise AgentInvalid(name, error.problem) from error
     given: Sequence[object] = tools
     if wrong := [each for each in given if not isinstance(each, Tool)]:
-        raise AgentInvalid(name, f"{wrong[0]!r:.80} is no tool. Put @ai.tool above the function")
+        raise AgentInvalid(name, f"{wrong[0]!r:.80} is not a tool. Put @ai.tool above the function")
     by_name = {each.name: each for each in tools}
     others = {HAND_OVER + each.name: each for each in handovers}
     if len(by_name) < len(tools) or len(others) < len(handovers) or by_name.keys() & others.keys():

@@ -95,7 +95,7 @@ def conversation_of(messages: str | Sequence[Mapping[str, Any]]) -> list[Any]:
         raise ModelCallInvalid(f"it has no message, {EXPECTED}")
     for message in found:
         if not isinstance(message, Mapping):
-            raise ModelCallInvalid(f"its message {message!r:.80} is no dict, {EXPECTED}")
+            raise ModelCallInvalid(f"its message {message!r:.80} is not a dict, {EXPECTED}")
         if not isinstance(message.get("role"), str):
             raise ModelCallInvalid(f'its message {message!r:.80} has no "role", {EXPECTED}')
         if len(message) == 1:

@@ -152,7 +152,7 @@ def _value(choice: _Choice, response: type) -> Any:
     try:
         return decoder_of(response).decode(answer.content or "")
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Unusable(f"its text is no {response.__qualname__}: {error}") from error
+        raise Unusable(f"its text does not fit {response.__qualname__}: {error}") from error
 
 
 def response_format(response: type) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def embeddings(
 
 def _check_text(text: object) -> None:
     if type(text) is not str:
-        raise ModelCallInvalid(f"it asks for the vector of {text!r:.80}, which is no text")
+        raise ModelCallInvalid(f"it asks for the vector of {text!r:.80}, which is not a text")
 
 
 def _packed_of(content: bytes, count: int, dimensions: int | None, model: str) -> PackedVectors:
@@ -270,7 +270,7 @@ def _numbers(each: _Vector, precision: Precision) -> bytes:
         try:
             packed = binascii.a2b_base64(sent, strict_mode=True)
         except ValueError as error:
-            raise Unusable(f"vector {each.index} is no base64: {error}") from error
+            raise Unusable(f"vector {each.index} is not base64: {error}") from error
         if len(packed) % 4:
             raise Unusable(f"vector {each.index} has {len(packed)} bytes, which are no float32")
     else:

@@ -82,7 +82,7 @@ def decoded(content: bytes, shape: type[Sent], name: str) -> Sent:
     try:
         return decoder_of(shape).decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable(f"it is no {name}: {error}") from error
+        raise Unusable(f"it is not a {name}: {error}") from error
 
 
 @contextmanager

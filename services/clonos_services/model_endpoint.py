@@ -141,7 +141,7 @@ def endpoint_of(
 ) -> ModelEndpoint:
     """Returns the endpoint of a model.
 
-    Raises: ModelCallInvalid: the address is no HTTP address, or the model has no name; SettingInvalid for a timeout or
+    Raises: ModelCallInvalid: the address is not one of HTTP, or the model has no name; SettingInvalid for a timeout or
     retries that cannot be used.
     """
     try:

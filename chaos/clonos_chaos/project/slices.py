@@ -10,10 +10,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+
+from clonos.core.model.errors import EnvironmentFault
 
 SLICES_FILE: Final = "slices.jsonl"
 BAD_MAX: Final = 3
@@ -32,6 +35,26 @@ class SliceResult(Protocol):
     def is_good(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class SliceRun:
+    """Options of a run. ``wanted``: of all runs in the folder. ``minutes``: None is no limit. ``first``: number of the
+    first slice, its seed."""
+
+    folder: Path
+    wanted: int = 1_000
+    minutes: float | None = None
+    first: int = 1
+
+
+class SliceFailed(EnvironmentFault):
+    """The job of a slice has failed, or it stands."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}."
+
+
 R = TypeVar("R", bound=SliceResult)
 
 Perform = Callable[[int, Path, int, Callable[[R], bool]], R]
@@ -42,29 +65,27 @@ Texts = tuple[Callable[[list[R]], str], Callable[[R], str], Callable[[list[R]], 
 """Formats results: a line of all slices, what was wrong with one, and lines at the end."""
 
 
-def run_slices(
-    kind: type[R], folder: Path, wanted: int, minutes: float | None, first: int, perform: Perform[R], texts: Texts[R]
-) -> bool:
-    """Goes on with a run. ``minutes``: None is no limit. ``first``: number of the first slice. Returns whether all of
-    its slices so far were good."""
+def run_slices(kind: type[R], run: SliceRun, perform: Perform[R], texts: Texts[R]) -> bool:
+    """Goes on with a run. Returns whether all of its slices so far were good."""
     line_of, complaint_of, table_of = texts
+    folder = run.folder
     folder.mkdir(parents=True, exist_ok=True)
     records = read_slices(folder, kind)
-    deadline_s = float("inf") if minutes is None else time.monotonic() + minutes * 60
+    deadline_s = float("inf") if run.minutes is None else time.monotonic() + run.minutes * 60
 
     def on_progress(record: R) -> bool:
         print(f"\r{line_of([*records, record])} ", end="", file=sys.stderr, flush=True)
         return time.monotonic() < deadline_s
 
     bad = 0
-    while (made := sum(each.made for each in records)) < wanted and time.monotonic() < deadline_s:
+    while (made := sum(each.made for each in records)) < run.wanted and time.monotonic() < deadline_s:
         if bad == BAD_MAX:
             break
-        number = records[-1].number + 1 if records else first
+        number = records[-1].number + 1 if records else run.first
         slice_folder = folder / f"slice-{number}"
         shutil.rmtree(slice_folder, ignore_errors=True)
         slice_folder.mkdir()
-        record = perform(number, slice_folder, wanted - made, on_progress)
+        record = perform(number, slice_folder, run.wanted - made, on_progress)
         with open(folder / SLICES_FILE, "ab") as file:
             file.write(msgspec.json.encode(record) + b"\n")
         records.append(record)

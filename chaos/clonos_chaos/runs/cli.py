@@ -180,36 +180,38 @@ def _server_soak(minutes: float, kill_every_s: float, options: ScenarioRunOption
     return GOOD if run_and_report([run_one], options, _print_record) else BAD
 
 
-def rescales(arguments: Sequence[str]) -> int:
-    """Runs ``clonos chaos rescales``: 1 when a result was lost, duplicated or contradicted, or a job stood."""
-    parser = ExactParser(prog="clonos chaos rescales")
+def _parser_of_slices(command: str, amount: str) -> ExactParser:
+    """Returns the parser of a run in slices. ``amount``: the option that says how much is wanted."""
+    parser = ExactParser(prog=command)
     parser.add_argument("--folder", type=Path, required=True, metavar="FOLDER", help="a run goes on that left this one")
-    parser.add_argument("--changes", type=AT_LEAST_ONE, default=1_000, metavar="N", help="of all runs in the folder")
+    parser.add_argument(
+        f"--{amount}", dest="wanted", type=AT_LEAST_ONE, default=1_000, metavar="N", help="of all runs in the folder"
+    )
     parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="end after M minutes")
     parser.add_argument(
         "--from", dest="first", type=AT_LEAST_ONE, default=1, metavar="N", help="number of the first slice"
     )
+    return parser
+
+
+def rescales(arguments: Sequence[str]) -> int:
+    """Runs ``clonos chaos rescales``: 1 when a result was lost, duplicated or contradicted, or a job stood."""
+    parser = _parser_of_slices("clonos chaos rescales", "changes")
     parser.add_argument("--per-second", type=ABOVE_NONE, default=800.0, metavar="R", help="records (default: 800)")
     parsed = parser.parse_args(arguments)
     runs = _of_checkout("served.rescale_runs", "clonos chaos rescales")
-    wanted = runs.Rescales(parsed.folder, parsed.changes, parsed.minutes, parsed.first, parsed.per_second)
+    wanted = runs.Rescales(parsed.folder, parsed.wanted, parsed.minutes, parsed.first, parsed.per_second)
     return GOOD if runs.run_rescales(wanted) else BAD
 
 
 def conversations(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos conversations``: 1 when a result was lost, duplicated or contradicted, an effect came twice,
     or a call was repeated that no kill explains."""
-    parser = ExactParser(prog="clonos chaos conversations")
-    parser.add_argument("--folder", type=Path, required=True, metavar="FOLDER", help="a run goes on that left this one")
-    parser.add_argument("--kills", type=AT_LEAST_ONE, default=1_000, metavar="N", help="of all runs in the folder")
-    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="end after M minutes")
-    parser.add_argument(
-        "--from", dest="first", type=AT_LEAST_ONE, default=1, metavar="N", help="number of the first slice"
-    )
+    parser = _parser_of_slices("clonos chaos conversations", "kills")
     parser.add_argument("--capacity", type=AT_LEAST_ONE, default=1, metavar="N", help="open calls of a task")
     parsed = parser.parse_args(arguments)
     runs = _of_checkout("conversing.talk_runs", "clonos chaos conversations")
-    wanted = runs.Conversations(parsed.folder, parsed.kills, parsed.minutes, parsed.first, parsed.capacity)
+    wanted = runs.Conversations(parsed.folder, parsed.wanted, parsed.minutes, parsed.first, parsed.capacity)
     return GOOD if runs.run_conversations(wanted) else BAD
 
 

@@ -12,6 +12,7 @@ from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.errors import EnvironmentFault, ReplayDiverged
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.channel_messages import Batch
@@ -200,17 +201,21 @@ class World(SimCluster):
                 self.oracle.received()
 
     def divided(self, metadata: CheckpointMetadata, term: int) -> CheckpointMetadata:
-        before = self.declared.with_widths({vertex.name: vertex.parallelism for vertex in metadata.plan.vertices})
+        before = self._plan_of(metadata)
         plan = self.declared.with_widths(dict(metadata.widths))
         is_same = not metadata.is_cut or plan == before
         return metadata if is_same else divided(metadata, before, plan, self.store, term)
 
     def resume_at(self, widths: Mapping[str, int], term: int) -> None:
         resumed = self.chain[max(self.chain)]
-        before = self.declared.with_widths({vertex.name: vertex.parallelism for vertex in resumed.plan.vertices})
+        before = self._plan_of(resumed)
         fixed = steps_of_waiting_rows(resumed, before, self.store)
         now = {vertex.name: vertex.parallelism for vertex in before.vertices if vertex.name in fixed}
         resume_at(self, resumed, before, self.declared.with_widths({**widths, **now}), term, divided)
+
+    def _plan_of(self, metadata: CheckpointMetadata) -> Plan:
+        """Returns the plan with the widths of a checkpoint."""
+        return self.declared.with_widths({vertex.name: vertex.parallelism for vertex in metadata.plan.vertices})
 
     def complaints(self) -> list[str]:
         """Returns what is wrong with the output of a job that has ended well."""

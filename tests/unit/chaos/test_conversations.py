@@ -115,7 +115,7 @@ def test_slices_ask_in_turn_by_both_clients_until_there_are_enough_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(talk_runs, "TalkSlice", FakeTalk)
-    assert run_conversations(Conversations(tmp_path, kills=100, capacity=3))
+    assert run_conversations(Conversations(tmp_path, wanted=100, capacity=3))
     assert "100 kills, 0 missed;" in capsys.readouterr().out
     assert "3 slices, 0 bad" in line_of([TalkRecord(number) for number in range(3)])
     lines = [json.loads(line) for line in (tmp_path / "slices.jsonl").read_text("utf-8").splitlines()]

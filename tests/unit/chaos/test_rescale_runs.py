@@ -69,11 +69,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_goes_on_after_the_last_slice_until_there_are_enough_changes(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    assert run_rescales(Rescales(tmp_path, changes=50))
+    assert run_rescales(Rescales(tmp_path, wanted=50))
     assert FakeSlice.made == [(5, 30), (6, 17)]
     assert [record.made for record in read_slices(tmp_path, SliceRecord)] == [3, 30, 17]
     assert not list(tmp_path.glob("slice-*")), "slices that were good leave nothing"
-    assert run_rescales(Rescales(tmp_path, changes=50))
+    assert run_rescales(Rescales(tmp_path, wanted=50))
     assert len(FakeSlice.made) == 2
 
 
@@ -81,7 +81,7 @@ def test_a_run_ends_after_a_few_bad_slices_whose_files_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeSlice, "failure", "the job stands")
-    assert not run_rescales(Rescales(tmp_path / "new", changes=1_000))
+    assert not run_rescales(Rescales(tmp_path / "new", wanted=1_000))
     assert [number for number, _ in FakeSlice.made] == [1, 2, 3]
     assert len(list((tmp_path / "new").glob("slice-*/file"))) == 3
     assert "BAD: slice 1, the job stands; its files stay in" in capsys.readouterr().out
@@ -89,7 +89,7 @@ def test_a_run_ends_after_a_few_bad_slices_whose_files_stay(
 
 def test_one_bad_slice_of_an_earlier_run_makes_the_run_bad(tmp_path: Path) -> None:
     write(tmp_path, SliceRecord(1, done=1, lost=1), GOOD)
-    assert not run_rescales(Rescales(tmp_path, changes=4))
+    assert not run_rescales(Rescales(tmp_path, wanted=4))
     assert FakeSlice.made == []
 
 

@@ -56,7 +56,7 @@ def test_a_page_whose_file_is_on_another_machine_is_sent_and_creates_nothing(tmp
     assert save_page(reply, page) == sent
     (tmp_path / "1-3").symlink_to(tmp_path / "other")
     (tmp_path / "other").touch()
-    assert save_page(reply, page) == sent, "it is no file of a driver"
+    assert save_page(reply, page) == sent, "it is not a file of a driver"
     assert (tmp_path / "other").read_bytes() == b""
 
 

@@ -229,7 +229,7 @@ def test_find_and_goto_look_in_both_directions(total: Path) -> None:
 
 def test_going_to_a_record_beyond_the_last_one_names_the_last_one(failed: Path) -> None:
     shown = _stepped(failed, "goto 9999\nback\nquit\n")
-    assert "there is no record 9999: the last one is record 37. This is the end: KeyError: 'eur'" in shown
+    assert "record 9999 does not exist: the last record is 37. This is the end: KeyError: 'eur'" in shown
     assert shown[-2].startswith("37: record 37 of the step priced")
 
 

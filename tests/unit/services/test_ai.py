@@ -254,12 +254,15 @@ def test_calls_of_tools_are_data_and_their_results_continue_the_conversation(ser
 def test_a_reply_that_cannot_be_used_names_what_is_wrong_and_where(server: ModelServer) -> None:
     wrong = sends('{"customer": "ann", "parts": [{"name": 7}]}')
     message = refused(server, wrong, response=Order)
-    assert f"the reply of the model m at {server.url}/chat/completions cannot be used: its text is no Order:" in message
+    assert (
+        f"the reply of the model m at {server.url}/chat/completions cannot be used: its text does not fit Order:"
+        in message
+    )
     assert "Expected `str`, got `int` - at `$.parts[0].name`" in message
     assert '"content": "{\\"customer\\": \\"ann\\"' in message
     assert "Raise max_tokens=" in refused(server, sends("{", finish_reason="length"), response=Order)
     assert "the model refuses: no" in refused(server, sends(None, refusal="no"), response=Order)
-    assert "it is no chat completion: JSON is malformed" in refused(server, Answer(body=b"<html>"))
+    assert "it is not a chat completion: JSON is malformed" in refused(server, Answer(body=b"<html>"))
     assert "length >= 1 - at `$.choices`" in refused(server, Answer(body=b'{"choices": []}'))
     call = {"id": "t", "function": {"name": "find", "arguments": "[1]"}}
     assert "the arguments of the tool find are no JSON object: " in refused(server, sends(None, tool_calls=[call]))

@@ -378,7 +378,7 @@ def test_a_record_is_a_text_or_has_one_and_a_result_is_chosen(server: ModelServe
     )
     server.script.append(sends("Hello, ann."))
     assert run(helper, {"text": "Hello."})[1] == {"text": "Hello.", "reply": "Hello, ann."}
-    with pytest.raises(TypeError, match=r"is no text\. Give text="):
+    with pytest.raises(TypeError, match=r"is not a text\. Give text="):
         run(ai.agent(model_of(server)), {"text": "Hello."})
 
 
@@ -395,7 +395,7 @@ def test_an_agent_whose_calls_are_not_logged_is_refused_before_it_asks(server: M
         (lambda model, tool: ai.agent(model, turns_max=0), "turns_max=0, expected an int of at least 1"),
         (lambda model, tool: ai.agent(model, history_max=True), "history_max=True, expected an int"),
         (lambda model, tool: ai.agent(model, tools=[tool, tool]), "two of its tools have one name"),
-        (lambda model, tool: ai.agent(model, tools=[len]), "is no tool. Put @ai.tool above"),  # type: ignore[list-item]
+        (lambda model, tool: ai.agent(model, tools=[len]), "is not a tool. Put @ai.tool above"),  # type: ignore[list-item]
         (lambda model, tool: ai.agent(model, handovers=[ai.agent(model)]), "two agents with the name agent"),
     ],
 )

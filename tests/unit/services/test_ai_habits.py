@@ -63,7 +63,7 @@ def test_an_agent_sends_parameters_of_servers() -> None:
     ("messages", "message"),
     [
         ([], "it has no message, expected a text, or a list of dicts"),
-        ([("user", "hi")], "its message ('user', 'hi') is no dict"),
+        ([("user", "hi")], "its message ('user', 'hi') is not a dict"),
         ([{"content": "hi"}], 'has no "role"'),
         ([{"role": "user"}], 'has no "content"'),
         ({"role": "user", "content": "hi"}, "or a list of dicts"),

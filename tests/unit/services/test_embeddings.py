@@ -103,9 +103,9 @@ def test_the_log_has_the_numbers_and_not_the_texts(server: ModelServer) -> None:
         (sent([[1.0], b64encode(pack("<f", 1)).decode()]), "some of its vectors are JSON, and others base64"),
         (sent([b64encode(pack("<f", float("nan"))).decode()] * 2), "has a number that is not finite"),
         (sent([b64encode(b"abc").decode()] * 2), "vector 0 has 3 bytes, which are no float32"),
-        (sent(["?"] * 2), "vector 0 is no base64"),
-        (sent([["1"], ["2"]]), "it is no list of embeddings: Expected `int | float`, got `str`"),
-        (Answer(body=b"<html>"), "it is no list of embeddings: JSON is malformed"),
+        (sent(["?"] * 2), "vector 0 is not base64"),
+        (sent([["1"], ["2"]]), "it is not a list of embeddings: Expected `int | float`, got `str`"),
+        (Answer(body=b"<html>"), "it is not a list of embeddings: JSON is malformed"),
     ],
 )
 def test_a_reply_without_one_vector_for_each_text_is_an_error(
@@ -132,7 +132,7 @@ def test_a_vector_of_another_length_than_asked_for_is_an_error(server: ModelServ
         (lambda: ai.embeddings("e", batch=0), "batch= is 0, expected 1 to 4,096 texts"),
         (lambda: ai.embeddings("e", dimensions=0), "dimensions= is 0, expected a number from 1 on"),
         (lambda: ai.embeddings("e", encoding_format="int8"), 'expected "float" or "base64"'),  # type: ignore[arg-type]
-        (lambda: ai.embeddings("e")(["a", 7]), "it asks for the vector of 7, which is no text"),  # type: ignore[list-item]
+        (lambda: ai.embeddings("e")(["a", 7]), "it asks for the vector of 7, which is not a text"),  # type: ignore[list-item]
         (lambda: ai.embeddings("e")("a", encoding_format="base64"), "is an argument of ai.embeddings(...)"),
     ],
 )

@@ -11,20 +11,16 @@ from typing import Final
 
 from clonos_chaos.project.conversing.talk_slice import TalkRecord, TalkSlice, kills_of
 from clonos_chaos.project.conversing.talking_job import ModelClient
-from clonos_chaos.project.slices import run_slices
+from clonos_chaos.project.slices import SliceRun, run_slices
 
 KILLS_A_SLICE: Final = 40
 WRONG: Final = ("lost", "duplicated", "contradicted", "refunded_again", "rollbacks")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversations:
-    """Options of the command line. ``minutes``: None is no limit. ``first``: number of the first slice, its seed."""
+class Conversations(SliceRun):
+    """Options of the command line. ``wanted``: kills. ``capacity``: open calls of a task."""
 
-    folder: Path
-    kills: int = 1_000
-    minutes: float | None = None
-    first: int = 1
     capacity: int = 1
 
 
@@ -37,7 +33,7 @@ def run_conversations(wanted: Conversations) -> bool:
         return TalkSlice(number, folder, kills, client, capacity=wanted.capacity).run(on_kill)
 
     texts = line_of, complaint_of, table_of
-    return run_slices(TalkRecord, wanted.folder, wanted.kills, wanted.minutes, wanted.first, perform, texts)
+    return run_slices(TalkRecord, wanted, perform, texts)
 
 
 def line_of(records: Iterable[TalkRecord]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import ClonosError
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached
 from clonos.status import Phase
 from clonos_chaos.project.conversing.talk_server import TalkServer, talk_server
@@ -31,6 +31,7 @@ from clonos_chaos.project.conversing.talking_job import (
     talking,
     turns_of,
 )
+from clonos_chaos.project.slices import SliceFailed
 from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.fault_triggers import is_whole
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
@@ -136,15 +137,6 @@ class TalkRecord(msgspec.Struct):
         a death does not explain."""
         wrong = self.lost + self.duplicated + self.contradicted + self.refunded_again + self.rollbacks
         return not self.failure and not wrong and self.repeated <= self.made * REPEATED_MAX * self.capacity
-
-
-class TalkFailed(EnvironmentFault):
-    """The job has failed, or it stands."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.reason}."
 
 
 class TalkSlice:
@@ -279,14 +271,14 @@ class TalkSlice:
         return server.paid_count >= self._replies or self._has_ended()
 
     def _await(self, condition: Callable[[], bool], server: TalkServer, complaint: str) -> None:
-        """Waits for a condition, as long as the server is asked. Raises: TalkFailed."""
+        """Waits for a condition, as long as the server is asked. Raises: SliceFailed."""
         deadline_s, before = time.monotonic() + LIMIT_S, server.paid_count
         while not condition():
             self._feed(server)
             if (now := server.paid_count) != before:
                 deadline_s, before = time.monotonic() + LIMIT_S, now
             if time.monotonic() >= deadline_s:
-                raise TalkFailed(f"{complaint}, within {LIMIT_S:g} s")
+                raise SliceFailed(f"{complaint}, within {LIMIT_S:g} s")
             time.sleep(LOOK_EVERY_S)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from clonos_chaos.project.served.rescale_kills import KILLS, kills_of
 from clonos_chaos.project.served.rescale_slice import RescaleSlice, SliceRecord
-from clonos_chaos.project.slices import run_slices
+from clonos_chaos.project.slices import SliceRun, run_slices
 
 CHANGES_A_SLICE: Final = 30
 BETWEEN: Final = frozenset(str(kill) for kill in KILLS if kill.is_between_cut_and_view)
@@ -19,13 +19,9 @@ WRONG: Final = ("lost", "duplicated", "contradicted", "disordered")
 
 
 @dataclass(frozen=True, slots=True)
-class Rescales:
-    """Options of the command line. ``minutes``: None is no limit. ``first``: number of the first slice, its seed."""
+class Rescales(SliceRun):
+    """Options of the command line. ``wanted``: changes. ``per_second``: records."""
 
-    folder: Path
-    changes: int = 1_000
-    minutes: float | None = None
-    first: int = 1
     per_second: float = 800.0
 
 
@@ -37,7 +33,7 @@ def run_rescales(wanted: Rescales) -> bool:
         return RescaleSlice(number, folder, kills, wanted.per_second).run(on_change)
 
     texts = line_of, complaint_of, table_of
-    return run_slices(SliceRecord, wanted.folder, wanted.changes, wanted.minutes, wanted.first, perform, texts)
+    return run_slices(SliceRecord, wanted, perform, texts)
 
 
 def line_of(records: Iterable[SliceRecord]) -> str:

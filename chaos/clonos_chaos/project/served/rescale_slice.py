@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.core.model.errors import ClonosError, EnvironmentFault
+from clonos.core.model.errors import ClonosError
 from clonos.core.model.progress import TaskPhase
 from clonos.io.process.fault_points import FaultPoint, FaultPointReached
 from clonos.status import RescalePhase
@@ -27,6 +27,7 @@ from clonos_chaos.project.served.feeding import feeding
 from clonos_chaos.project.served.rescale_kills import AFTER_VIEW, KILLS, RescaleKill, Victim
 from clonos_chaos.project.served.rescaled_job import SPLITS, STEPS, judge_rescaled
 from clonos_chaos.project.served.server_process import ServerFailed, ServerProcess
+from clonos_chaos.project.slices import SliceFailed
 from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from clonos_chaos.real.run_driver import child_environment
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
@@ -49,15 +50,6 @@ POINTS: Final = ",".join(sorted({kill.when for kill in KILLS if isinstance(kill.
 """Fault points that are armed; the others, which a task reaches at each step, cost nothing."""
 
 OVER: Final = (RescalePhase.DONE, RescalePhase.REFUSED)
-
-
-class SliceFailed(EnvironmentFault):
-    """The job has failed or stands."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.reason}."
 
 
 class SliceRecord(msgspec.Struct):
